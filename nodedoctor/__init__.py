@@ -1,0 +1,3 @@
+"""nodedoctor, the doctor for GPU training nodes."""
+
+__version__ = "0.1.0"

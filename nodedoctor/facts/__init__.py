@@ -1,0 +1,1 @@
+"""Pure parsers: the raw text of observations becomes frozen dataclasses."""

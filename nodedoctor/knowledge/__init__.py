@@ -1,0 +1,1 @@
+"""Facts about the world as data: each row with its source, and the small readers for them."""

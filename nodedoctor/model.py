@@ -1,0 +1,305 @@
+"""The nouns every part of nodedoctor speaks in: observation, finding, fix, result, report.
+
+All of them are frozen: data flows one way, from what was seen to what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import Any, Literal
+
+Action = Literal[
+    "none",
+    "restart-job",
+    "config",
+    "restart-service",
+    "reset-gpu",
+    "reboot",
+    "drain",
+    "replace",
+    "investigate",
+]
+"""What a machine can act on: the least drastic step that repairs the finding."""
+
+Reason = Literal["denied", "missing-tool", "not-visible-here", "timeout", "stuck", "crash", "unparsable"]
+"""Why something is unknown. The first three are blind, the others broken."""
+
+BLIND: frozenset[str] = frozenset({"denied", "missing-tool", "not-visible-here"})
+"""Reasons that say where to stand to see more; every other reason is news in itself."""
+
+
+class Status(str, Enum):
+    """How one thing stands. The value is what scripts read, `word` what people read."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    SKIP = "skip"
+
+    @property
+    def word(self) -> str:
+        """The four letters shown on screen; they survive no colour, copying and grep."""
+        return "UNKN" if self is Status.UNKNOWN else self.value.upper()
+
+
+class Outcome(str, Enum):
+    """What became of a question put to the node."""
+
+    OK = "ok"  # it answered; rc may still be non-zero
+    MISSING = "missing"  # no such command, file or recorded text
+    DENIED = "denied"  # the operating system refused
+    TIMEOUT = "timeout"  # no answer in time; the child died when killed
+    STUCK = "stuck"  # no answer in time, and SIGKILL had no effect
+    CRASH = "crash"  # the child was ended by a signal of its own
+    SKIPPED = "skipped"  # not asked, the note says why
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The raw answer to one probe, exactly what a recording keeps.
+
+    `text` is what was printed (the tail of it when `truncated`), `note` what the engine or stderr had to say.
+    """
+
+    probe: str
+    outcome: Outcome = Outcome.OK
+    text: str = ""
+    rc: int | None = None
+    seconds: float = 0.0
+    note: str = ""
+    argv: tuple[str, ...] = ()
+    truncated: bool = False
+
+    @property
+    def answered(self) -> bool:
+        """True when there is an answer to read."""
+        return self.outcome is Outcome.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Why a fact is not known: the value a parser returns instead of raising.
+
+    `way_out` says what would make it visible; it becomes the fix of the UNKNOWN finding.
+    With `applies=False` there is nothing to see on this node, which makes the check SKIP.
+    """
+
+    reason: Reason
+    note: str
+    way_out: str = ""
+    probe: str = ""
+    applies: bool = True
+
+    @classmethod
+    def skip(cls, note: str) -> Unseen:
+        """There is nothing of the kind on this node."""
+        return cls("not-visible-here", note, applies=False)
+
+    @classmethod
+    def of(cls, seen: Observation, way_out: str = "") -> Unseen:
+        """Explain an observation that brought no usable answer."""
+        reasons: dict[Outcome, Reason] = {
+            Outcome.OK: "unparsable",
+            Outcome.MISSING: "missing-tool",
+            Outcome.DENIED: "denied",
+            Outcome.TIMEOUT: "timeout",
+            Outcome.STUCK: "stuck",
+            Outcome.CRASH: "crash",
+            Outcome.SKIPPED: "not-visible-here",
+        }
+        note = seen.note or (seen.outcome.value if not seen.answered else "the answer could not be read")
+        return cls(reasons[seen.outcome], f"{seen.probe}: {note}", way_out, seen.probe)
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What the person says this node must have (`--expect gpus=8`): absence of it is a failure.
+
+    Given to every check that asks for it; `values` is empty when nothing was said.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, key: str) -> str | None:
+        """The expected value of a key, None when nothing is expected."""
+        return self.values.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When the node was looked at (not when a recording is replayed). Checks have no other clock.
+
+    `started` is aware UTC; `since` is how far back logs count, None for since boot.
+    """
+
+    started: datetime
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One line (or a few) a finding rests on, and the probe that printed it."""
+
+    probe: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to do: prose apart from commands, so that commands can be copied."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    action: Action = "investigate"
+    disturbs: str = ""
+    verify: str = ""
+    docs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judgement about one subject. Checks build it with `ok warn fail unknown skip`."""
+
+    status: Status
+    summary: str
+    subject: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    fix: Fix | None = None
+    note: bool = False
+    reason: Reason | None = None
+    waived: str | None = None
+
+    @classmethod
+    def ok(cls, summary: str, *, subject: str = "", evidence: Iterable[Evidence] = ()) -> Finding:
+        """It was looked at and is as it must be."""
+        return cls(Status.PASS, summary, subject, tuple(evidence))
+
+    @classmethod
+    def info(
+        cls, summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), fix: Fix | None = None
+    ) -> Finding:
+        """It is as it must be, and there is something worth knowing: a pass with a note."""
+        return cls(Status.PASS, summary, subject, tuple(evidence), fix, note=True)
+
+    @classmethod
+    def warn(
+        cls, summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), fix: Fix | None = None
+    ) -> Finding:
+        """It works, but slower, riskier or about to break."""
+        return cls(Status.WARN, summary, subject, tuple(evidence), fix)
+
+    @classmethod
+    def fail(
+        cls, summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), fix: Fix | None = None
+    ) -> Finding:
+        """It will break or cripple training."""
+        return cls(Status.FAIL, summary, subject, tuple(evidence), fix)
+
+    @classmethod
+    def unknown(
+        cls,
+        reason: Reason,
+        summary: str,
+        *,
+        subject: str = "",
+        evidence: Iterable[Evidence] = (),
+        fix: Fix | None = None,
+    ) -> Finding:
+        """It applies here and could not be judged; the fix says how to make it visible."""
+        return cls(Status.UNKNOWN, summary, subject, tuple(evidence), fix, reason=reason)
+
+    @classmethod
+    def skip(cls, summary: str, *, subject: str = "") -> Finding:
+        """It does not apply to this node, and the summary says why."""
+        return cls(Status.SKIP, summary, subject)
+
+    @classmethod
+    def unseen(cls, why: Unseen, *, subject: str = "") -> Finding:
+        """The finding for a fact that is not known."""
+        if not why.applies:
+            return cls.skip(why.note, subject=subject)
+        fix = Fix(why.way_out, action="none") if why.way_out else None
+        return cls.unknown(why.reason, why.note, subject=subject, fix=fix)
+
+    @property
+    def blind(self) -> bool:
+        """Unknown only because of where we stand (no permission, no tool, a container)."""
+        return self.status is Status.UNKNOWN and self.reason in BLIND
+
+    @property
+    def broken(self) -> bool:
+        """Unknown because something hung, crashed or answered nonsense."""
+        return self.status is Status.UNKNOWN and self.reason not in BLIND
+
+    @property
+    def severity(self) -> int:
+        """Rank for sorting and verdicts: fail > broken > warn > blind > pass > skip; waived ranks as pass."""
+        if self.waived is not None:
+            return 1
+        if self.status is Status.UNKNOWN:
+            return 2 if self.blind else 4
+        return {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}[self.status]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one check found."""
+
+    check: str
+    title: str
+    findings: tuple[Finding, ...]
+    seconds: float = 0.0
+    tags: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def worst(self) -> Finding:
+        """The finding that decides the status; the first of the most severe ones."""
+        return max(self.findings, key=lambda finding: finding.severity)
+
+    @property
+    def status(self) -> Status:
+        """The status of the worst finding; a waived one counts as pass."""
+        return Status.PASS if self.worst.waived is not None else self.worst.status
+
+    @property
+    def severity(self) -> int:
+        """Rank for sorting: see `Finding.severity`."""
+        return self.worst.severity
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything one run says; every view is made from this and nothing else."""
+
+    tool: str
+    source: str
+    started: str
+    seconds: float
+    node: Mapping[str, Any]
+    results: tuple[Result, ...]
+    observations: tuple[Observation, ...] = ()
+    facts: Mapping[str, Any] | None = None
+
+    @property
+    def verdict(self) -> Status:
+        """The status of the worst result; SKIP when nothing was looked at."""
+        return max(self.results, key=lambda r: r.severity).status if self.results else Status.SKIP
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many checks ended in each status."""
+        return {status.value: sum(r.status is status for r in self.results) for status in Status}
+
+    def problems_first(self) -> tuple[Result, ...]:
+        """Results by severity, then id: the order people read in."""
+        return tuple(sorted(self.results, key=lambda r: (-r.severity, r.check)))
+
+
+def waive(finding: Finding, reason: str) -> Finding:
+    """Mark a finding as accepted for now; it stays visible with its reason."""
+    return replace(finding, waived=reason)

@@ -1,0 +1,1 @@
+"""Programs run as children: each asks the node one thing and prints it; runnable by hand."""

@@ -1,0 +1,1 @@
+"""Views of a report that leave the process: JSON, text, HTML, JUnit."""
