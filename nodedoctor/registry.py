@@ -61,7 +61,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A named question to the node. `plan` turns options and earlier observations into a command, or skips."""
+    """A named question to the node; `plan` makes a command of options and earlier observations."""
 
     name: str
     about: str
@@ -77,7 +77,7 @@ class Fact:
 
     name: str
     about: str
-    type: type[Any]
+    cls: type[Any]
     sources: tuple[str | type[Any], ...]
 
 
@@ -86,7 +86,7 @@ class Need:
     """One parameter of a check: a fact type, and whether the check can do without."""
 
     parameter: str
-    type: type[Any]
+    cls: type[Any]
     optional: bool
 
 
