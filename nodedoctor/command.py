@@ -1,0 +1,211 @@
+"""Run one command that may never return, without ever waiting for it longer than asked.
+
+A child in uninterruptible sleep ignores SIGKILL, and every waiting call of the standard library would wait
+with it. Here the child gets its own session and pipes, is killed, granted a moment, and then left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.registry import Command
+
+KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
+KEPT_STDERR = 4096
+GRACE = 0.5  # seconds a killed child has to die before it counts as unkillable
+LAST_WORDS = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
+
+_ENV = "/usr/bin/env"
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
+
+
+def child(program: str, *args: str) -> tuple[str, ...]:
+    """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment."""
+    return (sys.executable, "-I", str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
+
+
+async def run(name: str, command: Command, timeout: float) -> Observation:
+    """Run a command to its end or to the timeout, whichever comes first; never raises for a child's deeds."""
+    running = await start(name, command)
+    if isinstance(running, Observation):
+        return running
+    try:
+        return await running.answer(timeout)
+    finally:
+        running.close()
+
+
+async def start(name: str, command: Command) -> Running | Observation:
+    """Start a command; an Observation instead when it cannot be started."""
+    loop = asyncio.get_running_loop()
+    began = time.monotonic()
+    try:
+        transport, pipes = await loop.subprocess_exec(
+            _Pipes,
+            *_launched(command.argv),
+            stdin=asyncio.subprocess.PIPE if command.hold else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path(), **command.env},
+        )
+    except OSError as error:
+        outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
+        note = f"{command.argv[0]}: {error.strerror or error}"
+        return Observation(name, outcome, argv=command.argv, note=note)
+    return Running(name, command, transport, pipes, began)
+
+
+class Running:
+    """A child that has been started: wait for its answer once, then close it."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Command,
+        transport: asyncio.SubprocessTransport,
+        pipes: _Pipes,
+        began: float,
+    ) -> None:
+        self.name = name
+        self.command = command
+        self._transport = transport
+        self._pipes = pipes
+        self._began = began
+
+    async def answer(self, timeout: float) -> Observation:
+        """What it printed: at its exit, at the end of its output for one that holds, else at the timeout."""
+        pipes = self._pipes
+        ends = {pipes.exited, pipes.ended} if self.command.hold else {pipes.exited}
+        await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if pipes.exited.done():
+            await asyncio.wait({pipes.ended}, timeout=LAST_WORDS)
+        elif not (self.command.hold and pipes.ended.done()):
+            return await self._overdue(timeout)
+        outcome, note = self._judge()
+        return self._observation(outcome, note)
+
+    def close(self) -> None:
+        """Let go of the child: kill what is left of its session and close our ends of its pipes."""
+        self._kill()
+        self._transport.close()
+
+    async def _overdue(self, timeout: float) -> Observation:
+        pid = self._transport.get_pid()
+        where = _whereabouts(pid)
+        self._kill()
+        await asyncio.wait({self._pipes.exited}, timeout=GRACE)
+        if self._pipes.exited.done():
+            note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
+            return self._observation(Outcome.TIMEOUT, note)
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {pid} {_whereabouts(pid)}"
+        return self._observation(Outcome.STUCK, note)
+
+    def _judge(self) -> tuple[Outcome, str]:
+        rc, errors = self._transport.get_returncode(), self._pipes.errors.text().strip()
+        if rc is not None and rc < 0:
+            return Outcome.CRASH, f"ended by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
+        if rc in (126, 127) and errors.startswith(("env:", f"{_ENV}:")):
+            # env(1) could not start it: the answer is about the command, not from it.
+            return (Outcome.DENIED, errors) if rc == 126 else (Outcome.MISSING, errors)
+        if not self._pipes.ended.done():
+            errors = f"{errors}\na process it started keeps its output open".strip()
+        return Outcome.OK, errors
+
+    def _observation(self, outcome: Outcome, note: str) -> Observation:
+        return Observation(
+            probe=self.name,
+            outcome=outcome,
+            text=self._pipes.output.text(),
+            rc=self._transport.get_returncode(),
+            seconds=round(time.monotonic() - self._began, 3),
+            note=note,
+            argv=self.command.argv,
+            truncated=self._pipes.output.truncated,
+        )
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+
+
+class _Tail:
+    """The last bytes of a stream, bounded."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()
+        self.truncated = False
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > 2 * self._limit:
+            self._cut()
+
+    def text(self) -> str:
+        if len(self._data) > self._limit:
+            self._cut()
+        return self._data.decode("utf-8", "replace")
+
+    def _cut(self) -> None:
+        del self._data[: -self._limit]
+        self.truncated = True
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """Collects output as it comes, so that a timeout loses none of it."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.output = _Tail(KEPT)
+        self.errors = _Tail(KEPT_STDERR)
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        (self.output if fd == 1 else self.errors).feed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1 and not self.ended.done():
+            self.ended.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
+def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Start foreign commands through env(1): our own exec would block us while PATH crosses a dead mount."""
+    ours = argv[0] == sys.executable or not os.path.exists(_ENV)
+    return argv if ours else (_ENV, *argv)
+
+
+def _path() -> str:
+    known = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([*known, *(folder for folder in _SBIN if folder not in known)])
+
+
+def _whereabouts(pid: int) -> str:
+    """State and kernel wait channel: unlike cmdline, these files take no lock that a sick process may hold."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            state = stat.read().rpartition(")")[2].split()[0]
+        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as wchan:
+            channel = wchan.read().strip()
+    except (OSError, IndexError):
+        return "state unknown"
+    return f"state {state}" + (f" in {channel}" if channel not in ("", "0") else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

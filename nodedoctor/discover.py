@@ -1,0 +1,144 @@
+"""Where probes, facts and checks come from: the bundled folder, entry points, and folders that were named."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import stat
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from nodedoctor.registry import Check, Fact, Probe, declared
+
+GROUP = "nodedoctor.checks"
+SITE_FOLDER = Path("/etc/nodedoctor/checks.d")
+
+
+class DiscoveryError(Exception):
+    """Check files that contradict each other or must not be run; the message names the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A plug-in that could not be imported: it becomes one UNKNOWN finding."""
+
+    name: str
+    where: str
+    error: str
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """Everything that can be asked, read and judged."""
+
+    probes: dict[str, Probe] = field(default_factory=dict)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    checks: dict[str, Check] = field(default_factory=dict)
+    broken: list[Broken] = field(default_factory=list)
+
+    def add(self, module: ModuleType) -> None:
+        """Take over what a module declares; DiscoveryError when a check id is taken."""
+        for item in declared(module):
+            if isinstance(item, Probe):
+                self.probes.setdefault(item.name, item)
+            elif isinstance(item, Fact):
+                self.facts.setdefault(item.name, item)
+            elif item.id in self.checks:
+                first = self.checks[item.id].where
+                raise DiscoveryError(f"check {item.id} is declared twice: in {first} and in {item.where}")
+            else:
+                self.checks[item.id] = item
+
+
+def discover(folders: Iterable[Path] = ()) -> Catalogue:
+    """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
+
+    A plug-in that does not import is noted as broken; a folder that does not exist raises DiscoveryError.
+    """
+    catalogue = Catalogue()
+    facts = importlib.import_module("nodedoctor.facts")
+    for module in _modules("nodedoctor.facts", [str(Path(facts.__file__ or "").parent)], catalogue):
+        catalogue.add(module)
+    for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue):
+        catalogue.add(module)
+    for module in _entry_points(catalogue):
+        catalogue.add(module)
+    site = [SITE_FOLDER] if SITE_FOLDER.is_dir() else []
+    for number, folder in enumerate([*site, *folders]):
+        _refuse_if_writable_by_others(folder)
+        for module in load_folder(folder, f"nodedoctor_checks_{number}", catalogue):
+            catalogue.add(module)
+    return catalogue
+
+
+def bundled_checks() -> Path:
+    """The folder with our own checks: inside the package when installed, beside it in a checkout."""
+    here = Path(__file__).parent
+    installed, beside = here / "checks", here.parent / "checks"
+    if installed.is_dir():
+        return installed
+    project = here.parent / "pyproject.toml"
+    if project.is_file() and 'name = "nodedoctor"' in project.read_text(encoding="utf-8"):
+        return beside
+    raise DiscoveryError(f"the bundled checks are missing: neither {installed} nor a checkout's {beside}")
+
+
+def load_folder(folder: Path, package: str, catalogue: Catalogue) -> Iterator[ModuleType]:
+    """Import every module of a folder under the given package name; broken ones are noted, not raised."""
+    if not folder.is_dir():
+        raise DiscoveryError(f"no folder of checks at {folder}")
+    if package not in sys.modules:
+        init = folder / "__init__.py"
+        spec = importlib.util.spec_from_file_location(
+            package, init if init.exists() else None, submodule_search_locations=[str(folder)]
+        )
+        if spec is None:
+            spec = importlib.machinery.ModuleSpec(package, None, is_package=True)
+            spec.submodule_search_locations = [str(folder)]
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[package] = module
+        if spec.loader is not None and init.exists():
+            spec.loader.exec_module(module)
+    yield from _modules(package, [str(folder)], catalogue)
+
+
+def _modules(package: str, path: list[str], catalogue: Catalogue) -> Iterator[ModuleType]:
+    for info in sorted(pkgutil.iter_modules(path), key=lambda found: found.name):
+        name = f"{package}.{info.name}"
+        where = os.path.join(path[0], f"{info.name}.py")
+        try:
+            yield importlib.import_module(name)
+        except (Exception, SystemExit):  # somebody else's file: whatever it does, the other checks go on
+            catalogue.broken.append(Broken(info.name, where, traceback.format_exc(limit=-1).strip()))
+
+
+def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
+    # Imported here because it costs 35 ms, which `--help` need not pay.
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        try:
+            loaded = point.load()
+        except (Exception, SystemExit):
+            catalogue.broken.append(Broken(point.name, point.value, traceback.format_exc(limit=-1).strip()))
+            continue
+        if isinstance(loaded, ModuleType):
+            yield loaded
+        else:
+            catalogue.broken.append(Broken(point.name, point.value, "the entry point must name a module"))
+
+
+def _refuse_if_writable_by_others(folder: Path) -> None:
+    """As root, code that another user may change is not run."""
+    if os.geteuid() != 0 or not folder.is_dir():
+        return
+    for path in (folder, *folder.glob("*.py")):
+        about = path.stat()
+        if about.st_uid != 0 or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise DiscoveryError(f"{path} can be written by others; as root nodedoctor does not load it")
