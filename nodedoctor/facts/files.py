@@ -1,0 +1,122 @@
+"""What the file-reading child saw: the one way facts get at files of the node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodedoctor.model import Observation, Unseen
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Contents, links, directories and the reasons why something could not be read, by absolute path.
+
+    A path that is nowhere was not asked for or not offered by a glob; `error` tells the rest apart.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    hex: Mapping[str, str] = field(default_factory=dict)
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    statvfs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse_json(cls, seen: Observation) -> Files | Unseen:
+        """Read the child's document; entries of a wrong shape are left out."""
+        if not seen.answered:
+            return Unseen.of(seen)
+        try:
+            document = json.loads(seen.text)
+        except (ValueError, RecursionError):
+            return Unseen.of(seen)
+        return cls.of(document) if isinstance(document, dict) else Unseen.of(seen)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Files:
+        """Build from the document itself, for facts whose child wraps it."""
+        names = {
+            path: tuple(name for name in listed if isinstance(name, str))
+            for path, listed in _section(document, "lists", list).items()
+        }
+        return cls(
+            files=_section(document, "files", str),
+            links=_section(document, "links", str),
+            hex=_section(document, "hex", str),
+            lists=names,
+            stats=_section(document, "stats", dict),
+            statvfs=_section(document, "statvfs", dict),
+            errors=_section(document, "errors", str),
+        )
+
+    def text(self, path: str) -> str | None:
+        """The text of a file without blanks and newlines around it; None when it was not read."""
+        found = self.files.get(path)
+        return None if found is None else found.strip()
+
+    def number(self, path: str) -> int | None:
+        """A file that holds one whole number, decimal or 0x; None when it does not."""
+        return whole_number(self.text(path))
+
+    def raw(self, path: str) -> bytes | None:
+        """The bytes of a file read as hex; None when it was not read."""
+        try:
+            return bytes.fromhex(self.hex[path])
+        except (KeyError, ValueError):
+            return None
+
+    def link(self, path: str) -> str | None:
+        """Where a symbolic link points."""
+        return self.links.get(path)
+
+    def leaf(self, path: str) -> str | None:
+        """The last component of where a link points: a driver's or group's name in sysfs."""
+        target = self.links.get(path)
+        return None if target is None else target.rstrip("/").rpartition("/")[2]
+
+    def names(self, path: str) -> tuple[str, ...] | None:
+        """The names in a directory; None when it was not listed."""
+        return self.lists.get(path)
+
+    def error(self, path: str) -> str | None:
+        """Why a path could not be read: ENOENT, EACCES, TIMEOUT, ...; None when nothing went wrong."""
+        return self.errors.get(path)
+
+    def under(self, prefix: str) -> dict[str, str]:
+        """The stripped texts of all files below a directory, by their path relative to it."""
+        start = prefix.rstrip("/") + "/"
+        return {
+            path[len(start) :]: text.strip() for path, text in self.files.items() if path.startswith(start)
+        }
+
+    def children(self, directory: str) -> tuple[str, ...]:
+        """The entries of a directory of which anything is known, even only why not, sorted."""
+        start = directory.rstrip("/") + "/"
+        paths = (path[len(start) :] for path in self._paths() if path.startswith(start))
+        return tuple(sorted({path.partition("/")[0] for path in paths}))
+
+    def _paths(self) -> Iterator[str]:
+        sections = (self.files, self.links, self.hex, self.lists, self.stats, self.statvfs, self.errors)
+        for section in sections:
+            yield from section
+
+
+def whole_number(text: str | None) -> int | None:
+    """A decimal or 0x number as int; None for anything else, and for what no kernel prints (over 64 bits)."""
+    if text is None or len(text) > 20:
+        return None
+    try:
+        return int(text, 16 if text.lower().startswith("0x") else 10)
+    except ValueError:
+        return None
+
+
+def _section(document: Mapping[str, Any], name: str, shape: type) -> dict[str, Any]:
+    section = document.get(name)
+    if not isinstance(section, dict):
+        return {}
+    return {path: value for path, value in section.items() if isinstance(value, shape)}
