@@ -1,0 +1,247 @@
+"""Which driver runs which CUDA: minimum drivers, branches and their end of life, architectures.
+
+Drivers are tuples of ints, (570, 86, 10); CUDA versions are (12, 8). Linux only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from nodedoctor.knowledge.table import rows
+
+Driver = tuple[int, ...]
+Cuda = tuple[int, int]
+
+Fit = Literal["native", "minor", "forward-only", "too-old", "unknown"]
+"""How a CUDA build runs on a driver: fully; by minor-version compatibility (no newer PTX); only with the
+forward-compatibility package on a data-centre GPU; not at all; or the table does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A CUDA toolkit release and the driver it shipped with, a bare branch where no more is known."""
+
+    name: str
+    version: tuple[int, int, int]
+    driver: Driver
+    source: str
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A driver branch. `kind` is long-term, production, new-feature, developer or "" (not known any more).
+
+    `ends` is the month NVIDIA names, "2026-02"; `ended` marks branches already listed as end of life.
+    """
+
+    branch: int
+    max_cuda: Cuda
+    source: str
+    kind: str = ""
+    ended: bool = False
+    ends: str = ""
+    note: str = ""
+    unverified: bool = False
+
+    def past(self, month: str) -> bool:
+        """Whether the branch is beyond its end of life in a month written "2026-11"."""
+        return self.ended or (self.ends != "" and self.ends < month)
+
+
+@dataclass(frozen=True, slots=True)
+class MinorCompat:
+    """The oldest driver for a CUDA major (`whole_major`) or, before CUDA 11, for one minor."""
+
+    cuda: Cuda
+    whole_major: bool
+    driver: Driver
+    source: str
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """How long a kind of branch is looked after."""
+
+    kind: str
+    months: int
+    source: str
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Which toolkits compile for a compute capability and which driver branch is its last."""
+
+    architecture: str
+    compute_capability: tuple[int, int]
+    source: str
+    first_cuda: Cuda | None = None
+    last_cuda_major: int | None = None
+    last_branch: int | None = None
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRequirement:
+    """What nvidia/cuda images ask of the driver: the native branch, or a listed older one with compat."""
+
+    cuda: Cuda
+    native_branch: int
+    compat_branches: tuple[int, ...]
+    source: str
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A driver and the CUDA version nvidia-smi printed for it on a real node."""
+
+    driver: Driver
+    shows: Cuda
+    source: str
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A sentence to show: `topic` is forward, minor, reading or kernel."""
+
+    topic: str
+    rule: str
+    source: str
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MinDriver:
+    """What a CUDA version asks for: `native` runs everything, `minor` runs what needs no newer PTX."""
+
+    native: Driver
+    minor: Driver
+    source: str
+
+
+@cache
+def toolkits() -> tuple[Toolkit, ...]:
+    """All toolkits, newest first."""
+    return rows("cuda_driver", "toolkits", Toolkit)
+
+
+@cache
+def branches() -> tuple[Branch, ...]:
+    """All driver branches, newest first."""
+    return rows("cuda_driver", "branches", Branch)
+
+
+@cache
+def minor_compat() -> tuple[MinorCompat, ...]:
+    """The oldest drivers, newest CUDA first."""
+    return rows("cuda_driver", "minor_compat", MinorCompat)
+
+
+@cache
+def lifetimes() -> tuple[Lifetime, ...]:
+    """How long each kind of branch lives."""
+    return rows("cuda_driver", "lifetimes", Lifetime)
+
+
+@cache
+def architectures() -> tuple[Architecture, ...]:
+    """All compute capabilities, oldest first."""
+    return rows("cuda_driver", "architectures", Architecture)
+
+
+@cache
+def image_requirements() -> tuple[ImageRequirement, ...]:
+    """What nvidia/cuda images require, newest first."""
+    return rows("cuda_driver", "images", ImageRequirement)
+
+
+@cache
+def observed() -> tuple[Observed, ...]:
+    """Pairs seen on real nodes; they check the other rows."""
+    return rows("cuda_driver", "observed", Observed)
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Compatibility rules in words."""
+    return rows("cuda_driver", "rules", Rule)
+
+
+def driver_version(text: str) -> Driver | None:
+    """`570.86.10` as (570, 86, 10); None for text that is no driver version."""
+    found = re.fullmatch(r"(\d{3,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?", text.strip())
+    return tuple(int(part) for part in found.groups() if part is not None) if found else None
+
+
+def driver_text(driver: Driver) -> str:
+    """(580, 65, 6) as NVIDIA writes it, `580.65.06`."""
+    return ".".join(str(part) if not place else f"{part:02d}" for place, part in enumerate(driver))
+
+
+def cuda_version(text: str) -> Cuda | None:
+    """`12.8`, `12.8.1`, `12.8.0.038` and `cu128` as (12, 8); None for anything else."""
+    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})(?:\.\d+)*|cu(\d{2})(\d)", text.strip())
+    if found is None:
+        return None
+    major, minor = (part for part in found.groups() if part is not None)
+    return int(major), int(minor)
+
+
+def branch(driver: Driver) -> Branch | None:
+    """The branch a driver belongs to; None for a branch the table does not know."""
+    return next((row for row in branches() if driver[:1] == (row.branch,)), None)
+
+
+def max_cuda_of_driver(driver: Driver) -> Cuda | None:
+    """The newest CUDA a driver runs natively; None for one older than the table.
+
+    A branch the table does not know supports at least what the branch before it did.
+    """
+    return next((row.max_cuda for row in branches() if driver[:1] >= (row.branch,)), None)
+
+
+def min_driver_for_cuda(cuda: Cuda) -> MinDriver | None:
+    """The drivers a CUDA version asks for; None when the table does not know that CUDA."""
+    releases = [row for row in toolkits() if row.version[:2] == cuda]
+    exact = [row for row in minor_compat() if row.cuda == cuda and not row.whole_major]
+    majors = [row for row in minor_compat() if row.whole_major and row.cuda[0] == cuda[0]]
+    if releases and majors:
+        native = min(releases, key=lambda row: row.version)
+        return MinDriver(native.driver, majors[0].driver, f"{native.source}; {majors[0].source}")
+    return MinDriver(exact[0].driver, exact[0].driver, exact[0].source) if exact else None
+
+
+def fit(driver: Driver, cuda: Cuda) -> Fit:
+    """How code built for a CUDA version runs on a driver."""
+    newest = max_cuda_of_driver(driver)
+    if newest is not None and newest >= cuda:
+        return "native"
+    needed = min_driver_for_cuda(cuda)
+    if needed is None:
+        return "unknown"
+    if driver >= needed.minor:
+        return "minor"
+    return "forward-only" if _forward_compat(driver, cuda) else "too-old"
+
+
+def architecture(compute_capability: tuple[int, int]) -> Architecture | None:
+    """The row of a compute capability; None when it is not known."""
+    known = architectures()
+    return next((row for row in known if row.compute_capability == compute_capability), None)
+
+
+def _forward_compat(driver: Driver, cuda: Cuda) -> bool:
+    """Whether NVIDIA's images of that CUDA (or the nearest older one of its major) name this branch."""
+    older = [row for row in image_requirements() if row.cuda <= cuda and row.cuda[0] == cuda[0]]
+    return bool(older) and driver[0] in older[0].compat_branches

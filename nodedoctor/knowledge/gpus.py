@@ -1,0 +1,206 @@
+"""GPU models and the boards they come on: what a healthy one looks like.
+
+Bandwidths are GB/s (10^9 bytes) in one direction. A number that is None is not known, never zero.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+
+_MIG_SUFFIX = re.compile(r"\s+MIG\s+\S+$")
+_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModel:
+    """One model. `product` is the name NVML prints, `pci_ids` are device ids below vendor 10de.
+
+    `nvlink_links` is the count of a complete card, 0 without NVLink; with `nvlink_optional` a card without a
+    bridge is healthy too. `topo_token` is what `nvidia-smi topo -m` shows between two of them on a switched
+    board. `p2p` is False where the driver refuses peer access. Floors are limits of operators, below which
+    something is broken; margins are degrees left (T.Limit) as Hopper and newer report them.
+    """
+
+    name: str
+    product: str
+    name_regexes: tuple[str, ...]
+    pci_ids: tuple[str, ...]
+    kind: str
+    form: str
+    architecture: str
+    compute_capability: tuple[int, int]
+    memory_gb: int
+    pcie_gen: int
+    pcie_width: int
+    source: str
+    tdp_w: int | None = None
+    memory_mib: int | None = None
+    memory_bandwidth_gbps: float | None = None
+    bf16_tflops: float | None = None
+    nvlink_gen: int = 0
+    nvlink_links: int = 0
+    nvlink_optional: bool = False
+    nvlink_link_gbps: float | None = None
+    nvlink_link_raw_gbps: float | None = None
+    nvlink_total_gbps: float | None = None
+    topo_token: str = ""
+    p2p: bool = True
+    p2p_floor_gbps: float | None = None
+    p2p_measured_gbps: float | None = None
+    host_floor_gbps: float | None = None
+    host_warn_gbps: float | None = None
+    host_measured_gbps: float | None = None
+    allreduce_floor_gbps: float | None = None
+    temperature_style: str = ""
+    shutdown_c: int | None = None
+    slowdown_c: int | None = None
+    max_operating_c: int | None = None
+    memory_max_c: int | None = None
+    shutdown_margin_c: int | None = None
+    slowdown_margin_c: int | None = None
+    ecc_expected: bool = False
+    mig: bool = False
+    note: str = ""
+    unverified_fields: tuple[str, ...] = ()
+    unverified: bool = False
+
+    @property
+    def datacentre(self) -> bool:
+        """True for the cards whose makers promise ECC, persistence and service."""
+        return self.kind == "datacentre"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A board: how many GPUs, how they reach each other, and whether this host runs a fabric manager.
+
+    `fabric_manager` is `needed`, `none`, or `elsewhere` (in the rack's switch trays). `fabric_state` tells
+    whether NVML reports a fabric registration that must complete (Hopper and newer on NVSwitch).
+    """
+
+    name: str
+    models: tuple[str, ...]
+    gpus: int
+    fabric_manager: str
+    source: str
+    nvswitches: int = 0
+    switches_on_host_bus: bool = False
+    fabric_state: bool = False
+    imex: bool = False
+    topo_token: str = ""
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NvSwitch:
+    """A switch chip that shows on the host's PCI bus; `pci_id` is the device id below vendor 10de."""
+
+    name: str
+    pci_id: str
+    source: str
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PcieGen:
+    """A PCIe generation: GT/s per lane, GB/s of sixteen lanes, and what copies from pinned memory reach."""
+
+    gen: int
+    lane_gts: float
+    x16_gbps: float
+    source: str
+    host_floor_gbps: float | None = None
+    host_warn_gbps: float | None = None
+    host_measured_gbps: float | None = None
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NcclLink:
+    """GB/s per NVLink that NCCL's own tuning reckons with, from this compute capability on."""
+
+    compute_capability: tuple[int, int]
+    link_gbps: float
+    source: str
+    unverified: bool = False
+
+
+@cache
+def models() -> tuple[GpuModel, ...]:
+    """All models."""
+    return rows("gpus", "models", GpuModel)
+
+
+@cache
+def platforms() -> tuple[Platform, ...]:
+    """All boards."""
+    return rows("gpus", "platforms", Platform)
+
+
+@cache
+def nvswitches() -> tuple[NvSwitch, ...]:
+    """The switch chips a host can see."""
+    return rows("gpus", "nvswitches", NvSwitch)
+
+
+@cache
+def pcie_gens() -> tuple[PcieGen, ...]:
+    """All PCIe generations, oldest first."""
+    return rows("gpus", "pcie", PcieGen)
+
+
+@cache
+def nccl_links() -> tuple[NcclLink, ...]:
+    """NCCL's figure per link, oldest architecture first."""
+    return rows("gpus", "nccl_links", NcclLink)
+
+
+def gpu_model(name: str, pci_id: str = "") -> GpuModel | None:
+    """The model behind the name NVML prints (a MIG suffix is ignored), else behind a PCI device id.
+
+    Ids are accepted as `2330`, `0x2330`, `10de:2330` and NVML's `0x233010DE`.
+    """
+    plain = _MIG_SUFFIX.sub("", name.strip())
+    for model in models():
+        if any(re.search(regex, plain) for regex in model.name_regexes):
+            return model
+    device = _device_id(pci_id)
+    return next((model for model in models() if device in model.pci_ids), None)
+
+
+def platforms_of(model: GpuModel) -> tuple[Platform, ...]:
+    """Every board this model is known to come on, the usual one first; empty for plain PCIe cards."""
+    return tuple(board for board in platforms() if model.name in board.models)
+
+
+def platform(model: GpuModel, gpus: int = 0, nvswitches: int = 0) -> Platform | None:
+    """The likeliest board for what the host shows; None for plain PCIe cards.
+
+    Switches on the bus decide. Otherwise the count of GPUs does: four may be a four-GPU board or a part
+    of an eight-GPU one handed to a virtual machine, so do not fail a node on this guess alone.
+    """
+    boards = platforms_of(model)
+    if nvswitches:
+        boards = tuple(board for board in boards if board.nvswitches) or boards
+    return next((board for board in boards if board.gpus == gpus), boards[0] if boards else None)
+
+
+def is_nvswitch(pci_id: str) -> bool:
+    """Whether a PCI device id (vendor 10de) is an NVSwitch."""
+    device = _device_id(pci_id)
+    return any(device == switch.pci_id for switch in nvswitches())
+
+
+def pcie_gen(gen: int) -> PcieGen | None:
+    """What a PCIe generation delivers."""
+    return next((row for row in pcie_gens() if row.gen == gen), None)
+
+
+def _device_id(pci_id: str) -> str:
+    found = _HEX.match(pci_id.strip().lower().removeprefix("10de:"))
+    return found.group(1).lower() if found else ""

@@ -1,0 +1,49 @@
+"""Thresholds and defaults of the operating system, containers, Ray and GPUs, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One threshold. `value` is a number in `unit`, or a word such as `unlimited` or `off`.
+
+    `level` is what missing it deserves: fail, warn, note; `fact` is a constant to reckon with.
+    """
+
+    key: str
+    value: float | str
+    unit: str
+    level: str
+    what: str
+    text: str
+    source: str
+    probe: str = ""
+    unverified: bool = False
+
+    @property
+    def number(self) -> float:
+        """The value as a number; TypeError for a limit that is a word."""
+        if isinstance(self.value, str):
+            raise TypeError(f"limit {self.key} is {self.value!r}, not a number")
+        return self.value
+
+
+@cache
+def limits() -> tuple[Limit, ...]:
+    """All limits."""
+    return rows("limits", "limits", Limit)
+
+
+@cache
+def _by_key() -> dict[str, Limit]:
+    return {limit.key: limit for limit in limits()}
+
+
+def limit(key: str) -> Limit:
+    """The limit of that key; KeyError for one the table does not have."""
+    return _by_key()[key]

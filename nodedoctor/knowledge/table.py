@@ -1,0 +1,48 @@
+"""Reads the tables: JSON files beside this module, one row per line, each row with its source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+FOLDER = Path(__file__).parent
+Row = TypeVar("Row")
+
+
+@cache
+def load(table: str) -> Mapping[str, Any]:
+    """The parsed file of a table, read on first use and kept."""
+    document: dict[str, Any] = json.loads((FOLDER / f"{table}.json").read_bytes())
+    return document
+
+
+def raw_rows(table: str, section: str) -> list[dict[str, Any]]:
+    """The rows of one section as they stand in the file."""
+    found: list[dict[str, Any]] = load(table)[section]
+    return found
+
+
+def rows(table: str, section: str, row_type: type[Row]) -> tuple[Row, ...]:
+    """The rows of one section as frozen rows; callers keep them, this builds them anew."""
+    return tuple(typed(table, raw, row_type) for raw in raw_rows(table, section))
+
+
+def typed(table: str, raw: Mapping[str, Any], row_type: type[Row]) -> Row:
+    """One row as its dataclass: lists become tuples, source keys become what they stand for."""
+    values = {key: _frozen(value) for key, value in raw.items()}
+    values["source"] = source_text(table, raw["source"])
+    return row_type(**values)
+
+
+def source_text(table: str, source: str | list[str]) -> str:
+    """Where a row comes from, in words: keys of the file's `sources` are replaced by what they name."""
+    known: Mapping[str, str] = load(table).get("sources", {})
+    keys = [source] if isinstance(source, str) else source
+    return "; ".join(known.get(key, key) for key in keys)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,128 @@
+"""Official torch wheels for Linux: the CUDA they carry, what they require, what they were compiled for.
+
+Versions are strings as Python packages write them; CUDA is (12, 8), a compute capability (9, 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+
+CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
+"""How NVIDIA's wheels of one library are called across CUDA majors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchWheel:
+    """The PyPI wheel of one release for one machine; `cuda` is None for a wheel that is CPU only.
+
+    `archs` are the compute capabilities with native code (PTX is not listed). `pins` maps a distribution to
+    what the wheel's metadata asks of it: a bare version means exactly that one, else a specifier.
+    """
+
+    torch: str
+    machine: str
+    python: str
+    cpython_tags: tuple[str, ...]
+    source: str
+    cuda: tuple[int, int] | None = None
+    archs: tuple[tuple[int, int], ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    unverified: bool = False
+
+    def distribution(self, library: str) -> str | None:
+        """The distribution that brings a library, `nvidia-nccl-cu12` for `nccl`; None when not required."""
+        names = [library, *(f"nvidia-{library}{suffix}" for suffix in CUDA_SUFFIXES)]
+        return next((name for name in names if name in self.pins), None)
+
+    def pin(self, library: str) -> str | None:
+        """What is required of a library (`nccl`, `cudnn`, `nvshmem`, `triton`, …); None when nothing is."""
+        name = self.distribution(library)
+        return self.pins[name] if name else None
+
+    @property
+    def tag(self) -> str:
+        """The build as a local version writes it, `cu128` or `cpu`."""
+        return f"cu{self.cuda[0]}{self.cuda[1]}" if self.cuda else "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchVariant:
+    """Another build of a release on download.pytorch.org/whl; its exact requirements are not in the table."""
+
+    torch: str
+    tag: str
+    cuda: tuple[int, int]
+    source: str
+    cudnn: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TorchRelease:
+    """A release, and the torchvision and torchaudio that pin exactly this torch ("" when none does).
+
+    `cxx11_abi` is the C++ ABI extensions are built for, None where the wheel no longer says (the new ABI).
+    """
+
+    torch: str
+    source: str
+    torchvision: str = ""
+    torchaudio: str = ""
+    cxx11_abi: bool | None = None
+    bundled_nccl: str = ""
+    yanked: bool = False
+    note: str = ""
+    unverified: bool = False
+
+    def wheel(self, machine: str = "x86_64") -> TorchWheel | None:
+        """The wheel PyPI serves for a machine (`x86_64`, `aarch64`)."""
+        found = (wheel for wheel in wheels() if (wheel.torch, wheel.machine) == (self.torch, machine))
+        return next(found, None)
+
+    @property
+    def variants(self) -> tuple[TorchVariant, ...]:
+        """The other builds of this release."""
+        return tuple(variant for variant in variants() if variant.torch == self.torch)
+
+    @property
+    def nccl(self) -> str | None:
+        """The NCCL the x86_64 wheel of PyPI requires, None when NCCL is linked in."""
+        wheel = self.wheel()
+        return wheel.pin("nccl") if wheel else None
+
+
+@cache
+def releases() -> tuple[TorchRelease, ...]:
+    """All releases, oldest first."""
+    return rows("torch_pins", "releases", TorchRelease)
+
+
+@cache
+def wheels() -> tuple[TorchWheel, ...]:
+    """All wheels, oldest first, x86_64 before aarch64."""
+    return rows("torch_pins", "wheels", TorchWheel)
+
+
+@cache
+def variants() -> tuple[TorchVariant, ...]:
+    """All other builds, oldest first."""
+    return rows("torch_pins", "variants", TorchVariant)
+
+
+def torch_release(version: str) -> TorchRelease | None:
+    """The release behind `2.9.0`, `2.9.0+cu128` or `2.9`; None for vendor and nightly builds."""
+    public = version.strip().partition("+")[0]
+    public = f"{public}.0" if public.count(".") == 1 else public
+    return next((release for release in releases() if release.torch == public), None)
+
+
+def torch_wheel(version: str, machine: str = "x86_64") -> TorchWheel | None:
+    """The PyPI wheel an installed version is; None when its local tag (`+cu126`, `+cpu`) is another build."""
+    release = torch_release(version)
+    wheel = release.wheel(machine) if release else None
+    local = version.strip().partition("+")[2]
+    return wheel if wheel and local in ("", wheel.tag) else None
