@@ -126,9 +126,7 @@ class Live:
 
     async def _everything_else(self) -> None:
         """Load on a GPU would disturb other probes, and they it: wait for all that were asked."""
-        others = [
-            task for name, task in self._asked.items() if self._probes[name].lane is not Lane.GPU_LOAD
-        ]
+        others = [task for name, task in self._asked.items() if self._probes[name].lane is not Lane.GPU_LOAD]
         if others:
             await asyncio.wait(others)
 

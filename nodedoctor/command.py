@@ -46,11 +46,12 @@ async def start(name: str, command: Command) -> Running | Observation:
     """Start a command; an Observation instead when it cannot be started."""
     loop = asyncio.get_running_loop()
     began = time.monotonic()
+    talks = command.hold or command.stdin is not None
     try:
         transport, pipes = await loop.subprocess_exec(
             _Pipes,
             *_launched(command.argv),
-            stdin=asyncio.subprocess.PIPE if command.hold else asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if talks else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
@@ -60,6 +61,8 @@ async def start(name: str, command: Command) -> Running | Observation:
         outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
         note = f"{command.argv[0]}: {error.strerror or error}"
         return Observation(name, outcome, argv=command.argv, note=note)
+    if command.stdin is not None:
+        _feed(transport, command.stdin)
     return Running(name, command, transport, pipes, began)
 
 
@@ -181,6 +184,13 @@ class _Pipes(asyncio.SubprocessProtocol):
             self.exited.set_result(None)
 
 
+def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
+    pipe = transport.get_pipe_transport(0)
+    if isinstance(pipe, asyncio.WriteTransport):
+        pipe.write(data)
+        pipe.write_eof()
+
+
 def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Start foreign commands through env(1): our own exec would block us while PATH crosses a dead mount."""
     ours = argv[0] == sys.executable or not os.path.exists(_ENV)
@@ -193,7 +203,7 @@ def _path() -> str:
 
 
 def _whereabouts(pid: int) -> str:
-    """State and kernel wait channel: unlike cmdline, these files take no lock that a sick process may hold."""
+    """State and kernel wait channel: unlike cmdline, these take no lock that a sick process may hold."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             state = stat.read().rpartition(")")[2].split()[0]

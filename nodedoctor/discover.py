@@ -33,6 +33,14 @@ class Broken:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """What loading check files came to; given to checks that ask for it."""
+
+    loaded: int = 0
+    broken: tuple[Broken, ...] = ()
+
+
 @dataclass(slots=True)
 class Catalogue:
     """Everything that can be asked, read and judged."""

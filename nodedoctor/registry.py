@@ -33,14 +33,14 @@ class Lane(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One child process to run. `hold` keeps it alive after its answer until its lane has finished.
+    """One child process to run: `env` is added to ours, `stdin` is what it may read.
 
-    `env` is added to ours; `user` is the (uid, gid) to run as, None for ourselves.
+    With `hold` its answer ends with its output, and it is kept alive until the run ends.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    user: tuple[int, int] | None = None
+    stdin: bytes | None = None
     hold: bool = False
 
 

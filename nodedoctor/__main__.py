@@ -1,0 +1,7 @@
+"""`python -m nodedoctor`."""
+
+import sys
+
+from nodedoctor.cli import main
+
+sys.exit(main())

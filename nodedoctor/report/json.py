@@ -1,0 +1,90 @@
+"""The report as one JSON document, `nodedoctor.report/1`; within /1 keys are only ever added."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result
+
+SCHEMA = "nodedoctor.report/1"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as plain data."""
+    return {
+        "schema": SCHEMA,
+        "tool": report.tool,
+        "source": report.source,
+        "started": report.started,
+        "seconds": report.seconds,
+        "node": dict(report.node),
+        "verdict": report.verdict.value,
+        "counts": report.counts,
+        "results": [_result(result) for result in report.results],
+        "probes": [_probe(seen) for seen in report.observations],
+        "facts": dict(report.facts or {}),
+    }
+
+
+def render(report: Report) -> str:
+    """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
+    return json.dumps(document(report), indent=1, default=_plain)
+
+
+def _result(result: Result) -> dict[str, Any]:
+    return {
+        "check": result.check,
+        "title": result.title,
+        "status": result.status.value,
+        "seconds": result.seconds,
+        "tags": list(result.tags),
+        "why": result.why,
+        "findings": [_finding(result.check, finding) for finding in result.findings],
+    }
+
+
+def _finding(check: str, finding: Finding) -> dict[str, Any]:
+    return {
+        "id": f"{check}@{finding.subject}" if finding.subject else check,
+        "status": finding.status.value,
+        "subject": finding.subject or None,
+        "summary": finding.summary,
+        "note": finding.note,
+        "reason": finding.reason,
+        "waived": finding.waived,
+        "evidence": [_evidence(evidence) for evidence in finding.evidence],
+        "fix": _fix(finding.fix) if finding.fix else None,
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {"probe": evidence.probe, "text": evidence.text}
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "text": fix.text,
+        "commands": list(fix.commands),
+        "action": fix.action,
+        "disturbs": fix.disturbs or None,
+        "verify": fix.verify or None,
+        "docs": fix.docs or None,
+    }
+
+
+def _probe(seen: Observation) -> dict[str, Any]:
+    return {
+        "name": seen.probe,
+        "argv": list(seen.argv),
+        "outcome": seen.outcome.value,
+        "rc": seen.rc,
+        "seconds": seen.seconds,
+        "note": seen.note or None,
+        "truncated": seen.truncated,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Sets become sorted lists; anything else is shown by its text."""
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)

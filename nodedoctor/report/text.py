@@ -1,0 +1,136 @@
+"""The report for people without a screen of ours: problems first, each with its evidence and its fix.
+
+Linear on purpose: it reads well through a pipe, in a ticket and in a screen reader. Commands stand alone on
+lines that start with `$`, so that they can be copied or grepped.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from nodedoctor.model import Finding, Report, Result, Status
+from nodedoctor.report.inert import inert, inert_lines
+
+EVIDENCE_LINES = 6
+"""Lines of evidence shown per finding; the JSON has all of them."""
+
+_INDENT = "     "
+_COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
+
+
+def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
+    """The whole report as lines; with `quiet` only what is not well."""
+    page = _Page(max(width, 40), colour)
+    results = report.problems_first()
+    unseen = [result for result in results if result.worst.blind and not result.worst.waived]
+    problems = [result for result in results if result.severity > 1 and result not in unseen]
+    page.head(report)
+    for result in problems:
+        page.problem(result)
+    if unseen:
+        page.line("", "could not be seen")
+        for result in unseen:
+            page.unseen(result)
+    if not quiet:
+        page.line("")
+        for result in results[len(problems) + len(unseen) :]:
+            page.row(result)
+    return "\n".join(page.lines) + "\n"
+
+
+def headline(node: Mapping[str, object]) -> str:
+    """What this node is, in one line: name, GPUs, driver, CUDA, torch, container."""
+    parts = [str(node.get("hostname") or "unnamed node")]
+    if node.get("gpus"):
+        parts.append(f"{node['gpus']}x {node.get('gpu') or 'GPU'}")
+    for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
+        if node.get(key):
+            parts.append(f"{label}{node[key]}")
+    return inert("   ".join(parts))
+
+
+def tally(report: Report) -> str:
+    """The counts in one line, worst first, without zeros."""
+    order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+    counts = report.counts
+    return "  ".join(f"{counts[status.value]} {status.value}" for status in order if counts[status.value])
+
+
+class _Page:
+    """Lines under way, at one width."""
+
+    def __init__(self, width: int, colour: bool) -> None:
+        self.lines: list[str] = []
+        self._width = width
+        self._colour = colour
+
+    def line(self, *lines: str) -> None:
+        self.lines += lines
+
+    def head(self, report: Report) -> None:
+        verdict = self._paint(report.verdict, report.verdict.word)
+        self.line(headline(report.node), f"{verdict}  {tally(report)}   in {report.seconds:.1f} s")
+
+    def problem(self, result: Result) -> None:
+        """Every finding that is not well, then why it matters."""
+        shown = sorted((f for f in result.findings if f.severity > 1), key=lambda f: -f.severity)
+        for finding in shown:
+            self.line("")
+            self._status_line(finding.status, f"{result.check}  {_sentence(finding)}")
+            self._evidence(finding)
+            self._fix(finding, "fix")
+        if result.why:
+            self._labelled("why", result.why)
+
+    def unseen(self, result: Result) -> None:
+        """What could not be judged, and how to make it visible."""
+        self.row(result)
+        self._fix(result.worst, "see it")
+
+    def row(self, result: Result) -> None:
+        """One line a result, and one more for each note worth knowing."""
+        worst = result.worst
+        notes = [f for f in result.findings if f is not worst and (f.note or f.waived)]
+        others = len(result.findings) - 1 - len(notes)
+        more = f" (and {others} more)" if others else ""
+        self._status_line(result.status, f"{result.check}  {_sentence(worst)}{more}")
+        for note in notes:
+            self._labelled("note", _sentence(note))
+
+    def _evidence(self, finding: Finding) -> None:
+        for evidence in finding.evidence:
+            lines = inert_lines(evidence.text.strip("\n"))
+            self.line(*(f"{_INDENT}| {line}" for line in lines[:EVIDENCE_LINES]))
+            if len(lines) > EVIDENCE_LINES:
+                rest = len(lines) - EVIDENCE_LINES
+                self.line(f"{_INDENT}| ... {rest} more lines from {inert(evidence.probe)}")
+
+    def _fix(self, finding: Finding, label: str) -> None:
+        if finding.fix is None:
+            return
+        self._labelled(label, finding.fix.text)
+        self.line(*(f"{_INDENT}$ {inert(command)}" for command in finding.fix.commands))
+        for name in ("disturbs", "verify", "docs"):
+            if getattr(finding.fix, name):
+                self._labelled(name, getattr(finding.fix, name))
+
+    def _labelled(self, label: str, text: str) -> None:
+        lead = f"{_INDENT}{label:<9} "
+        self.line(
+            *textwrap.wrap(inert(text), self._width, initial_indent=lead, subsequent_indent=" " * len(lead))
+        )
+
+    def _status_line(self, status: Status, text: str) -> None:
+        room = self._width - len(_INDENT)
+        first, *rest = textwrap.wrap(inert(text), room) or [""]
+        self.line(f"{self._paint(status, status.word)} {first}", *(f"{_INDENT}{line}" for line in rest))
+
+    def _paint(self, status: Status, word: str) -> str:
+        return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
+
+
+def _sentence(finding: Finding) -> str:
+    subject = f"{finding.subject}: " if finding.subject else ""
+    waived = f" [waived: {finding.waived}]" if finding.waived else ""
+    return f"{subject}{finding.summary}{waived}"

@@ -1,0 +1,136 @@
+"""One sitting: from what was asked for to a diagnosis that can be run, and run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from nodedoctor import snapshot
+from nodedoctor.collect import Live, Recorded, Source
+from nodedoctor.diagnose import Diagnosis, now, this_node
+from nodedoctor.discover import Catalogue, DiscoveryError, Plugins, discover
+from nodedoctor.model import Expect, Moment
+from nodedoctor.registry import Check, Options
+
+DEADLINE = 50.0
+"""Seconds for a whole run. Slurm ends a HealthCheckProgram after HealthCheckTimeout, 60 s (slurm.conf(5))."""
+DEADLINE_DEEP = 900.0
+
+DEEP = "deep"
+"""Checks with this tag run only with --deep or by name."""
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line, in the terms of the engine."""
+
+    words: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+    deadline: float | None = None
+    replay: Path | None = None
+    folders: tuple[Path, ...] = ()
+
+
+class Session:
+    """The catalogue, the selected checks and the source; `diagnosis()` makes one run of them."""
+
+    def __init__(self, request: Request) -> None:
+        """Load checks and, for a replay, the recording; UsageError when either cannot be."""
+        self.request = request
+        try:
+            self.catalogue = discover(request.folders)
+            self.snapshot = snapshot.load(request.replay) if request.replay else None
+        except (DiscoveryError, snapshot.SnapshotError) as error:
+            raise UsageError(str(error)) from None
+        self.checks = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
+
+    @property
+    def deadline(self) -> float:
+        """Seconds the whole run may take."""
+        usual = DEADLINE_DEEP if self.request.options.deep else DEADLINE
+        return usual if self.request.deadline is None else self.request.deadline
+
+    def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:
+        """A fresh run: probes are asked anew. Must be called inside a running event loop."""
+        chosen = self.checks if checks is None else tuple(checks)
+        plugins = Plugins(len(self.catalogue.checks), tuple(self.catalogue.broken))
+        given = {Plugins: plugins, Expect: self._expect(), Moment: self._moment()}
+        if self.snapshot is None:
+            return Diagnosis(chosen, self._live(), given, label="live", node=this_node())
+        source: Source = Recorded(self.snapshot.observations)
+        node = {"hostname": None, "boot_id": None, **self.snapshot.node}
+        return Diagnosis(chosen, source, given, label="replay", node=node)
+
+    def recording(self, diagnosis: Diagnosis) -> bytes:
+        """The zip that keeps what a finished run has seen."""
+        options = {"since": self.request.options.since, "expect": dict(self.request.options.expect)}
+        report = diagnosis.report()
+        return snapshot.pack(report.observations, report.node, self._moment().started, options)
+
+    def _live(self) -> Live:
+        return Live(self.catalogue.probes, self.request.options, self.deadline)
+
+    def _expect(self) -> Expect:
+        recorded = self.snapshot.options.get("expect") if self.snapshot else None
+        values = dict(recorded) if isinstance(recorded, dict) else {}
+        return Expect({**{str(k): str(v) for k, v in values.items()}, **self.request.options.expect})
+
+    def _moment(self) -> Moment:
+        when = self.snapshot.when if self.snapshot else None
+        since = self.request.options.since or str(_recorded_since(self.snapshot) or "")
+        started = when or now()
+        return Moment(started, since_when(since, started) if since else None)
+
+
+def select(
+    catalogue: Catalogue, words: Iterable[str], tags: Iterable[str], *, deep: bool
+) -> tuple[Check, ...]:
+    """The checks that ids, subjects and tags name, or all; UsageError for a name that means nothing."""
+    checks = catalogue.checks
+    words, tags = tuple(words), frozenset(tags)
+    subjects = {check.subject for check in checks.values()}
+    known_tags = frozenset().union(*(check.tags for check in checks.values()))
+    for word in words:
+        if word not in checks and word not in subjects:
+            raise UsageError(_unknown("check or subject", word, {*checks, *subjects}))
+    for tag in tags - known_tags:
+        raise UsageError(_unknown("tag", tag, known_tags))
+    return tuple(
+        check
+        for _, check in sorted(checks.items())
+        if (not words or check.id in words or check.subject in words)
+        and (not tags or tags & check.tags)
+        and (deep or DEEP not in check.tags or check.id in words or check.subject in words)
+    )
+
+
+def since_when(text: str, started: datetime) -> datetime:
+    """The moment `24h`, `30m`, `7d` or `90s` before the start of the run; UsageError for anything else."""
+    match = re.fullmatch(r"(\d+)([smhd])", text)
+    if match is None:
+        raise UsageError(f"--since wants a number and s, m, h or d, like 24h; got {text!r}")
+    unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
+    try:
+        return started - timedelta(**{unit: int(match[1])})
+    except OverflowError:
+        raise UsageError(f"--since {text} reaches back before the calendar") from None
+
+
+def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
+    return recorded.options.get("since") if recorded else None
+
+
+def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
+    close = get_close_matches(word, list(known), 3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else "; see `nodedoctor list checks`"
+    return f"no {kind} {word!r}{hint}"
