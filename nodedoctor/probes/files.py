@@ -174,13 +174,15 @@ def list_names(path: str) -> list[str]:
 
 
 def stat_of(path: str) -> dict[str, Any]:
-    """Type, mode (octal), owner, size and, for device nodes, the device number."""
+    """Type, mode (octal), owner, size; of a device its number and what the device cgroup and mode allow."""
     found = os.stat(path)
     kind = TYPES.get(stat.filemode(found.st_mode)[0], "unknown")
-    number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if kind in ("char", "block") else ""
-    mode = f"{stat.S_IMODE(found.st_mode):04o}"
-    owner = {"uid": found.st_uid, "gid": found.st_gid}
-    return {"type": kind, "mode": mode, **owner, "size": found.st_size, "device": number}
+    owner = {"uid": found.st_uid, "gid": found.st_gid, "size": found.st_size}
+    told = {"type": kind, "mode": f"{stat.S_IMODE(found.st_mode):04o}", **owner}
+    if kind not in ("char", "block"):
+        return {**told, "device": ""}
+    access = "".join(word for word, bit in (("r", os.R_OK), ("w", os.W_OK)) if os.access(path, bit))
+    return {**told, "device": f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}", "access": access}
 
 
 def space_of(path: str) -> dict[str, Any]:
