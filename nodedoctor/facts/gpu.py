@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodedoctor.model import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class NvLink:
@@ -217,11 +219,10 @@ class Gpu:
     nvlinks: tuple[NvLink, ...] | None = None  # () when the model has none
     nvlink_switch_links: int | None = None
     fabric_state: str | None = None  # not-supported not-started in-progress completed
-    fabric_status: str | None = None  # an NVML return name: SUCCESS, INSUFFICIENT_RESOURCES ...
+    fabric_status: str | None = None  # SUCCESS, INSUFFICIENT_RESOURCES ...; means nothing until completed
     fabric_clique_id: int | None = None
     fabric_cluster_uuid: str | None = None
-    fabric_health_mask: int | None = None
-    fabric_health: Mapping[str, str] | None = None  # summary bandwidth route_unhealthy ... decoded
+    fabric_health: Mapping[str, str] | None = None  # by XML tag: bandwidth full|degraded, route_unhealthy ...
 
     # Load
     processes: tuple[GpuProcess, ...] | None = None
@@ -236,7 +237,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class LostGpu:
-    """A GPU that is counted but cannot be opened: `error` is GPU_IS_LOST, UNKNOWN, RESET_REQUIRED ..."""
+    """A GPU that is counted but cannot be read: `error` is GPU_IS_LOST, UNKNOWN, NO_PERMISSION ...
+
+    Or one of our own words: NO_ANSWER and CRASH for the one the source was at when it hung or died,
+    NOT_ASKED for those after it.
+    """
 
     index: int | None
     bus_id: str | None
@@ -267,7 +272,8 @@ class GpuReading:
     """Everything one source said about all GPUs. `source` is nvml nvidia-smi-xml nvidia-smi-q or nvidia-smi.
 
     With `init_error` nothing else was readable. `counted` is how many GPUs the driver says there are, those
-    in `lost` included. `excluded` are the bus ids that an administrator hid from the driver.
+    in `lost` included. `excluded` are the bus ids that an administrator hid from the driver. `interrupted`
+    says why the source did not finish (timeout, stuck, crash): what stands here is what it said until then.
     """
 
     source: str
@@ -281,6 +287,8 @@ class GpuReading:
     lost: tuple[LostGpu, ...] = ()
     excluded: tuple[str, ...] = ()
     init_error: InitError | None = None
+    interrupted: Reason | None = None
+    interrupted_note: str = ""
     confidential_compute: bool | None = None
     seconds: float | None = None
     init_seconds: float | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from nodedoctor.facts.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.nvml import NvmlReading
-from nodedoctor.model import Unseen
+from nodedoctor.model import Reason, Unseen
 from nodedoctor.registry import fact
 
 
@@ -30,6 +30,8 @@ class Gpus:
     lost: tuple[LostGpu, ...] = ()
     excluded: tuple[str, ...] = ()
     init_error: InitError | None = None
+    interrupted: Reason | None = None
+    interrupted_note: str = ""
     confidential_compute: bool | None = None
     seconds: float | None = None
     init_seconds: float | None = None
