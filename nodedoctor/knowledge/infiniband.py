@@ -1,0 +1,195 @@
+"""InfiniBand and RoCE: rates, port states, error counters, adapters and what platforms carry.
+
+Rates are Gbit/s as `ibstat` and sysfs print them (not GB/s).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A link generation: Gbit/s of one lane and of four. PAM4 lanes show raw symbol errors when healthy."""
+
+    gen: str
+    lane_gbps: float
+    x4_gbps: int
+    source: str
+    signalling_gbaud: float | None = None
+    pam4: bool = False
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RateText:
+    """A rate string of sysfs that is easily misread."""
+
+    text: str
+    meaning: str
+    source: str
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """A logical or physical port state: its number and the words of sysfs and ibstat."""
+
+    value: int
+    sysfs: str
+    healthy: bool
+    meaning: str
+    source: str
+    ibstat: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter file below ports/N/`folder`.
+
+    `limit` in `limit_unit` is the rate above which something is wrong (`growth`: any), None for never.
+    `ibqueryerrors` is the absolute value from which that tool prints it.
+    """
+
+    counter: str
+    folder: str
+    meaning: str
+    suspect: str
+    source: str
+    note: str = ""
+    ibqueryerrors: int | None = None
+    limit: float | None = None
+    limit_unit: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A host channel adapter; `pci_id` below vendor 15b3, `hca_type` as ibstat prints it."""
+
+    name: str
+    pci_id: str
+    hca_type: str
+    source: str
+    max_port_gbps: int | None = None
+    firmware_prefix: str = ""
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaPlatform:
+    """How many compute ports of which rate a board usually has, by names of `knowledge.gpus`."""
+
+    platform: str
+    models: tuple[str, ...]
+    compute_ports: int
+    rate_gbps: int
+    gen: str
+    source: str
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A sentence to show: `topic` is state, errors, bandwidth, host, firmware or roce."""
+
+    topic: str
+    rule: str
+    source: str
+    unverified: bool = False
+
+
+@cache
+def rates() -> tuple[Rate, ...]:
+    """All generations, slowest first."""
+    return rows("ib", "rates", Rate)
+
+
+@cache
+def rate_texts() -> tuple[RateText, ...]:
+    """Rate strings that are easily misread."""
+    return rows("ib", "rate_texts", RateText)
+
+
+@cache
+def port_states() -> tuple[PortState, ...]:
+    """All logical states, by number."""
+    return rows("ib", "port_states", PortState)
+
+
+@cache
+def phys_states() -> tuple[PortState, ...]:
+    """All physical states, by number."""
+    return rows("ib", "phys_states", PortState)
+
+
+@cache
+def counters() -> tuple[Counter, ...]:
+    """All counters, those of the standard before those of the adapter."""
+    return rows("ib", "counters", Counter)
+
+
+@cache
+def adapters() -> tuple[Adapter, ...]:
+    """All adapters."""
+    return rows("ib", "adapters", Adapter)
+
+
+@cache
+def platforms() -> tuple[RdmaPlatform, ...]:
+    """What platforms carry."""
+    return rows("ib", "platforms", RdmaPlatform)
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Rules in words."""
+    return rows("ib", "rules", Rule)
+
+
+def rate(gen: str) -> Rate | None:
+    """The generation of that name, `NDR`."""
+    return next((row for row in rates() if row.gen == gen.upper()), None)
+
+
+def rate_text(text: str) -> RateText | None:
+    """What an odd rate string of sysfs means; None for a plain one."""
+    return next((row for row in rate_texts() if row.text == text.strip()), None)
+
+
+def port_state(word: str) -> PortState | None:
+    """A logical state by the word sysfs or ibstat uses for it (`ACTIVE`, `Initializing`)."""
+    return _state(port_states(), word)
+
+
+def phys_state(word: str) -> PortState | None:
+    """A physical state by the word sysfs or ibstat uses for it (`LinkUp`, `Polling`)."""
+    return _state(phys_states(), word)
+
+
+def counter(name: str) -> Counter | None:
+    """The counter of that name."""
+    return next((row for row in counters() if row.counter == name), None)
+
+
+def adapter(name: str) -> Adapter | None:
+    """An adapter by PCI device id (`1021`, `0x1021`, `15b3:1021`) or by HCA type (`MT4129`)."""
+    plain = name.strip().lower().removeprefix("15b3:").removeprefix("0x")
+    return next((row for row in adapters() if plain in (row.pci_id, row.hca_type.lower())), None)
+
+
+def platform(gpu_model: str) -> RdmaPlatform | None:
+    """The usual compute network beside that GPU model (a name of `knowledge.gpus`); clouds differ."""
+    return next((row for row in platforms() if gpu_model in row.models), None)
+
+
+def _state(states: tuple[PortState, ...], word: str) -> PortState | None:
+    plain = word.strip().lower().replace(" ", "")
+    words = ((row, (row.sysfs.lower().replace(" ", ""), row.ibstat.lower())) for row in states)
+    return next((row for row, known in words if plain and plain in known), None)
