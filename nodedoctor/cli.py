@@ -45,6 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone (`| head`). Python would complain once more while flushing stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.OUTPUT
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("nodedoctor: this is a bug in nodedoctor; the lines above belong in a report", file=sys.stderr)
+        return Exit.BUG
 
 
 def _dispatch(words: list[str]) -> int:
