@@ -1,0 +1,90 @@
+"""The environment variables that matter to training: ours, and those in files NCCL or the user's job reads.
+
+Which variables are kept at all, and what is hidden in their values, `probes/environment.py` decides alone.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodedoctor.command import child
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.probes.environment import assignments, kept
+from nodedoctor.registry import Command, Lane, Options, fact, probe
+
+SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
+"""Read by NCCL at start: NVIDIA/nccl, src/misc/param.cc, initEnv."""
+
+
+@probe("env", timeout=5, lane=Lane.FS)
+def environment(options: Options) -> Command:
+    """Our environment variables of known families without secrets, NCCL's conf files and --env-file."""
+    system = posixpath.join(options.root, SYSTEM_CONF.lstrip("/"))
+    files = [system, USER_CONF, *([options.env_file] if options.env_file else [])]
+    return Command(child("environment", *(word for path in files for word in ("--file", path))))
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """One file of NAME=VALUE lines; `error` says why it could not be read (ENOENT, EACCES, TIMEOUT)."""
+
+    path: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+@fact("env")
+@dataclass(frozen=True, slots=True)
+class Env:
+    """The environment nodedoctor was started in, which need not be that of the job.
+
+    `left_out` counts secrets and variables of no interest: of those, absence here says nothing.
+    """
+
+    variables: Mapping[str, str]
+    files: tuple[EnvFile, ...] = ()
+    left_out: int = 0
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Env | Unseen:
+        """Read the child's document, or the output of env(1) that somebody pasted into a recording."""
+        if not seen.answered:
+            return Unseen.of(seen)
+        try:
+            document = json.loads(seen.text)
+        except (ValueError, RecursionError):
+            pasted = dict(assignments(seen.text))
+            return cls(kept(pasted)) if pasted else Unseen.of(seen)
+        if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):
+            return Unseen.of(seen)
+        left_out = document.get("left_out")
+        return cls(
+            variables=strings(document["variables"]),
+            files=_files(document.get("files"), document.get("errors")),
+            left_out=left_out if isinstance(left_out, int) else 0,
+        )
+
+    def get(self, name: str) -> str | None:
+        """The value of a variable, None when it is not set or not kept."""
+        return self.variables.get(name)
+
+    def file(self, path: str) -> EnvFile | None:
+        """The file whose path ends so (a --root stands before it)."""
+        return next((file for file in self.files if file.path.endswith(path)), None)
+
+
+def strings(value: Any) -> dict[str, str]:
+    """The entries of a JSON object whose values are text; empty for anything else."""
+    if not isinstance(value, dict):
+        return {}
+    return {name: text for name, text in value.items() if isinstance(text, str)}
+
+
+def _files(files: Any, errors: Any) -> tuple[EnvFile, ...]:
+    read = files.items() if isinstance(files, dict) else ()
+    good = [EnvFile(path, strings(variables)) for path, variables in read]
+    return (*good, *(EnvFile(path, error=error) for path, error in strings(errors).items()))

@@ -1,0 +1,167 @@
+"""Print the environment variables that matter to training, and never a secret; one JSON document on stdout.
+
+    python -I environment.py [--file FILE]...
+
+A variable is kept when its name is of a known family and holds no word like KEY, TOKEN or SECRET. In a kept
+value, credentials in URLs and what is assigned to such a word become `***`. FILE holds NAME=VALUE lines (an
+env file, /etc/nccl.conf) and is filtered alike; `~` is the home directory. Each file is read by a forked
+process, which is left behind when the file system under it is dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import select
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+
+_FAMILY = re.compile(
+    r"(?:"
+    r"NCCL|RCCL|TORCH|PYTORCH|TORCHELASTIC|TORCHINDUCTOR|GLOO|TP"  # the libraries of a collective
+    r"|UCX|UCC|OFI|FI|SHARP|HCOLL|IBV|RDMAV|MLX5"  # their transports and plug-ins
+    r"|CUDA|CUDNN|CUBLAS|NVIDIA|NV"  # the driver's side, and what an image says it holds
+    r"|OMP|MKL|KMP|GOMP|OPENBLAS"  # threads, which starve a data loader
+    r"|OMPI|PMI|PMIX|SLURM|RAY|PYXIS|ENROOT|APPTAINER|SINGULARITY"  # launchers, schedulers, runtimes
+    r"|HF|TRANSFORMERS|DEEPSPEED|DS|VLLM|SGLANG|SKYRL|VERL|MEGATRON|ACCELERATE|FSDP|TRITON"  # frameworks
+    r")_"
+)
+_NAME = re.compile(
+    # who a process is in its job; what is loaded, and from where; where files go; which image this is
+    r"RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE|ROLE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|PATH|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|PYTHON[A-Z]+"
+    r"|HOME|PWD|TMPDIR|XDG_CACHE_HOME|UV_CACHE_DIR|PIP_CACHE_DIR"
+    r"|container|KUBERNETES_SERVICE_HOST|NVARCH|_CUDA_COMPAT_PATH|OPENMPI_VERSION|RDMACORE_VERSION"
+)
+_SECRET = re.compile(
+    "KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|JWT|COOKIE|HEADERS|SIGNATURE", re.IGNORECASE
+)
+
+# In values. The lookbehinds keep the search linear: no attempt starts in the middle of a word.
+_URL_USER = re.compile(r"(://)[^\s\"']+@")  # scheme://user:password@host, to the last @ of the word
+_ASSIGNED = re.compile(
+    r"(?<![\w.-])([\w.-]+)(=)(\"[^\"]*\"?|'[^']*'?|[^\s&;,]+)"
+)  # token=..., also in queries
+_OPTION = re.compile(r"(?<![\w.-])(--[\w.-]+)( +)(\S+)")  # --api-key ...
+_JSON = re.compile(r"([\"'][\w.-]+[\"'])(\s*:\s*)(\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^,}\s]+)")
+_SHAPE = re.compile(
+    r"bearer\s+[^\s\"']+|\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.-]{8,}", re.I
+)
+_NESTED = re.compile(r"[\"']env(?:_vars|ironment)?[\"']\s*:", re.I)  # Ray passes a whole environment in these
+
+LONGEST = 16384  # characters of a value: a PATH fits, a configuration document does not
+FILE_BYTES = 256 * 1024
+FILE_SECONDS = 2.0
+
+
+def kept(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may be kept, sorted by name, their values without credentials."""
+    return {name: scrubbed(environment[name]) for name in sorted(environment) if is_kept(name)}
+
+
+def is_kept(name: str) -> bool:
+    """True for a variable of a known family whose name does not speak of a secret."""
+    return bool(_FAMILY.match(name) or _NAME.fullmatch(name)) and not _SECRET.search(name)
+
+
+def scrubbed(value: str) -> str:
+    """A value with everything that looks like a credential replaced by ***."""
+    if len(value) > LONGEST:
+        return f"({len(value)} characters)"
+    if _NESTED.search(value):
+        return "***"
+    value = _SHAPE.sub("***", _URL_USER.sub(r"\1***@", value))
+    for pattern in (_ASSIGNED, _OPTION, _JSON):
+        value = pattern.sub(_hide_if_secret, value)
+    return value
+
+
+def _hide_if_secret(found: re.Match[str]) -> str:
+    name, between, _ = found.groups()
+    return f"{name}{between}***" if _SECRET.search(name) else found.group()
+
+
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """The NAME=VALUE lines of shells, docker, nccl.conf and env(1); comments and other lines are left out."""
+    for line in text.splitlines():
+        found = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$", line)
+        if found:
+            value = found.group(2).strip()
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            yield found.group(1), value[1:-1] if quoted else value
+
+
+def read_file(path: str) -> dict[str, str]:
+    """The variables a file may show. OSError when it cannot be read, TimeoutError when nothing comes back."""
+    pipe, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        answer_and_exit(path, write_end)
+    os.close(write_end)
+    answer = b""
+    while select.select([pipe], [], [], FILE_SECONDS)[0]:
+        chunk = os.read(pipe, 1 << 16)
+        if not chunk:
+            found = json.loads(answer or b'{"errno": 5}')
+            if isinstance(found.get("errno"), int):
+                raise OSError(found["errno"], "cannot be read")
+            return dict(found["variables"])
+        answer += chunk
+    os.kill(pid, signal.SIGKILL)
+    raise TimeoutError(errno.ETIMEDOUT, "no answer")
+
+
+def answer_and_exit(path: str, pipe: int) -> None:
+    """The life of the forked reader; it holds no pipe of ours but its own."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        with open(pipe, "w", encoding="ascii") as out:
+            try:
+                with open(os.path.expanduser(path), "rb") as file:
+                    text = file.read(FILE_BYTES).decode("utf-8", "replace")
+                json.dump({"variables": kept(dict(assignments(text)))}, out)
+            except OSError as error:
+                json.dump({"errno": error.errno or errno.EIO}, out)
+    finally:
+        os._exit(0)
+
+
+def main() -> None:
+    """Print our own environment and that of the files named."""
+    words = sys.argv[1:]
+    if len(words) % 2 or any(word != "--file" for word in words[::2]):
+        sys.exit("usage: environment.py [--file FILE]...")
+    own = {clean(name): clean(value) for name, value in os.environ.items()}
+    files: dict[str, dict[str, str]] = {}
+    errors: dict[str, str] = {}
+    for path in words[1::2]:
+        try:
+            files[path] = read_file(path)
+        except OSError as error:
+            errors[path] = (
+                "TIMEOUT" if isinstance(error, TimeoutError) else errno.errorcode.get(error.errno or 0, "EIO")
+            )
+    variables = kept(own)
+    document = {
+        "variables": variables,
+        "left_out": len(own) - len(variables),
+        "files": files,
+        "errors": errors,
+    }
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # a reader that was left behind may not delay the end
+
+
+def clean(text: str) -> str:
+    """Text from the system as valid text: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    main()
