@@ -52,6 +52,7 @@ class Session:
             self.snapshot = snapshot.load(request.replay) if request.replay else None
         except (DiscoveryError, snapshot.SnapshotError) as error:
             raise UsageError(str(error)) from None
+        self._moment()  # complains now about a --since that cannot be read
         self.checks = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
 
     @property

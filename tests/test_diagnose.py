@@ -210,7 +210,9 @@ def test_a_run_ended_early_says_what_had_not_answered():
 
 
 def test_waivers_mark_and_never_hide():
-    text = "# agreed\nwall.colour 2026-01-02 painter comes on Monday\nwall.maybe 2020-01-01 long ago\nnonsense\n"
+    text = (
+        "# agreed\nwall.colour 2026-01-02 painter comes on Monday\nwall.maybe 2020-01-01 long ago\nnonsense\n"
+    )
     import json
 
     waivers = json.dumps({"files": {"/etc/nodedoctor/waivers": text}})

@@ -1,0 +1,41 @@
+"""Every recorded node under tests/nodes gives the results its expected.json names, and a valid report."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from nodedoctor.report import json as report_json
+from nodedoctor.report import text
+from nodedoctor.session import Request, Session
+
+NODES = Path(__file__).parent / "nodes"
+SCHEMA = Path(report_json.__file__).parent / "report.schema.json"
+names = sorted(path.parent.name for path in NODES.glob("*/manifest.json"))
+
+
+@pytest.fixture(scope="module")
+def validator():
+    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+
+
+@pytest.mark.parametrize("name", names)
+def test_node(name, validator):
+    report = asyncio.run(Session(Request(replay=NODES / name)).diagnosis().run())
+    document = json.loads(report_json.render(report))
+    validator.validate(document)
+    expected = json.loads((NODES / name / "expected.json").read_text())
+    statuses = {result["check"]: result["status"] for result in document["results"]}
+    seen = {check: statuses.get(check) for check in expected["results"]}
+    assert seen == expected["results"], text.render(report, width=110)
+    # Subjects that must be named as sick, where the file lists them.
+    sick = {f["id"] for r in document["results"] for f in r["findings"] if f["status"] in ("warn", "fail")}
+    assert set(expected.get("findings", [])) <= sick
+    crashed = [f for r in document["results"] for f in r["findings"] if f["reason"] == "crash"]
+    assert crashed == expected.get("crashed", []), crashed
+
+
+def test_there_are_nodes():
+    assert names
