@@ -1,0 +1,192 @@
+"""What the packages on top of torch require of each other, so that a mixed stack can be named.
+
+Versions and specifiers are strings as Python packages write them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRelease:
+    """One release of a package. `requires` maps a package to a specifier, `extras` to the extra asked for.
+
+    `torch` lists the torch releases that pin it (triton), `cuda_majors` what it can be built for.
+    """
+
+    package: str
+    version: str
+    source: str
+    requires: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
+    torch: tuple[str, ...] = ()
+    cuda_majors: tuple[int, ...] = ()
+    yanked: bool = False
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RayRange:
+    """Ray releases `first` to `last` and what they require; `cgraph_cupy` is what ray[cgraph] pulls in."""
+
+    first: str
+    last: str
+    protobuf: str
+    click: str
+    source: str
+    python: str = ""
+    cgraph_cupy: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cupy:
+    """A CuPy distribution and the CUDA major it is for."""
+
+    package: str
+    cuda_major: int
+    last: str
+    source: str
+    first: str = ""
+    cuda_first: tuple[int, int] | None = None
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTag:
+    """How a compiled package writes what it was built for into its local version."""
+
+    package: str
+    example: str
+    regex: str
+    source: str
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a local version says a package was built for; "" and None where it does not say."""
+
+    version: str
+    cuda_major: int
+    torch: str = ""
+    cxx11_abi: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A sentence to show about a package."""
+
+    topic: str
+    fact: str
+    source: str
+    unverified: bool = False
+
+
+@cache
+def releases() -> tuple[PackageRelease, ...]:
+    """All releases of all packages, newest first within a package."""
+    return rows("stack_pins", "packages", PackageRelease)
+
+
+@cache
+def ray_ranges() -> tuple[RayRange, ...]:
+    """All ranges of Ray releases, oldest first."""
+    return rows("stack_pins", "ray", RayRange)
+
+
+@cache
+def cupy_packages() -> tuple[Cupy, ...]:
+    """All CuPy distributions."""
+    return rows("stack_pins", "cupy", Cupy)
+
+
+@cache
+def build_tags() -> tuple[BuildTag, ...]:
+    """All grammars of local versions."""
+    return rows("stack_pins", "build_tags", BuildTag)
+
+
+@cache
+def _facts() -> tuple[Fact, ...]:
+    return rows("stack_pins", "facts", Fact)
+
+
+def facts(topic: str = "") -> tuple[Fact, ...]:
+    """The sentences about one package, or all of them."""
+    return tuple(row for row in _facts() if topic in ("", row.topic))
+
+
+def release(package: str, version: str) -> PackageRelease | None:
+    """What one release requires (`vllm`, `0.11.0`; local versions are ignored); None when not known."""
+    name, public = normalized(package), version.strip().partition("+")[0]
+    return next((row for row in releases() if (row.package, row.version) == (name, public)), None)
+
+
+def releases_of(package: str) -> tuple[PackageRelease, ...]:
+    """All known releases of a package, newest first."""
+    name = normalized(package)
+    return tuple(row for row in releases() if row.package == name)
+
+
+def releases_for_torch(package: str, torch: str) -> tuple[PackageRelease, ...]:
+    """The releases of a package that admit this torch, newest first: what could be installed beside it."""
+    return tuple(
+        row for row in releases_of(package) if "torch" in row.requires and admits(row, "torch", torch)
+    )
+
+
+def admits(release: PackageRelease, package: str, version: str) -> bool:
+    """Whether a release's requirement on a package is met by a version; True when it asks nothing of it."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    wanted = release.requires.get(normalized(package))
+    if wanted is None:
+        return True
+    try:
+        return SpecifierSet(wanted).contains(Version(version.partition("+")[0]), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def ray_range(version: str) -> RayRange | None:
+    """The requirements of a Ray release; None outside the table."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        wanted = Version(version)
+    except InvalidVersion:
+        return None
+    found = (row for row in ray_ranges() if Version(row.first) <= wanted <= Version(row.last))
+    return next(found, None)
+
+
+def cupy(package: str) -> Cupy | None:
+    """The CuPy distribution of that name."""
+    return next((row for row in cupy_packages() if row.package == normalized(package)), None)
+
+
+def build_of(package: str, version: str) -> Build | None:
+    """What a compiled package was built for, from its local version; None when it does not say."""
+    for tag in build_tags():
+        found = re.match(tag.regex, version.strip()) if tag.package == normalized(package) else None
+        if found:
+            said = found.groupdict()
+            abi = None if said.get("abi") is None else said["abi"] == "TRUE"
+            return Build(said["version"], int(said["cuda"]), said.get("torch") or "", abi)
+    return None
+
+
+def normalized(package: str) -> str:
+    """A distribution name as the tables write it: lower case, dashes."""
+    return re.sub(r"[-_.]+", "-", package.strip()).lower()
