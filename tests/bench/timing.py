@@ -1,0 +1,39 @@
+"""Time whole processes: wall and CPU seconds of a command and all its children, as medians over runs."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Medians over the runs, in seconds and MiB."""
+
+    wall: float
+    cpu: float
+    rss_mib: float
+    runs: int
+
+
+def measure(argv: Sequence[str], runs: int = 7, env: dict[str, str] | None = None) -> Timing:
+    """Run a command `runs` times after one warm-up; its output is thrown away."""
+    samples = [_once(argv, env) for _ in range(runs + 1)][1:]
+    walls, cpus, peaks = zip(*samples, strict=True)
+    median = statistics.median
+    return Timing(median(walls), median(cpus), median(peaks), runs)
+
+
+def _once(argv: Sequence[str], env: dict[str, str] | None) -> tuple[float, float, float]:
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+    )
+    _, _, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - began
+    process.returncode = 0  # reaped above; tell Popen so
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
