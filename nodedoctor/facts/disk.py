@@ -1,6 +1,6 @@
 """The file systems a job depends on: do they answer, can they be written, is there room?
 
-A dead network mount hangs whatever touches it, for ever. Each path is asked by a process of its own, so that the
+A dead network mount hangs whatever touches it, for ever. Each path is asked by its own process, so that the
 dead one is named and the others are still known.
 """
 
@@ -55,7 +55,7 @@ _DISKS = re.compile(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|f
 
 @probe("disk", timeout=EACH_SECONDS + 3, lane=Lane.FS, after=("env", "container"))
 def disk_space(options: Options, env: Observation, container: Observation) -> Command:
-    """Space and inodes of the file systems behind /, /tmp, HOME, caches and Ray's files, and of real mounts."""
+    """Space and inodes of the file systems of HOME, caches, Ray's files, and of real mounts."""
     known, files = Env.parse(env), Files.parse_json(container)
     paths = {*_uses(known.variables if isinstance(known, Env) else {})}
     mounts = parse_mountinfo(files.text(_MOUNTINFO) or "") if isinstance(files, Files) else ()
