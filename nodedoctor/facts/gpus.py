@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
+from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.nvml import NvmlReading
+from nodedoctor.facts.pci import Pci
+from nodedoctor.facts.signs import NONE_HERE, looked, signs
+from nodedoctor.facts.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.model import Reason, Unseen
 from nodedoctor.registry import fact
 
+_TELLING: tuple[Reason, ...] = (
+    "stuck",
+    "timeout",
+    "crash",
+    "unparsable",
+    "denied",
+    "not-visible-here",
+    "missing-tool",
+)
+"""Of several reasons why nothing is known, the first of these is the one to tell."""
 
-@fact(NvmlReading)
+
+@fact(NvmlReading, SmiXml, SmiQ, SmiTable, Pci, Driver)
 @dataclass(frozen=True, slots=True)
 class Gpus:
     """Every GPU of the node, from the best source that spoke.
@@ -39,11 +54,32 @@ class Gpus:
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, nvml: NvmlReading | Unseen) -> Gpus | Unseen:
-        """Take what NVML said."""
-        return nvml if isinstance(nvml, Unseen) else cls.of(nvml.gpus)
+    def parse(
+        cls,
+        nvml: NvmlReading | Unseen,
+        xml: SmiXml | Unseen,
+        q: SmiQ | Unseen,
+        table: SmiTable | Unseen,
+        pci: Pci | Unseen,
+        driver: Driver | Unseen,
+    ) -> Gpus | Unseen:
+        """Take the first source that shows GPUs, in this order; GPUs lost to any of them stay in the list."""
+        sources = (nvml, xml, q, table)
+        readings = [source.gpus for source in sources if not isinstance(source, Unseen)]
+        if not readings:
+            reasons = [source for source in sources if isinstance(source, Unseen)]
+            return _unseen(reasons, pci, driver)
+        best = next((reading for reading in readings if reading.gpus), readings[0])
+        return replace(cls.of(best), lost=merged(best.lost, *(reading.lost for reading in readings)))
 
     @classmethod
     def of(cls, reading: GpuReading) -> Gpus:
         """The same values as a reading."""
         return cls(**{item.name: getattr(reading, item.name) for item in fields(reading)})
+
+
+def _unseen(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:
+    """Nothing to see where there is no NVIDIA hardware, else the reason that says most."""
+    if looked(pci, driver) and not signs(pci, driver):
+        return Unseen.skip(NONE_HERE)
+    return min(reasons, key=lambda why: _TELLING.index(why.reason))

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.facts.smi_tree import Section, inert
+from nodedoctor.facts.smi_tree import Section, inert, plain
 
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _KEYED = re.compile(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
 
 
 def read_q(text: str) -> Section | None:
-    """A root that holds the header's keys and one `GPU` section per device, None when there is neither."""
+    """A root that holds the header's keys and one `gpu` section per device, None when there is neither."""
     root = Section("")
-    open_sections = [(-1, root)]
+    branch = [(-1, root)]  # the sections around the line, each with its indentation
     for line in inert(text).expandtabs().splitlines():
         content = line.strip()
         if not content:
             continue
         indent = len(line) - len(line.lstrip())
-        section = _section(content)
-        if section.name == "GPU":
-            del open_sections[1:]
-        while open_sections[-1][0] >= indent:
-            open_sections.pop()
-        open_sections[-1][1].parts.append(section)
-        open_sections.append((indent, section))
-    return root if root.find("GPU") or root.find("Attached GPUs") else None
+        device = _GPU.match(content)
+        while branch[-1][0] >= indent or (device and len(branch) > 1):
+            branch.pop()
+        section = Section("gpu", device[1]) if device else _section(content)
+        branch[-1][1].parts.append(section)
+        branch.append((indent, section))
+    return root if root.find("gpu") or root.find("attached_gpus") else None
 
 
 def _section(content: str) -> Section:
-    """A device heading, a key with its value, or the heading of what follows."""
-    if gpu := _GPU.match(content):
-        return Section("GPU", gpu["bus"] if "bus" in gpu.groupdict() else gpu[1])
+    """A key with its value, or the heading of what follows."""
     if keyed := _KEYED.match(content):
-        return Section(keyed["key"], keyed["value"] or "")
-    return Section(content)
+        # R610 calls a threshold "GPU Slowdown T.Limit Temp Specification"
+        return Section(plain(keyed["key"].removesuffix(" Specification")), keyed["value"] or "")
+    return Section(plain(content))

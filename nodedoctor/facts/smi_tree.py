@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_NO_WORD = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(slots=True)
 class Section:
-    """One element of the XML or one line of `-q`: its name, its value, what is nested below it."""
+    """One element of the XML or one line of `-q`: its name, its value, what is nested below it.
+
+    Names are small letters and underscores (see `plain`), which makes most names of both outputs the same.
+    """
 
     name: str
     text: str = ""
@@ -22,7 +26,7 @@ class Section:
         return (part for part in self.parts if part.name == name)
 
     def find(self, path: str) -> Section | None:
-        """The first part reached by the names of a path like `MIG Mode/Current`."""
+        """The first part reached by the names of a path like `mig_mode/current`."""
         here: Section | None = self
         for name in path.split("/"):
             here = next(here.all(name), None) if here else None
@@ -32,6 +36,11 @@ class Section:
         """The text of the first path that exists; names changed between drivers, so several may be asked."""
         found = (self.find(path) for path in paths)
         return next((section.text for section in found if section), None)
+
+
+def plain(name: str) -> str:
+    """A name as sections carry it: `SW Power Cap` is sw_power_cap, `cliqueId` is cliqueid."""
+    return _NO_WORD.sub("_", name.lower()).strip("_")
 
 
 def inert(text: str) -> str:

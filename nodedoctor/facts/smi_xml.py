@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from xml.parsers import expat
 
-from nodedoctor.facts.smi_tree import Section, inert
+from nodedoctor.facts.smi_tree import Section, inert, plain
 
 ROOT = "nvidia_smi_log"
 _DEPTH = 32  # real documents nest seven deep; more is not from nvidia-smi
@@ -27,7 +27,7 @@ class _Builder:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) > _DEPTH:
             raise _TooDeep
-        self.open.append(Section(name, attributes.get("id", "")))
+        self.open.append(Section(plain(name), attributes.get("id", "")))
 
     def end(self, _name: str) -> None:
         done = self.open.pop()
