@@ -43,6 +43,7 @@ def driver_files(options: Options) -> Command:
     for folder in LIBRARY_DIRS:
         words += [f"link:{folder}/{name[:-1]}[1]" for name in LIBRARIES]
         words += [f"stat:{folder}/{name[:-1]}[1-9]*" for name in LIBRARIES]
+    words += ["stat:/var/lib/dpkg/status", "stat:/var/lib/rpm"]  # driver_packages.py asks the one there is
     # The driver's files wait for its locks, so each is read by a process of its own.
     return Command(child("files", "--root", options.root, "--each", "3", *words))
 
