@@ -13,8 +13,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from nodedoctor import __version__
-
 if TYPE_CHECKING:
     from nodedoctor.model import Report
     from nodedoctor.session import Request, Session
@@ -79,7 +77,9 @@ def complain(message: str) -> int:
 
 def diagnose(words: list[str]) -> int:
     """`nodedoctor [CHECK ...]`: diagnose this node, or a recorded one."""
-    arguments = _parser().parse_args(words)
+    from nodedoctor.arguments import parser
+
+    arguments = parser().parse_args(words)
     from nodedoctor.expect import ExpectError
     from nodedoctor.session import Session, UsageError
 
@@ -89,7 +89,25 @@ def diagnose(words: list[str]) -> int:
             raise UsageError(f"--record: no folder {Path(arguments.record).absolute().parent}")
     except (UsageError, ExpectError) as error:
         return complain(str(error))
+    from nodedoctor.tui import start
+
+    if arguments.tui and not start.possible(stdout=False):
+        return complain("--tui needs a terminal on stdin and stderr, and TERM other than dumb")
+    if arguments.tui or (start.possible() and not (arguments.json or arguments.text or arguments.quiet)):
+        return _on_screen(session, arguments)
     return _headless(session, arguments)
+
+
+def _on_screen(session: Session, arguments: argparse.Namespace) -> int:
+    from nodedoctor.tui import start
+
+    sitting = start.sit(session)
+    print(start.last_words(sitting), end="", file=sys.stderr)
+    if not sys.stdout.isatty():
+        arguments.json = True
+        if not _print(_rendered(sitting.report, arguments)):
+            return Exit.OUTPUT
+    return sitting.code or _finish(sitting.report, sitting.recording, arguments)
 
 
 def _headless(session: Session, arguments: argparse.Namespace) -> int:
@@ -101,15 +119,23 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
         report, recording = asyncio.run(headless.run(session, progress=_may_narrate(arguments)))
     except asyncio.CancelledError:
         return Exit.TERMINATED
-    code = exit_code(report, arguments.fail_on)
     if not _print(_rendered(report, arguments)):
         return Exit.OUTPUT
+    return _finish(report, recording, arguments)
+
+
+def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> int:
+    """Keep the recording if that was asked for, and say the verdict as a number."""
+    import asyncio
+
+    from nodedoctor import headless
+
     if arguments.record:
         problem = asyncio.run(headless.write(arguments.record, recording))
         if problem:
             print(f"nodedoctor: {arguments.record}: {problem}", file=sys.stderr)
             return Exit.OUTPUT
-    return Exit.OK if arguments.exit_zero else code
+    return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on)
 
 
 def exit_code(report: Report, fail_on: str = "fail") -> int:
@@ -185,99 +211,3 @@ def _request(arguments: argparse.Namespace) -> Request:
         replay=Path(arguments.replay) if arguments.replay else None,
         folders=tuple(Path(folder) for folder in arguments.check_folders),
     )
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 86400:
-        raise ValueError
-    return value
-
-
-_EPILOG = """\
-examples:
-  nodedoctor                       what is wrong with this node, and what to do about it
-  nodedoctor driver limits.shm     one subject and one check
-  nodedoctor --tag fast -q         problems only, in well under a second
-  nodedoctor --json --expect gpus=8 > report.json     in a provisioning script
-  nodedoctor --exec 'docker exec trainer' stack       judge the Python inside a container
-  nodedoctor --record node.zip     keep what was seen; read it anywhere with --replay node.zip
-
-also:
-  nodedoctor list checks|facts|probes|knowledge       what there is
-  nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
-  nodedoctor schema report|snapshot
-
-exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
-3 something could not be judged because it hung or crashed, 64 usage, 70 a bug, 74 output
-could not be written, 130 interrupted. nodedoctor changes nothing on the node.
-"""
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="nodedoctor",
-        usage="nodedoctor [options] [CHECK ...]\n       nodedoctor list | explain | schema ...",
-        description="The doctor for GPU training nodes: what is sick, the evidence, the fix.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add(
-        "checks",
-        nargs="*",
-        metavar="CHECK",
-        help="a check (limits.shm) or a subject (limits); all by default",
-    )
-    add("--version", action="version", version=f"nodedoctor {__version__}")
-    _add_selection(parser.add_argument_group("what to look at"))
-    _add_node(parser.add_argument_group("where to look"))
-    _add_output(parser.add_argument_group("output"))
-    return parser
-
-
-def _add_selection(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--tag",
-        action="append",
-        default=[],
-        metavar="TAG",
-        help="only checks with this tag (fast, nvlink, ...)",
-    )
-    add("--deep", action="store_true", help="also what takes minutes or imports torch (deadline 900 s)")
-    add(
-        "--expect",
-        action="append",
-        default=[],
-        metavar="K=V|FILE",
-        help="what this node must have, e.g. gpus=8; absence is then a failure",
-    )
-    add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
-    add("--checks", dest="check_folders", action="append", default=[], metavar="DIR", help="more check files")
-
-
-def _add_node(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--python", default="", metavar="PATH", help="the Python that trains")
-    add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, e.g. 'docker exec trainer'")
-    add("--replay", default="", metavar="PATH", help="diagnose a recorded node instead of this machine")
-    add("--root", default="/", metavar="DIR", help="this machine's /sys /proc /etc ... are mounted below DIR")
-    add("--deadline", type=_seconds, metavar="SECONDS", help="for the whole run (default 50)")
-
-
-def _add_output(group: argparse._ArgumentGroup) -> None:
-    form = group.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    form.add_argument("--text", action="store_true", help="readable text on stdout")
-    add = group.add_argument
-    add("-q", dest="quiet", action="store_true", help="only problems")
-    add("--record", default="", metavar="FILE", help="keep what was seen, as a zip for --replay")
-    add(
-        "--fail-on",
-        choices=("fail", "unknown", "warn"),
-        default="fail",
-        help="what makes the exit code non-zero (default: fail)",
-    )
-    add("--exit-zero", action="store_true", help="exit 0 whatever was found")

@@ -1,0 +1,144 @@
+"""The Textual app: it owns the state, and every screen is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.scrollbar import ScrollBar, ScrollBarRender
+
+from nodedoctor import headless
+from nodedoctor.tui.look import ASCII, UNICODE
+from nodedoctor.tui.messages import ShowCheck
+from nodedoctor.tui.palette import GoToCheck
+from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.widgets.prompt import Prompt
+
+INTERRUPTED = 130
+
+
+class PlainBar(ScrollBarRender):
+    """A scroll bar of whole cells: no characters that a font or locale may lack."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
+
+
+class NodeDoctor(App[None]):
+    """nodedoctor on a terminal."""
+
+    TITLE = "nodedoctor"
+    CSS_PATH = "nodedoctor.tcss"
+    DEFAULT_MODE = "checks"
+    ALLOW_SELECT = False
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
+    COMMANDS = App.COMMANDS | {GoToCheck}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "open('checks')", "Checks", id="screen-checks"),
+        Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
+        Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
+        Binding("question_mark", "help", "Help", id="help"),
+        Binding("colon", "command_palette", "Commands", id="commands"),
+        Binding("q", "quit", "Quit", id="quit", tooltip="the exit code is the verdict's"),
+        Binding("ctrl+c", "interrupt", "Interrupt", id="interrupt", show=False),
+    ]
+
+    state: reactive[State | None] = reactive(None, always_update=True)
+
+    def __init__(self, rounds: Rounds, *, ascii: bool = False) -> None:
+        super().__init__(ansi_color=True)
+        self.theme = "ansi-dark"
+        self.rounds = rounds
+        self.glyphs = ASCII if ascii else UNICODE
+        self.copied: list[str] = []
+        self.set_class(ascii, "-ascii")
+        ScrollBar.renderer = PlainBar
+        self.add_mode("checks", self._checks)
+
+    def on_mount(self) -> None:
+        """Follow the runs."""
+        self._follow()
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""
+        super().copy_to_clipboard(text)
+        self.copied = [*(other for other in self.copied if other != text), text]
+
+    def action_open(self, mode: str) -> None:
+        """Go to another screen."""
+        self.switch_mode(mode)
+
+    def action_rerun_all(self) -> None:
+        """Ask everything again."""
+        if self.state is not None and self.state.running:
+            self.notify(f"{len(self.state.running)} checks are still running", markup=False)
+        else:
+            self.rounds.again()
+
+    def action_save(self) -> None:
+        """Ask where to keep what was seen."""
+        if not self.screen.query(Prompt):
+            self.screen.mount(Prompt("save as", self.rounds.file_name(), self._save))
+
+    def action_help(self) -> None:
+        """Show what the keys do here."""
+        from nodedoctor.tui.screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(tuple((key, text) for key, text, _ in self._keys(self.screen))))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Everything that has a key here, under the words a person would type."""
+        for key, text, run in self._keys(screen):
+            yield SystemCommand(text, f"key {key}", run)
+        yield SystemCommand("What could not be seen", "filter is:unknown", self.show_unseen)
+
+    async def show_unseen(self) -> None:
+        """List what could not be judged, and how to make it visible."""
+        await self.switch_mode("checks")
+        if isinstance(self.screen, ChecksScreen):
+            self.screen.set_filter("is:unknown")
+
+    async def on_show_check(self, message: ShowCheck) -> None:
+        """Go to a check from another screen."""
+        await self.switch_mode("checks")
+        if isinstance(self.screen, ChecksScreen):
+            self.screen.select(message.check)
+
+    def action_interrupt(self) -> None:
+        """Leave the way ctrl+c leaves everything else."""
+        self.exit(return_code=INTERRUPTED)
+
+    def _keys(self, screen: Screen[Any]) -> list[tuple[str, str, Callable[[], Any]]]:
+        """Key, words and action of every binding of a screen and the app that a person may want to know."""
+        found: dict[str, tuple[str, str, Callable[[], Any]]] = {}
+        for owner in (screen, self):
+            for _, binding in owner._bindings:
+                if binding.id and binding.show and binding.id not in found:
+                    run = partial(self.run_action, binding.action, owner)
+                    found[binding.id] = (self.get_key_display(binding), binding.description, run)
+        return list(found.values())
+
+    def _save(self, path: str | None) -> None:
+        if path:
+            self.run_worker(self._write(path), group="save")
+
+    async def _write(self, path: str) -> None:
+        problem = await headless.write(path, self.rounds.recording())
+        said = f"{path}: {problem}" if problem else f"saved {path}"
+        self.notify(said, severity="error" if problem else "information", markup=False)
+
+    @work(exclusive=True, group="follow")
+    async def _follow(self) -> None:
+        async for state in self.rounds.states():
+            self.state = state
+
+    def _checks(self) -> ChecksScreen:
+        return ChecksScreen(self.rounds, self.glyphs)

@@ -1,0 +1,165 @@
+"""What the screens say about checks: the row, the panel, the head. Text in, lines out; nothing is drawn here.
+
+Everything from the node passes `inert` on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from nodedoctor.model import Finding, Fix, Observation, Result, Status
+from nodedoctor.registry import Check
+from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.text import headline
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
+from nodedoctor.tui.rounds import State, Waiting
+
+EVIDENCE_LINES = 12
+"""Lines of evidence per finding in the panel; the full screen has them all."""
+LONGEST = 4000
+"""Characters shown of one line of evidence."""
+
+_WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+
+
+def head(state: State) -> list[tuple[Part, ...]]:
+    """Two lines: what this node is, and how it stands so far."""
+    answered = [result for result in state.report.results if result.check not in state.running]
+    worst = max(answered, key=lambda result: result.severity, default=None)
+    parts: list[Part] = []
+    if worst is None or (state.running and worst.severity < 2):
+        parts.append(("RUN ", RUN))
+    else:
+        parts.append((worst.status.word, STYLE[worst.status]))
+    for status in _WORST_FIRST:
+        count = sum(result.status is status for result in answered)
+        if count:
+            parts.append((f"  {count} {status.value}", ""))
+    if state.running:
+        parts.append((f"  {len(state.running)} running", RUN))
+        parts.append((f"   {state.done}/{len(state.report.results)}", QUIET))
+    parts.append((f"   {_when(state)}", QUIET))
+    return [((headline(state.report.node), LABEL),), tuple(parts)]
+
+
+def row(result: Result, waiting: Waiting | None) -> Row:
+    """The line of a check in the list; `waiting` while it has no answer."""
+    if waiting is not None:
+        text = f"waiting for {waiting.probe}" if waiting.probe else result.title
+        end = f"{waiting.seconds:.0f} s" if waiting.probe else ""
+        return Row(result.check, "RUN", RUN, result.check, text, end)
+    worst, status = result.worst, result.status
+    more = sum(finding.severity > 1 for finding in result.findings) - 1
+    notes = sum(finding.note for finding in result.findings if finding is not worst)
+    text = sentence(worst) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
+    body = QUIET if status is Status.SKIP else ""
+    return Row(result.check, status.word, STYLE[status], result.check, text, f"{result.seconds:.1f} s", body)
+
+
+def sentence(finding: Finding) -> str:
+    """A finding in one line."""
+    subject = f"{finding.subject}: " if finding.subject else ""
+    waived = f" [waived: {finding.waived}]" if finding.waived is not None else ""
+    return inert(f"{subject}{finding.summary}{waived}")
+
+
+def detail(state: State, result: Result, check: Check | None, *, full: bool) -> list[Para]:
+    """Everything there is to say about a check, the most urgent first."""
+    waiting = state.running.get(result.check)
+    status, word = result.status, result.status.word
+    style = STYLE[status]
+    if waiting is not None:
+        word, style = "RUN", RUN
+    paras = [Para(word, f"{result.check}  ", style)]
+    if waiting is not None:
+        paras += _running(waiting)
+    else:
+        seen = {seen.probe: seen for seen in state.report.observations}
+        paras += _findings(result, seen, full)
+    paras.append(Para())
+    if result.why:
+        paras.append(_labelled("why", result.why))
+    paras.append(_labelled("expects", result.title))
+    if check is not None and check.what:
+        paras.append(_labelled("looks at", check.what))
+    if check is not None and check.disturbs:
+        paras.append(_labelled("fixing it", f"disturbs {check.disturbs}"))
+    return paras
+
+
+def observation_line(seen: Observation) -> str:
+    """How a probe went: outcome unless it simply answered, exit status, seconds."""
+    parts = [] if seen.answered else [seen.outcome.value]
+    parts += [f"rc {seen.rc}"] if seen.rc is not None else []
+    return "  ".join([*parts, f"{seen.seconds:.1f} s"])
+
+
+def _running(waiting: Waiting) -> Iterator[Para]:
+    if waiting.probe:
+        yield Para(f"waiting for {waiting.probe}, {waiting.seconds:.0f} s so far")
+    else:
+        yield Para("its probes wait for their turn")
+
+
+def _findings(result: Result, seen: dict[str, Observation], full: bool) -> Iterator[Para]:
+    """The findings that are not well with their fixes, then notes, then the rest in a line each."""
+    order = sorted(result.findings, key=lambda finding: -finding.severity)
+    told = [finding for finding in order if finding.severity > 1 or finding.note]
+    told = told or [result.worst]
+    fix = None
+    for number, finding in enumerate(told):
+        if number and told[number - 1].evidence:
+            yield Para()
+        yield Para(sentence(finding), style=LABEL if finding.severity > 1 else "")
+        if finding.status is Status.UNKNOWN and finding.reason:
+            yield _labelled("reason", finding.reason)
+        if finding.fix is not None and finding.fix != fix:
+            yield Para()
+            yield from _fix(finding.fix, "see it" if finding.blind else "fix")
+        fix = finding.fix
+        yield from _evidence(finding, seen, full)
+    rest = [finding for finding in order if finding not in told]
+    if rest:
+        yield Para()
+    for finding in rest:
+        yield Para(sentence(finding), f"{finding.status.word}  ", lead_style=STYLE[finding.status])
+
+
+def _fix(fix: Fix, label: str) -> Iterator[Para]:
+    yield _labelled(label, fix.text)
+    for command in fix.commands:
+        yield Para(inert(command), " " * 10 + "$ ", "bold cyan", "cyan", verbatim=True)
+    for name in ("disturbs", "verify", "docs"):
+        value = getattr(fix, name)
+        if value:
+            yield _labelled(name, value)
+
+
+def _evidence(finding: Finding, seen: dict[str, Observation], full: bool) -> Iterator[Para]:
+    for evidence in finding.evidence:
+        how = f"  {observation_line(seen[evidence.probe])}" if evidence.probe in seen else ""
+        yield Para(f"{inert(evidence.probe)}{how}", _lead("evidence"), QUIET)
+        lines = inert_lines(evidence.text.strip("\n"))
+        shown = lines if full else lines[:EVIDENCE_LINES]
+        for line in shown:
+            cut = f" ... {len(line) - LONGEST} more characters" if len(line) > LONGEST else ""
+            yield Para(line[:LONGEST] + cut, " " * 10 + "| ", lead_style=QUIET, verbatim=True)
+        if len(shown) < len(lines):
+            yield Para(f"... {len(lines) - len(shown)} more lines: enter", " " * 10 + "| ", QUIET, QUIET)
+
+
+def _labelled(label: str, text: str) -> Para:
+    return Para(inert(text), _lead(label))
+
+
+def _lead(label: str) -> str:
+    return f"{label:<9} "
+
+
+def _when(state: State) -> str:
+    """Seconds of a live run; of a recording, when it was made."""
+    if state.report.source == "live":
+        return f"{state.report.seconds:.1f} s"
+    started = datetime.fromisoformat(state.report.started.replace("Z", "+00:00"))
+    return f"recorded {started:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,50 @@
+"""What `/` understands: words that must occur, `!word`, `tag:ib`, `is:fail`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodedoctor.model import Result, Status
+
+KINDS: dict[str, Callable[[Result], bool]] = {
+    "fail": lambda result: result.status is Status.FAIL,
+    "warn": lambda result: result.status is Status.WARN,
+    "pass": lambda result: result.status is Status.PASS,
+    "skip": lambda result: result.status is Status.SKIP,
+    "unknown": lambda result: result.status is Status.UNKNOWN,
+    "unkn": lambda result: result.status is Status.UNKNOWN,
+    "blind": lambda result: result.worst.blind,
+    "broken": lambda result: result.worst.broken,
+    "problem": lambda result: result.severity > 1,
+    "note": lambda result: any(finding.note for finding in result.findings),
+    "waived": lambda result: any(finding.waived is not None for finding in result.findings),
+}
+"""What may follow `is:`, besides `run`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Words that all have to fit; an empty one fits everything."""
+
+    text: str = ""
+
+    def fits(self, result: Result, running: bool = False) -> bool:
+        """Whether a row is to be shown; while it runs only its id, title and tags are known."""
+        return all(_fits(word.lower(), result, running) for word in self.text.split())
+
+
+def _fits(word: str, result: Result, running: bool) -> bool:
+    if word.startswith("!"):
+        return not _fits(word[1:], result, running) if len(word) > 1 else True
+    key, colon, value = word.partition(":")
+    if colon and key == "tag":
+        return any(tag.startswith(value) for tag in result.tags)
+    if colon and key == "is":
+        return running if value == "run" else not running and KINDS.get(value, _nothing)(result)
+    said = () if running else (f"{finding.subject} {finding.summary}" for finding in result.findings)
+    return any(word in text.lower() for text in (result.check, result.title, *said))
+
+
+def _nothing(result: Result) -> bool:
+    return False

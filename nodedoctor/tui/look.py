@@ -1,0 +1,97 @@
+"""How things look: the words' styles, the few drawn characters, lines that fit and paragraphs that wrap.
+
+Status is a word first, its weight second, its colour third. Colours are the terminal's own sixteen, so that
+light and dark terminals, and people's own palettes, stay right.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+from nodedoctor.model import Status
+
+STYLE = {
+    Status.FAIL: "bold red",
+    Status.UNKNOWN: "bold magenta",
+    Status.WARN: "bold yellow",
+    Status.PASS: "green",
+    Status.SKIP: "dim",
+}
+RUN = "bold cyan"
+LABEL = "bold"
+QUIET = "dim"
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The drawn characters: a rule, a bar, the mark of cut text, and a ramp from nothing to full."""
+
+    rule: str
+    bar: str
+    more: str
+    ramp: str
+
+
+UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█")
+ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#")
+
+Part = tuple[str, str]
+"""A piece of a line and its style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a list: a word in its style, a name, what there is to say, and a figure at the end."""
+
+    key: str
+    word: str
+    style: str
+    name: str
+    text: str
+    end: str = ""
+    body: str = ""  # style of the name and the text
+
+
+@dataclass(frozen=True, slots=True)
+class Para:
+    """A paragraph of a page. Lines after the first hang below the end of `lead`.
+
+    `verbatim` text is folded at the edge, never at blanks: output and commands stay as they are.
+    """
+
+    text: str = ""
+    lead: str = ""
+    style: str = ""
+    lead_style: str = LABEL
+    verbatim: bool = False
+
+    def lines(self, width: int) -> Iterator[tuple[Part, ...]]:
+        """The paragraph as lines of at most `width` cells."""
+        room = max(width - cell_len(self.lead), 8)
+        folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
+        lead = (self.lead, self.lead_style)
+        for text in folded or [""]:
+            yield lead, (text, self.style)
+            lead = (" " * cell_len(self.lead), "")
+
+
+def fit(text: str, width: int, more: str) -> str:
+    """The text in exactly `width` cells: cut with the mark, or filled with blanks."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - 1) + more
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    return [piece for line in lines for piece in _folded(line, width)]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    return [text] if cell_len(text) <= width else chop_cells(text, width)

@@ -1,0 +1,13 @@
+"""What a screen asks of the app."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+
+class ShowCheck(Message):
+    """Go to the Checks screen and put the cursor on this check."""
+
+    def __init__(self, check: str) -> None:
+        super().__init__()
+        self.check = check

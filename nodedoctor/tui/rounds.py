@@ -1,0 +1,148 @@
+"""All runs of one sitting, merged into the one report that the screens show.
+
+The first run is started before Textual is imported, so that its children work while we import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nodedoctor.diagnose import Diagnosis, probes_of
+from nodedoctor.model import Report
+from nodedoctor.registry import Check
+from nodedoctor.session import Session
+
+OFTEN = 0.1  # seconds between two looks at the results: faster only costs bytes
+TICK = 1.0  # seconds between two looks while nothing but time goes by
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A check without an answer: the probe it waits for, and for how long. No probe: not begun."""
+
+    probe: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What all screens are made from: the report so far, and the checks that have not answered."""
+
+    report: Report
+    running: Mapping[str, Waiting] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """How many checks have answered."""
+        return len(self.report.results) - len(self.running)
+
+
+class Rounds:
+    """The runs of a session: the whole one, and the checks that were asked again since."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._whole = session.diagnosis()
+        self._again: list[Diagnosis] = []
+        self._tasks: dict[asyncio.Task[None], Diagnosis] = {}
+        self._changed = asyncio.Event()
+        self._probes = {check.id: probes_of(check) for check in session.checks}
+
+    def start(self) -> None:
+        """Begin the first run; its probes are under way when control next returns to the event loop."""
+        self._follow(self._whole)
+
+    def again(self, checks: Iterable[Check] = ()) -> None:
+        """Ask some checks once more, their probes afresh; all of them when none is named."""
+        chosen = tuple(checks)
+        diagnosis = self.session.diagnosis(chosen or None)
+        if chosen:
+            self._again.append(diagnosis)
+        else:
+            self._whole, self._again = diagnosis, []
+        self._follow(diagnosis)
+
+    def state(self) -> State:
+        """The report as it stands now, and what is still running."""
+        return State(self.report(), self._running())
+
+    def report(self) -> Report:
+        """The whole run with later answers in place of earlier ones."""
+        report = self._whole.report()
+        for diagnosis in self._again:
+            report = _merged(report, diagnosis)
+        return report
+
+    async def states(self) -> AsyncIterator[State]:
+        """A new state after every change, and once a second while something runs; never ends."""
+        while True:
+            self._changed.clear()
+            state = self.state()
+            yield state
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), TICK if state.running else None)
+            await asyncio.sleep(OFTEN)
+
+    def recording(self) -> bytes:
+        """The zip that keeps what was seen so far."""
+        return self.session.recording(self._whole)
+
+    def file_name(self) -> str:
+        """A name for that zip: the host and when it was looked at."""
+        report = self._whole.report()
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", str(report.node.get("hostname") or "node"))[:64]
+        return f"nodedoctor-{host}-{re.sub('[^0-9T]', '', report.started)}.zip"
+
+    async def close(self) -> None:
+        """End every run; children that hang are killed and left behind."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _follow(self, diagnosis: Diagnosis) -> None:
+        task = asyncio.create_task(self._exhaust(diagnosis))
+        self._tasks[task] = diagnosis
+        task.add_done_callback(self._finished)
+        self._changed.set()
+
+    async def _exhaust(self, diagnosis: Diagnosis) -> None:
+        async for _ in diagnosis.results():
+            self._changed.set()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._changed.set()
+
+    def _running(self) -> dict[str, Waiting]:
+        running: dict[str, Waiting] = {}
+        for diagnosis in self._tasks.values():
+            ages = diagnosis.source.waiting_for()
+            for check in diagnosis.checks:
+                if check.id not in diagnosis.finished:
+                    running[check.id] = _oldest(ages, self._probes[check.id])
+        return running
+
+
+def _oldest(ages: Mapping[str, float], probes: frozenset[str]) -> Waiting:
+    found = [Waiting(name, age) for name, age in ages.items() if name in probes]
+    return max(found, key=lambda waiting: waiting.seconds, default=Waiting())
+
+
+def _merged(report: Report, later: Diagnosis) -> Report:
+    """The report with a later run's answers; what that run has not answered yet keeps its earlier answer."""
+    new = later.report()
+    results = {result.check: result for result in report.results} | later.finished
+    seen = {seen.probe: seen for seen in report.observations} | {
+        seen.probe: seen for seen in new.observations
+    }
+    return replace(
+        report,
+        results=tuple(result for _, result in sorted(results.items())),
+        observations=tuple(seen.values()),
+        facts={**(report.facts or {}), **(new.facts or {})},
+        node={**report.node, **new.node},
+    )

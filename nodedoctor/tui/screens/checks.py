@@ -1,0 +1,229 @@
+"""Home: every check as it comes in, problems first, and all there is to say about the selected one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+
+from nodedoctor.model import Result
+from nodedoctor.tui import detail
+from nodedoctor.tui.filter import Filter
+from nodedoctor.tui.look import Glyphs, Para, Row
+from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.ticket import commands, markdown
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.listing import Listing
+from nodedoctor.tui.widgets.page import Page
+from nodedoctor.tui.widgets.prompt import Prompt
+
+HINTS = (
+    ("/", "Filter"),
+    ("n", "Next problem"),
+    ("r", "Re-run"),
+    ("c", "Copy fix"),
+    ("2", "Topology"),
+    (":", "Commands"),
+    ("s", "Save"),
+    ("d", "Compare"),
+    ("p", "Hide passes"),
+)
+
+
+class ChecksScreen(Screen[None]):
+    """A list and a panel; both are made from the state alone."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", id="filter", tooltip="words, !word, tag:ib, is:fail"),
+        Binding("n", "problem(1)", "Next problem", id="next-problem"),
+        Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
+        Binding("p", "passes", "Hide or show passes", id="passes"),
+        Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
+        Binding("c", "copy_fix", "Copy fix command", id="copy-fix"),
+        Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
+        Binding("z", "zoom", "Zoom this pane", id="zoom"),
+        Binding("escape", "back", "Back, or clear the filter", id="back"),
+    ]
+
+    def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._rounds = rounds
+        self._glyphs = glyphs
+        self._filter = Filter()
+        self._hide_passes = False
+        self._by_hand = False
+        self.state: State | None = None
+
+    def compose(self) -> ComposeResult:
+        """Head, list, panel, keys."""
+        yield Lines(id="head")
+        with Container(id="panes"):
+            yield Listing(self._glyphs, id="list")
+            yield Page(id="page")
+        yield Hints(HINTS)
+
+    def on_mount(self) -> None:
+        """Follow the app's state."""
+        self.watch(self.app, "state", self.show)
+
+    def show(self, state: State | None) -> None:
+        """Show a new state. A selection nobody made moves on to the first problem that turns up."""
+        self.state = state
+        if state is None:
+            return
+        self.query_one("#head", Lines).show(self._head(state))
+        listing = self.query_one(Listing)
+        listing.show(self._rows(state))
+        problems = self._problems()
+        if not self._by_hand and problems and listing.key not in problems:
+            listing.select(problems[0], by_hand=False)
+        self._show_detail()
+
+    def on_listing_moved(self, event: Listing.Moved) -> None:
+        """Show what the cursor is on."""
+        self._by_hand = self._by_hand or event.by_hand
+        self._show_detail()
+
+    def on_listing_chosen(self) -> None:
+        """Read it on the whole screen."""
+        self._zoom("page")
+
+    def select(self, check: str) -> None:
+        """Put the cursor on a check, whatever is filtered now."""
+        if all(row.key != check for row in self.query_one(Listing).rows):
+            self.set_filter("")
+        self.query_one(Listing).select(check)
+        self._zoom("")
+
+    def set_filter(self, text: str) -> None:
+        """Show only what fits."""
+        self._filter = Filter(text)
+        self._hide_passes = self._hide_passes and not text
+        self.show(self.state)
+
+    def action_filter(self) -> None:
+        """Type a filter; the list follows every letter, escape takes it back."""
+        if not self.query(Prompt):
+            self._zoom("")
+            self.mount(Prompt("filter", self._filter.text, self._filtered, self.set_filter))
+
+    def action_problem(self, step: int) -> None:
+        """Go to the next or previous thing that is not well, round and round."""
+        problems, listing = self._problems(), self.query_one(Listing)
+        if not problems:
+            self.notify("nothing here is wrong", markup=False)
+            return
+        keys = [row.key for row in listing.rows]
+        here = keys.index(listing.key) if listing.key in keys else 0
+        places = [keys.index(problem) for problem in problems]
+        ahead = [at for at in places if (at > here if step > 0 else at < here)]
+        nearest = (ahead or places)[0 if step > 0 else -1]
+        listing.select(keys[nearest])
+
+    def action_passes(self) -> None:
+        """Hide what passed or does not apply, or show it again."""
+        self._hide_passes = not self._hide_passes
+        self.show(self.state)
+
+    def action_rerun(self) -> None:
+        """Ask the selected check again."""
+        result = self._selected()
+        if result is None or self.state is None:
+            return
+        if result.check in self.state.running:
+            self.notify(f"{result.check} is still running", markup=False)
+            return
+        self._by_hand = True
+        self._rounds.again([check for check in self._rounds.session.checks if check.id == result.check])
+
+    def action_copy_fix(self) -> None:
+        """Copy the commands of the fix."""
+        result = self._selected()
+        found = commands(result) if result else ()
+        if not found:
+            self.notify("no command to copy here; C copies the whole finding", markup=False)
+            return
+        self.app.copy_to_clipboard("\n".join(found))
+        self.notify("copied: " + "; ".join(found), markup=False)
+
+    def action_copy_finding(self) -> None:
+        """Copy everything about the result for a ticket."""
+        result = self._selected()
+        if result is not None and self.state is not None:
+            self.app.copy_to_clipboard(markdown(result, self.state.report))
+            self.notify(f"copied {result.check} as Markdown", markup=False)
+
+    def action_zoom(self) -> None:
+        """Give the focused pane the whole screen, or take it back."""
+        self._zoom("" if self._zoomed() else ("page" if self.query_one(Page).has_focus else "list"))
+
+    def action_back(self) -> None:
+        """One step back: out of the zoom, then out of the filter."""
+        if self._zoomed():
+            self._zoom("")
+        elif self._filter.text or self._hide_passes:
+            self._hide_passes = False
+            self.set_filter("")
+        self.query_one(Listing).focus()
+
+    def _filtered(self, answer: str | None) -> None:
+        if answer is None:
+            self.set_filter("")
+        self.query_one(Listing).focus()
+
+    def _zoomed(self) -> bool:
+        return self.has_class("-zoom-list") or self.has_class("-zoom-page")
+
+    def _zoom(self, pane: str) -> None:
+        self.set_class(pane == "list", "-zoom-list")
+        self.set_class(pane == "page", "-zoom-page")
+        if pane == "page":
+            self.query_one(Page).focus()
+        elif not pane and not self.query(Prompt):
+            self.query_one(Listing).focus()
+        self._show_detail()
+
+    def _head(self, state: State) -> list[tuple[tuple[str, str], ...]]:
+        name, verdict = detail.head(state)
+        shown = [f"filter: {self._filter.text}"] if self._filter.text else []
+        shown += ["passes hidden"] if self._hide_passes else []
+        return [name, (*verdict, *((f"   [{words}]", "bold") for words in shown))]
+
+    def _rows(self, state: State) -> list[Row]:
+        results = sorted(state.report.results, key=lambda result: _order(result, state))
+        return [
+            detail.row(result, state.running.get(result.check))
+            for result in results
+            if self._filter.fits(result, result.check in state.running)
+            and (not self._hide_passes or result.check in state.running or result.severity > 1)
+        ]
+
+    def _problems(self) -> list[str]:
+        if self.state is None:
+            return []
+        bad = {r.check for r in self.state.report.results if r.severity > 1} - set(self.state.running)
+        return [row.key for row in self.query_one(Listing).rows if row.key in bad]
+
+    def _selected(self) -> Result | None:
+        key = self.query_one(Listing).key
+        results = self.state.report.results if self.state else ()
+        return next((result for result in results if result.check == key), None)
+
+    def _show_detail(self) -> None:
+        result, page = self._selected(), self.query_one(Page)
+        if result is None or self.state is None:
+            page.show("", [Para("nothing fits this filter" if self._filter.text else "no checks")])
+            return
+        check = self._rounds.session.catalogue.checks.get(result.check)
+        full = self.has_class("-zoom-page")
+        page.show(result.check, detail.detail(self.state, result, check, full=full))
+
+
+def _order(result: Result, state: State) -> tuple[float, str]:
+    """Problems, then what still runs, then the rest: a running check may yet become a problem."""
+    severity = 1.5 if result.check in state.running else float(result.severity)
+    return (-severity, result.check)

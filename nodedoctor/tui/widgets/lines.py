@@ -1,0 +1,39 @@
+"""A few fixed lines: the head of a screen, the hints at its foot. Only lines that changed are drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from nodedoctor.tui.look import Part
+
+
+def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
+    """A drawn line, exactly as wide as asked for."""
+    segments = [Segment(text, base + Style.parse(style)) for text, style in parts if text]
+    return Strip(segments).adjust_cell_length(width, base)
+
+
+class Lines(Widget):
+    """As many lines as the stylesheet gives it room for."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: list[tuple[Part, ...]] = []
+
+    def show(self, lines: Sequence[tuple[Part, ...]]) -> None:
+        """Replace what is shown."""
+        before, self._lines = self._lines, list(lines)
+        for y in range(max(len(before), len(lines))):
+            if before[y : y + 1] != self._lines[y : y + 1]:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of it."""
+        parts = self._lines[y] if y < len(self._lines) else ()
+        return strip(parts, self.size.width, self.rich_style)

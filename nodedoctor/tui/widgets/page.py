@@ -1,0 +1,61 @@
+"""Paragraphs to read: wrapped to the width, scrolled by line, never sideways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from nodedoctor.tui.look import Para, Part
+from nodedoctor.tui.widgets.lines import strip
+
+
+class Page(ScrollView, can_focus=True):
+    """A text. `show` replaces it, and keeps the place unless another thing is shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll_down", "Down", id="down", show=False),
+        Binding("k,up", "scroll_up", "Up", id="up", show=False),
+        Binding("g,home", "scroll_home", "Top", id="first", show=False),
+        Binding("G,end", "scroll_end", "End", id="last", show=False),
+        Binding("ctrl+d,pagedown", "page_down", "Page down", id="page-down", show=False),
+        Binding("ctrl+u,pageup", "page_up", "Page up", id="page-up", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._about = ""
+        self._paras: tuple[Para, ...] = ()
+        self._wrapped: list[tuple[Part, ...]] = []
+        self._width = 0
+
+    def show(self, about: str, paras: Sequence[Para]) -> None:
+        """Show a text about something; another text about the same thing does not move the reader."""
+        if about != self._about:
+            self._about = about
+            self.scroll_to(y=0, animate=False, immediate=True)
+        if tuple(paras) != self._paras:
+            self._paras = tuple(paras)
+            self._wrap()
+
+    def on_resize(self) -> None:
+        """Lines depend on the width."""
+        if self.scrollable_content_region.width != self._width:
+            self._wrap()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the text."""
+        index = y + self.scroll_offset.y
+        parts = self._wrapped[index] if index < len(self._wrapped) else ()
+        return strip(parts, self._width, self.rich_style)
+
+    def _wrap(self) -> None:
+        self._width = self.scrollable_content_region.width
+        if self._width:
+            self._wrapped = [line for para in self._paras for line in para.lines(self._width)]
+            self.virtual_size = Size(1, len(self._wrapped))
+            self.refresh()
