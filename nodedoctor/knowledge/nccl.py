@@ -1,0 +1,74 @@
+"""NCCL versions that are known to misbehave, and the conditions under which they do.
+
+Versions are strings, `2.27.5`, compared as versions. Conditions are traits of the node or job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from nodedoctor.knowledge.table import rows
+
+Effect = Literal["hang", "crash", "wrong-data", "slow", "init-failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class BadVersion:
+    """NCCL from `first` ("": any) up to before `fixed` misbehaves where every trait in `needs` holds."""
+
+    id: str
+    fixed: str
+    needs: tuple[str, ...]
+    effect: Effect
+    what: str
+    remedy: str
+    source: str
+    first: str = ""
+    note: str = ""
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """A condition a row can need, in words."""
+
+    trait: str
+    meaning: str
+    source: str
+    unverified: bool = False
+
+
+@cache
+def bad_versions() -> tuple[BadVersion, ...]:
+    """All rows, the gravest first."""
+    return rows("nccl_bad", "versions", BadVersion)
+
+
+@cache
+def traits() -> tuple[Trait, ...]:
+    """The vocabulary of conditions."""
+    return rows("nccl_bad", "traits", Trait)
+
+
+def known_bad(version: str, holds: Collection[str] = ()) -> tuple[BadVersion, ...]:
+    """What is known against a version on a node or job with these traits (see `traits`)."""
+    return tuple(row for row in affecting(version) if set(row.needs) <= set(holds))
+
+
+def affecting(version: str) -> tuple[BadVersion, ...]:
+    """What is known against a version under any condition; empty for a text that is no version."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        release = Version(version.strip().partition("+")[0]).release[:3]
+    except InvalidVersion:
+        return ()
+
+    def covers(row: BadVersion) -> bool:
+        after = not row.first or release >= Version(row.first).release
+        return after and release < Version(row.fixed).release
+
+    return tuple(row for row in bad_versions() if covers(row))
