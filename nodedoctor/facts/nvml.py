@@ -4,19 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nodedoctor.command import child
 from nodedoctor.facts.gpu import GpuReading
-from nodedoctor.model import Observation, Unseen
-from nodedoctor.registry import fact
+from nodedoctor.facts.nvml_raw import mapping
+from nodedoctor.facts.nvml_reading import document_of, reading_of
+from nodedoctor.facts.signs import reason_not_to_ask
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
+
+NVML = "nvml"
+
+_INTERRUPTED = frozenset({Outcome.TIMEOUT, Outcome.STUCK, Outcome.CRASH})
+_NO_PYNVML = "install nvidia-ml-py beside nodedoctor: it has the Python module pynvml"
 
 
-@fact("nvml")
+@probe(NVML, timeout=30, lane=Lane.NVIDIA, after=("pci", "driver-files"))
+def nvml(options: Options, pci: Observation, files: Observation) -> Command | Observation:
+    """Everything NVML says about every GPU; stays open, which keeps the driver awake for what follows."""
+    if why := reason_not_to_ask(pci, files):
+        return skipped(NVML, why)
+    return Command(child("nvml", "--hold", packages=True), hold=True)
+
+
+@fact(NVML)
 @dataclass(frozen=True, slots=True)
 class NvmlReading:
-    """What NVML says about every GPU."""
+    """What NVML says about every GPU; with `gpus.interrupted`, what it said until it hung or crashed."""
 
     gpus: GpuReading
 
     @classmethod
-    def parse(cls, nvml: Observation) -> NvmlReading | Unseen:
-        """Read the JSON of probes/nvml.py; an init error is an answer, no answer is Unseen."""
-        return Unseen.of(nvml)
+    def parse(cls, seen: Observation) -> NvmlReading | Unseen:
+        """Read the JSON of probes/nvml.py. That the library does not start is an answer, too."""
+        if not (seen.answered or seen.outcome in _INTERRUPTED):
+            return Unseen.of(seen)
+        document, complete = document_of(seen.text)
+        if seen.answered and "init" not in document:
+            return Unseen.of(seen)
+        started = mapping(document.get("init"))
+        if started.get("error") == "PYNVML_NOT_FOUND":
+            return Unseen("missing-tool", f"nvml: {started.get('text')}", _NO_PYNVML, NVML)
+        return cls(reading_of(document, complete, seen))
