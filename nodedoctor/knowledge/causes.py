@@ -1,0 +1,34 @@
+"""Why training jobs die or hang: what each cause of triage means, how to confirm and how to repair it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause. `confirm` and `fix` are steps in order; `see` names checks, variables and other causes."""
+
+    cause: str
+    title: str
+    means: str
+    confirm: tuple[str, ...]
+    fix: tuple[str, ...]
+    source: str
+    see: tuple[str, ...] = ()
+    note: str = ""
+    unverified: bool = False
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """All causes."""
+    return rows("causes", "causes", Cause)
+
+
+def cause(name: str) -> Cause | None:
+    """The cause of that name, `peer_died`; None for one the table does not have."""
+    return next((row for row in causes() if row.cause == name), None)
