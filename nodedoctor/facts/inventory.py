@@ -13,7 +13,7 @@ from nodedoctor.facts.container import Container
 from nodedoctor.facts.driver import DeviceNode, Driver, DriverGpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.pci import Pci, PciDevice
-from nodedoctor.facts.signs import NONE_HERE, looked, signs
+from nodedoctor.facts.signs import looked, signs
 from nodedoctor.model import Unseen
 from nodedoctor.registry import fact
 
@@ -53,7 +53,8 @@ class Inventory:
     `slots` is None where the bus cannot be seen (Tegra, pasted texts). `shown` is how many GPUs the driver
     shows, None when it did not answer; `nodes` how many GPU nodes we may use, None when that was not looked
     at. `restricted` is true in a container or a job's cgroup. `cut_off` says that the device cgroup refuses
-    even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design.
+    even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design. `looked` is
+    false for pasted texts: neither bus nor files tell whether there should be GPUs.
     """
 
     slots: tuple[Slot, ...] | None
@@ -62,16 +63,14 @@ class Inventory:
     nvswitches: int = 0
     restricted: bool = False
     cut_off: bool = False
+    looked: bool = True
     signs: tuple[str, ...] = ()
 
     @classmethod
     def parse(
         cls, pci: Pci | Unseen, driver: Driver | Unseen, gpus: Gpus | Unseen, container: Container | Unseen
     ) -> Inventory | Unseen:
-        """Put bus, nodes and the driver's list together; nothing of NVIDIA's here is no inventory."""
-        found = signs(pci, driver)
-        if looked(pci, driver) and not found and not (isinstance(gpus, Gpus) and gpus.gpus):
-            return Unseen.skip(NONE_HERE)
+        """Put bus, nodes and the driver's list together; unseen only where nothing at all was looked at."""
         if isinstance(gpus, Unseen) and not looked(pci, driver):
             return gpus
         inside = isinstance(container, Container) and container.inside
@@ -86,8 +85,14 @@ class Inventory:
             nvswitches=len(pci.nvswitches) if isinstance(pci, Pci) else 0,
             restricted=inside or withheld,
             cut_off=_cut_off(files),
-            signs=found,
+            looked=looked(pci, driver),
+            signs=signs(pci, driver),
         )
+
+    @property
+    def none_here(self) -> bool:
+        """Nothing of NVIDIA's was found where one can look without a driver, and no source shows a GPU."""
+        return self.looked and not self.signs and not self.shown
 
     @property
     def ours(self) -> tuple[Slot, ...]:
