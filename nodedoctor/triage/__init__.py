@@ -1,0 +1,1 @@
+"""Why a job died: logs and flight-recorder dumps -> events -> candidate causes -> one verdict."""

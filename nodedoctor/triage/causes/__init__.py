@@ -1,0 +1,29 @@
+"""Cause rules: each module one family, each rule a pure function from the story to candidate causes.
+
+`RULES` is their order of explanation only where two are equal; `Candidate.order` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nodedoctor.triage.causes import bare, collectives, deaths, local, missing, network
+from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.story import Story
+
+Rule = Callable[[Story], Iterator[Candidate]]
+
+RULES: tuple[Rule, ...] = (
+    *local.RULES,
+    *deaths.RULES,
+    *collectives.RULES,
+    *missing.RULES,
+    *network.RULES,
+    *bare.RULES,
+)
+
+
+def candidates(story: Story) -> list[Candidate]:
+    """Every cause that some rule sees, the one that explains the others first."""
+    found = [candidate for rule in RULES for candidate in rule(story)]
+    return sorted(found, key=lambda candidate: candidate.order)

@@ -1,0 +1,201 @@
+"""Ranks in different collectives: the odd one is found by majority; without a majority nobody is blamed."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import called, distinct, listed
+from nodedoctor.triage.events.store import Fingerprint, GlooTimeout, Mismatch, SizeMismatch
+from nodedoctor.triage.events.trace import Frame, Raised
+from nodedoctor.triage.events.watchdog import Lagging
+from nodedoctor.triage.model import Candidate, Event, Who
+from nodedoctor.triage.story import Story, Wait
+
+_GUARD = re.compile(r"\b(?:\w*rank\w*|get_rank\(\))(?:\(\))? ?(==|!=) ?(\d+)|\b(is_main_process|is_global_zero|is_rank_0)\b")
+_COLLECTIVES = re.compile(
+    r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter|dist\.|backward\("
+    r"|save_checkpoint|wait_for_everyone"
+)
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
+
+
+def declared(story: Story) -> Iterator[Candidate]:
+    """TORCH_DISTRIBUTED_DEBUG=DETAIL compared the ranks: each line names two, the vote over all names one."""
+    mismatches = story.of(Mismatch)
+    if not mismatches:
+        return
+    shown: dict[int, Fingerprint] = {}
+    for event in mismatches:
+        for fingerprint in event.what.fingerprints:
+            shown.setdefault(fingerprint.rank, fingerprint)
+    odd = minority({rank: fingerprint.shown for rank, fingerprint in shown.items()})
+    culprits = tuple(Who(rank=rank) for rank in odd)
+    parties = () if odd else tuple(Who(rank=rank) for rank in sorted(shown))
+    who = f"{called(culprits)} differs from the others" if odd else f"{called(parties) or 'ranks'} differ"
+    yield Candidate(
+        "collective_mismatch",
+        order.DECLARED_MISMATCH,
+        "high" if odd else "medium",
+        f"{who}: the ranks called different collectives at the same time",
+        tuple(mismatches[:4]),
+        culprits,
+        parties=parties,
+    )
+
+
+def desync(story: Story) -> Iterator[Candidate]:
+    """The desync report names the ranks that never joined."""
+    reports = [event for event in story.of(Lagging) if event.what.ranks]
+    if reports:
+        culprits = tuple(Who(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64])
+        mismatch = any("mismatched" in event.text for event in reports) and len(story.waits) > 1
+        yield Candidate(
+            "collective_mismatch" if mismatch and _signatures(story) > 1 else "cpu_stuck_or_slow_rank",
+            order.NAMED_MISSING,
+            "high",
+            f"{called(culprits)} never joined the collective, says PyTorch's desync report",
+            tuple(reports[:4]),
+            culprits,
+        )
+
+
+def sizes(story: Story) -> Iterator[Candidate]:
+    """Gloo got more bytes than it expected; who printed it says only who had the smaller buffer."""
+    events = story.of(SizeMismatch)
+    if not events:
+        return
+    culprits = _guarded(_frames(story))
+    what = events[0].what
+    yield Candidate(
+        "collective_mismatch",
+        order.DECLARED_MISMATCH + 1,
+        "medium" if culprits else "high",
+        f"{called(culprits) or 'one rank'} called the collective with another size or type:"
+        f" {what.received} bytes came where {what.expected} were expected",
+        tuple(events[:2]) + tuple(e for e, _ in _frames(story))[:2],
+        culprits,
+    )
+
+
+def different(story: Story) -> Iterator[Candidate]:
+    """Timeouts of one group in different collectives: order, type or size differ between ranks."""
+    for waits in _groups(story):
+        by_rank = {wait.who.rank: wait for wait in waits if wait.who.rank is not None}
+        signatures = {rank: wait.work.signature for rank, wait in by_rank.items()}
+        if len(set(signatures.values())) < 2:
+            continue
+        odd = minority({rank: str(value) for rank, value in signatures.items()})
+        culprits = tuple(by_rank[rank].who for rank in odd)
+        parties = () if odd else tuple(by_rank[rank].who for rank in sorted(signatures))
+        told = "; ".join(f"rank {rank}: {_shown(by_rank[rank])}" for rank in sorted(by_rank)[:4])
+        yield Candidate(
+            "collective_mismatch",
+            order.DIFFERENT,
+            "medium",
+            f"{called(culprits or parties)} {'was' if len(culprits) == 1 else 'were'} in another collective: {told}",
+            tuple(wait.event for wait in waits[:6]),
+            culprits,
+            tuple(w.who for w in waits if w.who.rank not in odd),
+            parties,
+            collective=waits[0].work,
+        )
+
+
+def guarded(story: Story) -> Iterator[Candidate]:
+    """A waiting rank's own source line calls the collective only on some ranks."""
+    frames = _frames(story)
+    stacks = {frame.line for _, frame in frames}
+    if not story.of(GlooTimeout) and not story.waits:
+        return
+    culprits = _guarded(frames)
+    if culprits or len(stacks) > 1:
+        events: list[Event[Any]] = [event for event, _ in frames]
+        place = order.GUARDED if culprits else order.DIFFERENT + 1
+        lines = ", ".join(f"line {line}" for line in sorted(stacks)[:4])
+        yield Candidate(
+            "collective_mismatch",
+            place,
+            "medium" if culprits else "low",
+            f"{called(culprits)} does not take part in the collective: its call depends on the rank"
+            if culprits
+            else f"the ranks waited in different calls ({lines}): they do not make the same collectives",
+            tuple(events[:4]),
+            culprits,
+        )
+
+
+def minority(values: dict[int, str]) -> list[int]:
+    """The ranks that differ from a clear majority: at least two agree, and they are more than all others."""
+    votes: dict[str, list[int]] = defaultdict(list)
+    for rank, value in values.items():
+        votes[value].append(rank)
+    if len(votes) < 2:
+        return []
+    most = max(votes.values(), key=len)
+    others = sorted(rank for ranks in votes.values() if ranks is not most for rank in ranks)
+    return others if len(most) > len(others) and len(most) >= 2 else []
+
+
+def _groups(story: Story) -> list[list[Wait]]:
+    """Waits of the same group; unnamed ones belong together only if no rank number in them occurs twice."""
+    named: dict[tuple[str, str], list[Wait]] = defaultdict(list)
+    for wait in story.waits:
+        named[wait.who.world, wait.work.group.name].append(wait)
+    groups: list[list[Wait]] = []
+    for (_, name), waits in named.items():
+        inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]
+        same = all(w.event.who.group_rank in (None, w.who.rank) for w in waits)
+        if name or (same and len(inner) == len(set(inner))):
+            groups.append(waits)
+    return groups
+
+
+def _signatures(story: Story) -> int:
+    return max((len({wait.work.signature for wait in waits}) for waits in _groups(story)), default=0)
+
+
+def _shown(wait: Wait) -> str:
+    work = wait.work
+    size = f" of {work.numel_in} elements" if work.numel_in is not None else ""
+    return f"{work.op or 'a collective'}{size}" + (f" (sequence number {work.seq})" if work.seq is not None else "")
+
+
+def _frames(story: Story) -> list[tuple[Event[Raised], Frame]]:
+    """For every rank that waited, the innermost of the job's own source lines that calls a collective."""
+    found: list[tuple[Event[Raised], Frame]] = []
+    for event in story.of(Raised):
+        own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
+        if own:
+            found.append((event, own[0] if _rank_guard(own[0].source) else own[-1]))
+    outer: list[tuple[Event[Raised], Frame]] = []
+    for event in story.of(Raised):
+        top = [f for f in event.what.frames if not _LIBRARY.search(f.file)]
+        if top and _rank_guard(top[0].source) and not any(e is event for e, _ in found):
+            outer.append((event, top[0]))
+    return found + outer
+
+
+def _rank_guard(source: str) -> re.Match[str] | None:
+    return _GUARD.search(source)
+
+
+def _guarded(frames: list[tuple[Event[Raised], Frame]]) -> tuple[Who, ...]:
+    """The ranks that a condition in the source singles out; only numbers count."""
+    named: set[int] = set()
+    for _, frame in frames:
+        guard = _rank_guard(frame.source)
+        if guard and guard[2] and _COLLECTIVES.search(frame.source):
+            named.add(int(guard[2]))
+    return tuple(Who(rank=rank) for rank in sorted(named)) if len(named) == 1 else ()
+
+
+def distinct_ranks(waits: list[Wait]) -> str:
+    """The ranks of some waits, as text."""
+    return listed(who.rank for who in distinct(wait.who for wait in waits) if who.rank is not None)
+
+
+RULES = (declared, desync, sizes, different, guarded)

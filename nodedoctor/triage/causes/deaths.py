@@ -1,0 +1,107 @@
+"""A process or node went away and nothing better explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import blamed, called, distinct
+from nodedoctor.triage.events.exits import Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.ray import ActorDied, ActorPid
+from nodedoctor.triage.events.store import PeerGone, StoreWait
+from nodedoctor.triage.model import Candidate, Event, Who
+from nodedoctor.triage.story import Story
+
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def killed(story: Story) -> Iterator[Candidate]:
+    """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
+    forced = {event.who.pid for event in story.of(Forced)}
+    deaths = [e for e in story.of(Exit) if _own(story, e, forced)]
+    if not deaths:
+        return
+    first = [event for event in deaths if event.what.first] or _before_stop(story, deaths)
+    hard = [event for event in first if event.what.signal != 6]
+    chosen = hard or first
+    signal = chosen[0].what.signal
+    chosen = [event for event in chosen if event.what.signal == signal]
+    culprits = tuple(distinct(e.who for e in chosen)) or blamed(*(e.who for e in chosen if e.who.pid))
+    name = _SIGNALS.get(signal or 0, f"signal {signal}")
+    place = order.DIED if signal != 6 else order.STUCK + 5
+    yield Candidate(
+        "peer_died",
+        place,
+        "high" if culprits and signal != 6 else "medium",
+        f"{called(culprits) or 'a process'} was ended by {name}",
+        tuple(chosen[:4]),
+        culprits,
+        why_not="no process was seen to end by a signal of its own before the others",
+    )
+
+
+def ray_deaths(story: Story) -> Iterator[Candidate]:
+    """Ray noticed a dead worker. Its list of possible reasons is constant text."""
+    died = story.of(ActorDied)
+    if not died:
+        return
+    named: list[Event[Any]] = [e for e in [*died, *story.of(ActorPid)] if e.who.pid is not None]
+    culprits = blamed(*(event.who for event in named))
+    waited = bool(story.waits)
+    yield Candidate(
+        "peer_died",
+        order.DIED + (order.HINT if waited else 1),
+        "medium",
+        f"Ray's worker {called(culprits) or ''} is gone, for a reason that Ray does not know".replace("  ", " "),
+        tuple([*died, *named][:4]),
+        () if waited else culprits[:1],
+    )
+
+
+def nodes_lost(story: Story) -> Iterator[Candidate]:
+    """A scheduler reports a whole node as gone."""
+    lost = story.of(NodeLost)
+    if lost:
+        hosts = sorted({event.who.host for event in lost if event.who.host})
+        headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
+        culprits = tuple(Who(host=host) for host in hosts)
+        yield Candidate("peer_died", order.DIED - 1, "high", headline, tuple(lost[:4]), culprits)
+
+
+def store_host_gone(story: Story) -> Iterator[Candidate]:
+    """A rank lost the connection while it waited for what another one had to publish."""
+    waits = [event for event in story.of(StoreWait) if event.what.dead and event.what.rank is not None]
+    if waits:
+        culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
+        headline = f"{called(culprits)} was gone before it had published what the others needed to start"
+        yield Candidate("peer_died", order.DIED + 2, "medium", headline, tuple(waits[:4]), culprits)
+
+
+def connections_closed(story: Story) -> Iterator[Candidate]:
+    """Only victims speak: a peer closed its connections, which processes do when they end."""
+    closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
+    if closed and not story.waits:
+        headline = "a peer closed its connections: its process ended, and its own log is not here"
+        yield Candidate("peer_died", order.STUCK + 10, "low", headline, tuple(closed[:4]))
+
+
+def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
+    """True for an end by a signal that no launcher or watchdog sent."""
+    signal = event.what.signal
+    if signal is None or signal in (1, 2, 3, 13, 15):
+        return False
+    if signal == 9 and event.who.pid is not None and event.who.pid in forced:
+        return False
+    waited = {wait.who.rank for wait in story.waits}
+    return not (signal == 6 and (story.waits or event.who.rank in waited))
+
+
+def _before_stop(story: Story, deaths: list[Event[Exit]]) -> list[Event[Exit]]:
+    """Deaths before the launcher began to stop the others; all of them when it never says so."""
+    stops = {e.place.source: e.place.offset for e in reversed(story.of(Stopped)) if "closing signal" not in e.text}
+    early = [e for e in deaths if e.place.offset < stops.get(e.place.source, e.place.offset + 1)]
+    return early or [Event(e.what, e.place, Who(), e.time, e.text) for e in deaths]
+
+
+RULES = (killed, ray_deaths, nodes_lost, store_host_gone, connections_closed)

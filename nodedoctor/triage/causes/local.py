@@ -1,0 +1,183 @@
+"""Causes that one process reports about itself or its node: hardware, memory, driver, versions, limits, its code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
+from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.kernel import Xid
+from nodedoctor.triage.events.nccl import DuplicateGpu
+from nodedoctor.triage.events.oom import HostOom, MemoryUser
+from nodedoctor.triage.events.progress import LocalFailure
+from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.watchdog import Left
+from nodedoctor.triage.model import Candidate, Cause, Event, Who
+from nodedoctor.triage.story import QUIET, Story
+
+_ORDER: dict[Cause, int] = {
+    "gpu_hardware_xid": order.GPU_FAULT,
+    "driver_problem": order.DRIVER,
+    "version_mismatch": order.VERSION,
+    "nvlink_fabric": order.FABRIC,
+    "shm_or_limits": order.LIMITS,
+    "network_socket_interface": order.INTERFACE,
+    "network_ib": order.INFINIBAND,
+    "p2p_pcie_acs_iommu": order.P2P,
+    "user_code_exception": order.CUDA_FAULT,
+    "collective_mismatch": order.DECLARED_MISMATCH,
+}
+_UNREACHABLE = frozenset(("connect-failed", "no-route", "store-unreachable", "name-unresolved", "rendezvous-failed"))
+
+SOFTWARE_XIDS = frozenset((13, 31, 32, 43, 45, 63, 68, 69, 94, 121))
+"""Xids the application causes, or that a GPU survives. https://docs.nvidia.com/deploy/xid-errors/"""
+
+_ECHOES = re.compile(
+    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception|Ray\w*Error|Actor\w*Error"
+    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError|CalledProcessError"
+    r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool|Rendezvous\w+|NodeDiedError"
+    r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
+)
+_ECHO_WORDS = re.compile(
+    r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting|communicator was aborted"
+    r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process|has died|died unexpectedly"
+    r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
+)
+
+
+def symptoms(story: Story) -> Iterator[Candidate]:
+    """Lines that point to a cause by themselves, grouped by that cause."""
+    by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
+    for event in story.of(Symptom):
+        by_name.setdefault((event.what.cause, event.what.name), []).append(event)
+    for (cause, name), events in by_name.items():
+        first = min(events, key=story.moment)
+        what = first.what
+        place = order.UNREACHABLE if name in _UNREACHABLE else _ORDER[cause]
+        place += order.LATE * (what.personal and story.late(first)) + (0 if what.decisive else order.HINT)
+        culprits = tuple(distinct(e.who for e in _together(story, events))) if what.personal else ()
+        culprits = culprits or (sole_failure(story) if what.personal else ())
+        yield Candidate(
+            cause,
+            place,
+            "high" if what.decisive and place < order.UNREACHABLE else "medium" if what.decisive else "low",
+            f"{called(culprits)}: {what.says}" if culprits else what.says,
+            tuple(events[:4]),
+            culprits,
+            why_not="the line is only a hint" if not what.decisive else "something earlier explains it",
+        )
+
+
+def xids(story: Story) -> Iterator[Candidate]:
+    """The driver's own word about a GPU outranks every message of the job."""
+    hard = [e for e in story.of(Xid) if e.what.code not in SOFTWARE_XIDS or e.what.switch]
+    if hard:
+        first = hard[0]
+        name = "SXid" if first.what.switch else "Xid"
+        culprits = tuple(distinct(e.who for e in hard))
+        yield Candidate(
+            "gpu_hardware_xid",
+            order.GPU_FAULT - 1,
+            "high",
+            f"{name} {first.what.code} on the GPU at {first.what.pci}" + (f" ({called(culprits)})" if culprits else ""),
+            tuple(hard[:4]),
+            culprits,
+        )
+
+
+def host_memory(story: Story) -> Iterator[Candidate]:
+    """An out-of-memory line of the kernel, Slurm, Kubernetes or Ray; with Ray the hog is in its table."""
+    ooms = story.of(HostOom)
+    if not ooms:
+        return
+    hog = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+    by = next((e.what.said_by for e in ooms), "")
+    personal = [e for e in ooms if e.who.rank is not None and (e.what.said_by != "Ray" or hog is None)]
+    culprits = tuple(distinct(e.who for e in personal))
+    if by == "Ray" and hog is not None:
+        culprits = blamed(hog.who)
+    elif not culprits:
+        culprits = blamed(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
+    headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
+    evidence = (*ooms[:4], hog) if hog is not None else tuple(ooms[:4])
+    yield Candidate("peer_host_oom", order.HOST_OOM, "high", headline, evidence, culprits)
+
+
+def gpu_memory(story: Story) -> Iterator[Candidate]:
+    """One rank had no GPU memory left; the others only waited for it."""
+    full = story.of(GpuFull)
+    if not full:
+        return
+    early = [event for event in full if not story.late(event)] or full
+    culprits = tuple(distinct(e.who for e in _together(story, early))) or sole_failure(story)
+    yield Candidate(
+        "peer_cuda_oom",
+        order.CUDA_OOM + order.LATE * all(story.late(event) for event in full),
+        "high",
+        f"{called(culprits) or 'a process'} ran out of GPU memory",
+        tuple(early[:4]),
+        culprits,
+    )
+
+
+def duplicate_gpu(story: Story) -> Iterator[Candidate]:
+    """Two ranks on one GPU: more ranks than GPUs, or a wrong CUDA_VISIBLE_DEVICES."""
+    events = story.of(DuplicateGpu)
+    if events:
+        ranks = sorted({rank for event in events for rank in event.what.ranks})
+        culprits = tuple(Who(rank=rank) for rank in ranks)
+        headline = f"{called(culprits)} were started on the same GPU"
+        yield Candidate("user_code_exception", order.CUDA_FAULT, "high", headline, tuple(events[:4]), culprits)
+
+
+def exceptions(story: Story) -> Iterator[Candidate]:
+    """The first exception that is not an echo of somebody else's end."""
+    explained = {
+        (e.place.source, e.place.offset)
+        for e in story.events
+        if not isinstance(e.what, (*QUIET, Raised)) and not (isinstance(e.what, Symptom) and not e.what.decisive)
+    }
+    own = [e for e in story.of(Raised) if (e.place.source, e.place.offset) not in explained and not is_echo(e.what)]
+    early = [event for event in own if not story.late(event)]
+    chosen = early or own
+    if not chosen:
+        return
+    first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
+    same = [e for e in chosen if e.what.type == first.what.type]
+    culprits = tuple(distinct(e.who for e in same)) or sole_failure(story)
+    said = f"{first.what.type}: {first.what.message}".rstrip(": ")[:160]
+    headline = f"{called(culprits) or 'the program'} raised {said}"
+    place = order.EXCEPTION + (0 if early else order.LATE)
+    yield Candidate("user_code_exception", place, "high", headline, tuple(same[:4]), culprits)
+
+
+def left_early(story: Story) -> Iterator[Candidate]:
+    """A rank that announced a failure, or took its communicators down, before the others gave up waiting."""
+    waiting = {wait.who.rank for wait in story.waits}
+    said = [e for e in story.of(LocalFailure) if not story.late(e)]
+    gone = [e for e in story.of(Left) if not story.late(e) and e.who.rank not in waiting and waiting]
+    events: list[Event[Any]] = [*said, *gone]
+    culprits = tuple(distinct(e.who for e in events))
+    if events and (said or culprits):
+        headline = f"{called(culprits) or 'one rank'} failed by itself and left while the others waited"
+        yield Candidate(
+            "user_code_exception", order.EXCEPTION + 1, "high" if said else "medium", headline, tuple(events[:4]), culprits
+        )
+
+
+def is_echo(raised: Raised) -> bool:
+    """True for exceptions that only report that something elsewhere ended."""
+    name = raised.type.rpartition(".")[2]
+    return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
+
+
+def _together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events of ranks that failed by themselves, not as a consequence of the first one giving up."""
+    return [event for event in events if not story.late(event)] or events
+
+
+RULES = (symptoms, xids, host_memory, gpu_memory, duplicate_gpu, exceptions, left_early)

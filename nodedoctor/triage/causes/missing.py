@@ -1,0 +1,212 @@
+"""Somebody never arrived: who is silent, behind or late while the others waited, and what it was doing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import called, distinct
+from nodedoctor.triage.events.exits import Exit, Forced
+from nodedoctor.triage.events.progress import Asleep, LongWork, Step
+from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
+from nodedoctor.triage.model import Candidate, Cause, Event, Who
+from nodedoctor.triage.story import Story
+
+LATE_SHARE = 0.1
+"""A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
+
+
+def barrier(story: Story) -> Iterator[Candidate]:
+    """A monitored barrier names who did not come."""
+    missed = story.of(BarrierMissed)
+    if missed:
+        ranks = sorted({rank for event in missed for rank in event.what.ranks})
+        culprits = tuple(Who(rank=rank) for rank in ranks)
+        yield _absent(story, culprits, tuple(missed[:4]), "did not reach the monitored barrier", order.NAMED_MISSING, "high")
+
+
+def behind(story: Story) -> Iterator[Candidate]:
+    """A rank's own status says that it had not enqueued what the others waited in."""
+    for group, seqs in _stuck(story).items():
+        seq = Counter(seqs).most_common(1)[0][0]
+        slow = [
+            e
+            for e in story.of(Status)
+            if e.what.group.name == group and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
+        ]
+        culprits = tuple(distinct(e.who for e in slow))
+        waited = {wait.who.rank for wait in story.waits}
+        if culprits and all(who.rank not in waited for who in culprits):
+            yield _absent(story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", order.BEHIND, "high")
+
+
+def late(story: Story) -> Iterator[Candidate]:
+    """A rank whose own timeout or error came much later had enqueued the same work much later."""
+    began = [(wait.began, wait.who, wait.event, wait.work) for wait in story.waits if wait.began is not None]
+    if not began:
+        return
+    start = min(moment for moment, *_ in began if moment is not None)
+    first = min(began, key=lambda row: row[0] or 0.0)
+    timeout = (first[3].timeout_ms or 0) / 1000
+    comers: list[tuple[Who, Event[Any]]] = [
+        (who, event) for moment, who, event, work in began
+        if work.signature[:2] == first[3].signature[:2] and (moment or 0) - start > max(5.0, timeout * LATE_SHARE)
+    ]  # fmt: skip
+    for event in story.of(Failed):
+        limit = event.what.work.timeout_ms
+        same = event.what.work.signature[:2] == first[3].signature[:2]
+        if limit and same and event.time is not None and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE):
+            comers.append((event.who, event))
+    culprits = tuple(distinct(who for who, _ in comers))
+    if culprits and len(culprits) <= max(1, len(story.waits)):
+        evidence = (first[2], *(event for _, event in comers[:3]))
+        yield _absent(story, culprits, evidence, "came to the collective long after the others", order.LATE_ARRIVAL, "high")
+
+
+def silent(story: Story) -> Iterator[Candidate]:
+    """Nearly all ranks printed a timeout: the ones that did not are those the others waited for."""
+    gone = _silent(story)
+    if gone:
+        alive = [e for e in story.of(Exit) if e.who.rank in {who.rank for who in gone} and e.what.signal in (9, 15)]
+        evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
+        confidence = "medium" if story.expected or alive else "low"
+        yield _absent(story, gone, evidence, "never arrived where the others waited", order.SILENT, confidence)
+
+
+def frozen(story: Story) -> Iterator[Candidate]:
+    """A process that ignored SIGTERM for half a minute was stopped or stuck in a call."""
+    forced = story.of(Forced)
+    pids = {event.who.pid for event in forced}
+    held = distinct([e.who for e in forced] + [e.who for e in story.of(Exit) if e.who.pid in pids])
+    if held:
+        yield _absent(story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", order.BEHIND + 1, "medium")
+
+
+def gil(story: Story) -> Iterator[Candidate]:
+    """One rank's Python lock was held inside a call."""
+    held = tuple(distinct(event.who for event in story.of(GilHeld)))
+    waited = {wait.who.rank for wait in story.waits}
+    odd = tuple(who for who in held if who.rank not in waited)
+    if odd and len(odd) < max(2, len(story.ranks_seen)):
+        yield _absent(story, odd, tuple(story.of(GilHeld)[:3]), "held Python's lock inside a call", order.BEHIND + 2, "medium")
+
+
+def unpublished(story: Story) -> Iterator[Candidate]:
+    """A rank had not published the communicator's id when the others gave up waiting for it."""
+    waits = [event for event in story.of(StoreWait) if not event.what.dead and event.what.rank is not None]
+    culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
+    if culprits:
+        doing = "had not published what the others needed to start: alive or not cannot be told"
+        yield _absent(story, culprits, tuple(waits[:3]), doing, order.STUCK, "low")
+
+
+def legitimate(story: Story) -> Iterator[Candidate]:
+    """Ranks waited while another one was doing long work that has to be done, and no rank is singled out."""
+    work = _long_work(story, None)
+    waited = list(story.waits) or story.of(GlooTimeout)
+    if work is not None and waited and not _silent(story):
+        who = tuple(distinct([work.who]))
+        waiting = {wait.who.rank for wait in story.waits}
+        culprits = tuple(person for person in who if person.rank not in waiting)
+        yield Candidate(
+            "timeout_too_short_legit_work",
+            order.STUCK + 1,
+            "medium" if culprits else "low",
+            f"{called(culprits) or 'another rank'} was {work.what.kind} while the others waited, longer than their timeout",
+            (work, *(wait.event for wait in story.waits[:2])),
+            culprits,
+        )
+
+
+def _absent(
+    story: Story, culprits: tuple[Who, ...], evidence: tuple[Event[Any], ...], did: str, place: int, confidence: Any
+) -> Candidate:
+    """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
+    work = _long_work(story, {who.rank for who in culprits})
+    asleep = [e for e in story.of(Asleep) if e.who.rank in {who.rank for who in culprits}]
+    cause: Cause = "timeout_too_short_legit_work" if work is not None and not asleep else "cpu_stuck_or_slow_rank"
+    doing = f" ({work.what.kind})" if work is not None and not asleep else ""
+    ranks = {who.rank for who in culprits}
+    victims = tuple(distinct(wait.who for wait in story.waits if wait.who.rank not in ranks))
+    return Candidate(
+        cause,
+        place,
+        confidence,
+        f"{called(culprits)} {did}{doing}; the others waited for it until the timeout",
+        (*evidence, *asleep[:1], *([work] if work is not None else [])),
+        culprits,
+        victims,
+        why_not="no rank is seen to be alive and missing",
+        collective=story.waits[0].work if story.waits else None,
+    )
+
+
+def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] | None:
+    """The last long work begun before the first timeout, if no training step of that process came after it."""
+    waited = {wait.who.rank for wait in story.waits}
+    for event in reversed(story.of(LongWork)):
+        rank = event.who.rank
+        if story.late(event) or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks))):
+            continue
+        steps = [e for e in story.of(Step) if e.place.source == event.place.source]
+        after = [e for e in steps if e.place.offset > event.place.offset and not story.late(e)]
+        return event if len(after) <= 1 else None
+    return None
+
+
+def _stuck(story: Story) -> dict[str, list[int]]:
+    """Per named group, the sequence numbers its ranks timed out at."""
+    stuck: dict[str, list[int]] = {}
+    for wait in story.waits:
+        if wait.work.seq is not None:
+            stuck.setdefault(wait.work.group.name, []).append(wait.work.seq)
+    return stuck
+
+
+def _silent(story: Story) -> tuple[Who, ...]:
+    """Ranks of the world without a timeout, if most printed one and nothing was folded away."""
+    waited: dict[int, Who] = {}
+    for wait in story.waits:
+        if wait.who.rank is not None:
+            waited[wait.who.rank] = wait.who
+    for event in _gloo_waits(story):
+        if event.who.rank is not None:
+            waited[event.who.rank] = event.who
+    if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
+        return ()
+    group = _group_size(story)
+    known = set(story.ranks_seen) | set(range(story.expected or 0))
+    if group is not None and group <= max(waited) + 1 and not story.expected:
+        known |= set(range(group))
+    if any(w.event.who.group_rank not in (None, w.who.rank) for w in story.waits):
+        known &= {rank for rank in known if rank in waited}
+    missing = sorted(known - set(waited))
+    if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(known) // 3):
+        return ()
+    people = {who.rank: who for who in distinct(event.who for event in story.events)}
+    return tuple(people.get(rank, Who(rank=rank)) for rank in missing)
+
+
+def _gloo_waits(story: Story) -> list[Event[Any]]:
+    """Ranks that gave up in gloo, whether they waited themselves or saw a neighbour give up."""
+    if not story.of(GlooTimeout):
+        return []
+    places = {(e.place.source, e.place.offset) for e in story.events if not isinstance(e.what, Raised)}
+    raised = [e for e in story.of(Raised) if (e.place.source, e.place.offset) in places]
+    return [*story.of(GlooTimeout), *raised]
+
+
+def _group_size(story: Story) -> int | None:
+    """Ranks of the waiting group, from the ratio of an all-gather's or reduce-scatter's sizes."""
+    for wait in story.waits:
+        small, large = sorted((wait.work.numel_in or 0, wait.work.numel_out or 0))
+        if small and large > small and large % small == 0:
+            return large // small
+    return None
+
+
+RULES = (barrier, behind, late, silent, frozen, gil, unpublished, legitimate)

@@ -1,0 +1,30 @@
+"""The data path between nodes, where no process is seen to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.events.nccl import IbFlush
+from nodedoctor.triage.events.store import PeerGone
+from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.story import Story
+
+
+def flushed(story: Story) -> Iterator[Candidate]:
+    """InfiniBand status 5 is secondary: the connection was already down, most often because the peer ended."""
+    events = story.of(IbFlush)
+    if events:
+        headline = f"the peer {events[0].what.peer} had already closed the InfiniBand connection"
+        yield Candidate("peer_died", order.STUCK + 8, "low", headline, tuple(events[:3]))
+
+
+def cut(story: Story) -> Iterator[Candidate]:
+    """A connection timed out instead of being closed: the way to the peer was cut."""
+    events = [event for event in story.of(PeerGone) if event.what.timed_out]
+    if events:
+        headline = f"the connection to {events[0].what.peer or 'a peer'} timed out without being closed"
+        yield Candidate("network_socket_interface", order.STUCK + 9, "low", headline, tuple(events[:3]))
+
+
+RULES = (flushed, cut)

@@ -1,0 +1,56 @@
+"""Names for culprits, and how they are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodedoctor.triage.events.exits import Exit
+from nodedoctor.triage.model import Who
+from nodedoctor.triage.story import Story
+
+
+def distinct(people: Iterable[Who]) -> list[Who]:
+    """One identity per global rank; those without a rank are left out: they cannot be named."""
+    known: dict[tuple[str, int], Who] = {}
+    for who in people:
+        if who.rank is not None:
+            key = (who.world, who.rank)
+            known[key] = known[key].filled(who) if key in known else who
+    return sorted(known.values(), key=lambda who: (who.world, who.rank or 0))
+
+
+def blamed(*people: Who) -> tuple[Who, ...]:
+    """Identities by rank, or by process where no rank is known."""
+    ranked = tuple(distinct(people))
+    return ranked or tuple({who.pid: who for who in people if who.pid is not None}.values())
+
+
+def called(people: Iterable[Who]) -> str:
+    """`rank 3 on node-1`, `ranks 0 and 1`, `process 4711`, or nothing."""
+    people = tuple(people)
+    ranks = sorted({who.rank for who in people if who.rank is not None})
+    if len(ranks) == 1:
+        host = next((who.host for who in people if who.rank == ranks[0] and who.host), None)
+        return f"rank {ranks[0]}" + (f" on {host}" if host else "")
+    if ranks:
+        return "ranks " + listed(ranks)
+    pids = sorted({who.pid for who in people if who.pid is not None})
+    return f"process {pids[0]}" if len(pids) == 1 else ""
+
+
+def listed(ranks: Iterable[int]) -> str:
+    """`0`, `0 and 1`, `0, 1 and 5`, `0-7`; long lists are cut."""
+    ranks = sorted(ranks)
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]}-{ranks[-1]}"
+    shown = [str(rank) for rank in ranks[:12]]
+    if len(ranks) > 12:
+        return ", ".join(shown) + f" and {len(ranks) - 12} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def sole_failure(story: Story) -> tuple[Who, ...]:
+    """The rank its launcher saw fail first by itself: who an error line without a rank belongs to."""
+    first = [e.who for e in story.of(Exit) if e.what.first and e.what.signal != 15]
+    ranked = distinct(first)
+    return tuple(ranked) if len(ranked) == 1 and story.sources == 1 else ()

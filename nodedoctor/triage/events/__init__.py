@@ -1,0 +1,89 @@
+"""Lines into typed events: one family of signs per module, tried on the lines a fast search has found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.events import cuda, exits, kernel, limits, nccl, oom, progress, ray, slurm, store, watchdog
+from nodedoctor.triage.events.exits import ElasticBlock
+from nodedoctor.triage.events.sign import Sign, identified
+from nodedoctor.triage.events.trace import Tracebacks
+from nodedoctor.triage.model import Event, Line, Who
+
+SIGNS: tuple[Sign, ...] = (
+    *watchdog.SIGNS,
+    *store.SIGNS,
+    *nccl.SIGNS,
+    *cuda.SIGNS,
+    *oom.SIGNS,
+    *limits.SIGNS,
+    *exits.SIGNS,
+    *ray.SIGNS,
+    *kernel.SIGNS,
+    *slurm.SIGNS,
+    *progress.SIGNS,
+)
+"""Every sign of every family."""
+
+LIFE = (progress.Step, progress.Finished, progress.LongWork)
+"""What does not count as trouble."""
+
+_BY_NEEDLE: dict[str, list[Sign]] = {}
+for _sign in SIGNS:
+    for _needle in _sign.needles:
+        _BY_NEEDLE.setdefault(_needle, []).append(_sign)
+_PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
+
+
+def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
+    """Every event in a stream of lines, in the order of the lines."""
+    traces, block = Tracebacks(), ElasticBlock()
+    for line in lines:
+        found = False
+        for event in _signs(line):
+            found = True
+            yield event
+        listed = block.read(line.text)
+        if listed:
+            yield _listed(line, *listed)
+            continue
+        for raised, spawned in traces.read(line):
+            who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
+            yield Event(raised, line.place, who, line.time, line.text, line.repeated)
+            found = True
+        if not found:
+            alive = progress.read(line.text)
+            if alive is not None:
+                yield Event(alive, line.place, line.who, line.time, line.text, line.repeated)
+
+
+def _signs(line: Line) -> Iterator[Event[Any]]:
+    tried: set[int] = set()
+    for needle in _PLAIN:
+        if needle not in line.text:
+            continue
+        for sign in _BY_NEEDLE[needle]:
+            if id(sign) in tried:
+                continue
+            tried.add(id(sign))
+            said = sign.read(line.text)
+            if said:
+                what, match = said
+                yield Event(what, line.place, identified(line.who, match), line.time, line.text, line.repeated)
+
+
+def _listed(line: Line, what: exits.Exit, row: dict[str, str]) -> Event[Any]:
+    """An entry of torchelastic's failure list, with the identity the list gives."""
+    rank = re.match(r"(\d+)(?: \(local_rank: (\d+)\))?", row.get("rank", ""))
+    pid = re.search(r"\(pid: (\d+)\)", row["exitcode"])
+    who = Who(
+        rank=int(rank[1]) if rank else line.who.rank,
+        local_rank=int(rank[2]) if rank and rank[2] else None,
+        host=row.get("host") or line.who.host,
+        pid=int(pid[1]) if pid else None,
+    )
+    text = f"rank {row.get('rank', '?')} exitcode {row['exitcode']}"
+    return Event(what, line.place, who, line.time, text, line.repeated)

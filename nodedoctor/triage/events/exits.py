@@ -1,0 +1,162 @@
+"""How processes ended: torchelastic, mp.spawn, mpirun, srun, DeepSpeed, shells and Kubernetes, each its way."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, number, sign
+
+SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9,
+           "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}  # fmt: skip
+_WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Terminated": 15, "Hangup": 1,
+          "Floating point exception": 8, "Illegal instruction": 4, "Interrupt": 2}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A process ended with this code: negative for a signal, as Python counts. `first`: its launcher saw it first."""
+
+    code: int
+    first: bool = False
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it, None when it ended by itself."""
+        return -self.code if self.code < 0 else self.code - 128 if 128 < self.code < 160 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """A process ignored SIGTERM for 30 s and had to be killed: it was frozen, or stuck in a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The launcher sends the others home: whoever dies after this is no culprit."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A whole node went away, says a scheduler."""
+
+
+def _signal(word: str) -> int:
+    return -(SIGNALS.get(word) or _WORDS.get(word) or number(word) or 9)
+
+
+def _prose(found: re.Match[str]) -> Exit | None:
+    code = number(found["code"]) if found["code"] else _signal(found["signal"]) if found["signal"] else None
+    return Exit(code, first=True) if code else None
+
+
+def _deepspeed(found: re.Match[str]) -> Exit | None:
+    code = int(found[1])
+    return Exit(code) if code else None
+
+
+_NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*): "
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        "(exitcode: ",
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
+        lambda found: Exit(int(found["code"]), first=True),
+    ),
+    sign(
+        "forcefully exit",
+        r"Unable to shutdown process (?P<pid>\d+) via \d+, forcefully exit",
+        lambda _: Forced(),
+    ),
+    sign("closing signal", r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
+    sign("Job step aborted|Terminating StepId|sigkill_handler", r"Job step aborted|Terminating StepId"
+         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)", lambda _: Stopped()),  # fmt: skip
+    sign(
+        "oot Cause|oot cause|oot failure",
+        r"[Rr]oot (?:[Cc]ause|failure)(?: on|:)? (?P<who>rank):? ?(?P<rank>\d+)\b(?:.{0,20}exit ?code:? ?(?P<code>-?\d+))?"
+        r"(?:.{0,20}(?P<signal>SIG[A-Z]+))?",
+        _prose,
+    ),
+    sign(
+        "terminated with signal|terminated with exit code",
+        r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
+        _prose,
+    ),
+    sign(
+        "exited on signal",
+        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal (?P<signal>\d+)",
+        lambda found: Exit(-int(found["signal"]), first=True),
+    ),
+    sign(
+        ": task",
+        _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)",
+        lambda found: Exit(_signal(found["signal"])),
+    ),
+    sign(": task", _NODE + r"Exited with exit code (?P<code>\d+)", lambda found: Exit(int(found["code"]))),
+    sign(
+        ": task",
+        r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault|Bus error|Aborted)",
+        lambda found: Exit(_signal(found["signal"])),
+    ),
+    sign("exits with return code", r"exits with return code = (-?\d+)", _deepspeed),
+    sign(
+        "Exit Code:|exitCode|exit code 137|exit code 139|exit code: 137",
+        r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
+        lambda found: Exit(int(found["code"])),
+    ),
+    sign(
+        "Killed|Segmentation fault|core dumped",
+        r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
+        r"(?: +\(core dumped\))?(?: +\S.*)?$",
+        lambda found: Exit(_signal(found["signal"])),
+    ),
+    sign(
+        "SIGSEGV|SIGBUS|Fatal Python error|Signal 11|died with <Signals",
+        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error)|SIGSEGV received"
+        r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
+        lambda found: Exit(-int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or "SIGSEGV"))),
+    ),
+    sign(
+        "DataLoader worker",
+        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: (?P<signal>Killed|Segmentation"
+        r" fault|Aborted)|exited unexpectedly)",
+        lambda found: Exit(_signal(found["signal"] or "Killed")),
+    ),
+    sign(
+        "NODE FAILURE|Node failure|NODE_FAIL|node failure",
+        r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",
+        lambda _: NodeLost(),
+    ),
+    sign(
+        "health check failed|missed too many heartbeats|node was terminated|Node is dead|NodeDiedError|NodeLost"
+        "|node is not ready|lease expired",
+        r"health check failed|missed too many heartbeats|node was terminated unexpectedly|Node is dead|NodeDiedError",
+        lambda _: NodeLost(),
+    ),
+)
+
+
+class ElasticBlock:
+    """The failure list of torchelastic: `rank : 1 (local_rank: 1)` two lines above `exitcode : -9 (pid: 42)`."""
+
+    _ROW = re.compile(r"^\s*(time|host|rank|exitcode) +: +(.*)$")
+
+    def __init__(self) -> None:
+        self._root = False
+        self._row: dict[str, str] = {}
+
+    def read(self, text: str) -> tuple[Exit, dict[str, str]] | None:
+        """An exit with what the block says about it, when this line completes one."""
+        if "Root Cause (first observed failure)" in text:
+            self._root = True
+        elif text.startswith("====") or "Failures:" in text:
+            self._root, self._row = False, {}
+        row = self._ROW.match(text) if ":" in text else None
+        if row is None:
+            return None
+        self._row[row[1]] = row[2].strip()
+        if row[1] != "exitcode":
+            return None
+        done, self._row = self._row, {}
+        code = re.match(r"(-?\d+)", done["exitcode"])
+        return (Exit(int(code[1]), first=self._root), done) if code else None

@@ -1,0 +1,53 @@
+"""Kernel messages that people paste or that a log carries: Xid, links, storage, tasks that hang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, sign, symptom
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """The driver reported a GPU error; `code` 0 stands for an SXid of an NVSwitch."""
+
+    code: int
+    pci: str
+    switch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """A task hung in the kernel, usually in storage."""
+
+    says: str
+
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        "Xid",
+        r"(?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?",
+        lambda found: Xid(int(found["code"]), found["pci"].lower(), found["kind"] == "SXid"),
+    ),
+    symptom(
+        "network_ib",
+        "link-down",
+        "ink down|Link DOWN|ink is down",
+        r"(?:mlx\d|ib\d|hfi1|bnxt|irdma|port \d).*[Ll]ink (?:is )?(?:down|DOWN)",
+        "a network link went down",
+    ),
+    symptom(
+        "gpu_hardware_xid",
+        "pcie-fatal",
+        "AER:",
+        r"AER:.*Uncorrect\w* \((?:Fatal|Non-Fatal)\)|AER: .*[Ff]atal error",
+        "a PCIe device reported an uncorrectable error",
+        decisive=False,
+    ),
+    sign(
+        "blocked for more than|not responding|connection lost|was evicted by|Connection to .* was lost|Connection to ",
+        r"task (?P<name>\S+):(?P<pid>\d+) blocked for more than \d+ seconds|nfs: server (?P<srv>\S+) not responding"
+        r"|Lustre(?:Error)?:.*(?:connection lost|was lost|evicted)",
+        lambda found: Stalled(found[0][:120]),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Limits of the node or container that a job ran into: open files, shared memory, processes, disk."""
+
+from __future__ import annotations
+
+from nodedoctor.triage.events.sign import Sign, symptom
+
+_LIMITS = "shm_or_limits"
+
+SIGNS: tuple[Sign, ...] = (
+    symptom(
+        _LIMITS,
+        "loader-bus-error",
+        "Bus error|bus error|insufficient shared memory",
+        r"(?:DataLoader|worker).*killed by signal: Bus error|insufficient shared memory \(shm\)"
+        r"|Unexpected bus error encountered in worker",
+        "a data-loader worker ran out of shared memory",
+    ),
+    symptom(
+        _LIMITS,
+        "open-files",
+        "Too many open files|ancdata|out of file descriptors",
+        r"Too many open files|received 0 items of ancdata|out of file descriptors",
+        "the limit of open files was reached",
+    ),
+    symptom(
+        _LIMITS,
+        "threads",
+        "can't start new thread|Thread creation failed|pthread_create failed|fork: retry|Resource temporarily",
+        r"can't start new thread|Thread creation failed|pthread_create failed|fork: retry"
+        r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
+        "the limit of processes and threads was reached",
+    ),
+    symptom(
+        _LIMITS,
+        "cannot-map",
+        "unable to mmap|unable to allocate shared memory|unable to open shared memory|Cannot allocate memory",
+        r"unable to (?:mmap|allocate shared memory|open shared memory|write to file).*(?:/torch|shm|bytes)"
+        r"|OSError: \[Errno 12\] Cannot allocate memory",
+        "memory could not be mapped or shared",
+    ),
+    symptom(
+        _LIMITS,
+        "disk-full",
+        "No space left on device|Disk quota exceeded|low on resource: ephemeral",
+        r"No space left on device|Disk quota exceeded|low on resource: ephemeral-storage",
+        "a file system (or /dev/shm) is full",
+    ),
+)

@@ -1,0 +1,190 @@
+"""NCCL's own WARN lines and results: which of them name a fault, and which only echo a peer's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, sign, symptom
+from nodedoctor.triage.events.store import PeerGone
+
+
+@dataclass(frozen=True, slots=True)
+class NcclError:
+    """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateGpu:
+    """Two ranks were given the same GPU."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IbFlush:
+    """A work request was flushed (status 5): the queue pair was already down, the reason is elsewhere."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """A communicator's start or end, from NCCL_DEBUG=INFO: rank, size and GPU of a process."""
+
+    ranks: int
+    step: str
+
+
+_SOCKET = "network_socket_interface"
+_IB = "network_ib"
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        "Duplicate GPU detected",
+        r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
+        lambda found: DuplicateGpu((int(found[1]), int(found[2]))),
+    ),
+    sign(
+        "ncclRemoteError|ncclSystemError|ncclInternalError|ncclUnhandledCudaError|ncclInvalidUsage"
+        "|unhandled cuda error|unhandled system error",
+        r"\b(nccl(?:Remote|System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)(?:Error)?)\b"
+        r"|(unhandled (?:cuda|system) error)",
+        lambda found: NcclError(found[1] or found[2]),
+    ),
+    sign(
+        "nranks ",
+        r"rank (?P<crank>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).*"
+        r"(?P<step>Init START|Init COMPLETE|Abort COMPLETE|Destroy COMPLETE)",
+        lambda found: Communicator(int(found["size"]), found["step"]),
+    ),
+    symptom(
+        _SOCKET,
+        "no-interface",
+        "o socket interface found|no interface found|No interface found in the same subnet",
+        r"[Nn]o (?:socket )?interface found",
+        "NCCL found no network interface that fits NCCL_SOCKET_IFNAME",
+    ),
+    symptom(
+        _SOCKET,
+        "connect-failed",
+        "onnect to ",
+        r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect|\w*[sS]ocket\w*) ?: [Cc]onnect to \S+ "
+        r"(?:failed|returned .*exceeded error retry count)",
+        "NCCL could not connect to a peer's address",
+    ),
+    symptom(
+        _SOCKET,
+        "no-route",
+        "No route to host|Network is unreachable|Software caused connection abort",
+        r"No route to host|Network is unreachable|Software caused connection abort",
+        "there is no way to the peer's address",
+    ),
+    sign(
+        "failed : Connection timed out",
+        r"Call to \w+ (?:from|to) (?P<peer>\S+) failed : Connection timed out",
+        lambda found: PeerGone(found["peer"], timed_out=True),
+    ),
+    sign(
+        "Got completion",
+        r"Got completion from peer (?P<peer>\S+) with (?:error|status)[ =](?:5\b|IBV_WC_WR_FLUSH_ERR)",
+        lambda found: IbFlush(found["peer"]),
+    ),
+    symptom(
+        _IB,
+        "ib-completion-error",
+        "Got completion",
+        r"Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)",
+        "InfiniBand gave up on a peer: its port, the cable, the switch, or its process is gone",
+    ),
+    symptom(
+        _IB,
+        "ib-event",
+        "NET/IB",
+        r"NET/IB ?: .*(?:async fatal event|Got async event|port error)",
+        "the InfiniBand adapter reported a fault",
+    ),
+    symptom(
+        _IB,
+        "ib-setup",
+        "ibv_",
+        r"(?:Call to )?ibv_(?:modify_qp|create_qp|open_device|poll_cq|query_port|query_gid|alloc_pd)\w* failed",
+        "an InfiniBand queue pair could not be set up",
+    ),
+    symptom(
+        _IB,
+        "network-plugin-missing",
+        "NCCL WARN Error: network",
+        r"NCCL WARN Error: network \S+ not found",
+        "the network that NCCL_NET asks for is not available",
+    ),
+    symptom(
+        "shm_or_limits",
+        "memlock",
+        "ibv_reg_mr|ibv_create_cq|ibv_reg_",
+        r"ibv_(?:reg_\w+|create_cq)\w* failed.*(?:Cannot allocate memory|error 12)",
+        "memory could not be pinned for InfiniBand: the memlock limit",
+    ),
+    symptom(
+        "shm_or_limits",
+        "dev-shm",
+        "/dev/shm|shared memory segment",
+        r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left|open of|could not|"
+        r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)",
+        "shared memory (/dev/shm) is too small or not shared",
+    ),
+    symptom(
+        "version_mismatch",
+        "nccl-versions-differ",
+        "Mismatched NCCL version|mismatched NCCL version",
+        r"[Mm]ismatched NCCL version",
+        "ranks run different NCCL versions",
+    ),
+    symptom(
+        "nvlink_fabric",
+        "nvls",
+        "NVLS|nvls.cc|NVLink SHARP",
+        r"(?:[Ff]ailed to (?:bind|create|allocate|map).*(?:NVLS|NVLink SHARP|[Mm]ulticast)"
+        r"|(?:bind|creat|allocat)\w* .*NVLS.*(?:CUDA|fail|error)|nvls\.cc:\d+.*(?:[Cc]uda failure|CUDA (?:error )?\d+|fail))",
+        "NVLink SHARP (NVLS) could not be set up: Fabric Manager, NVSwitches, or a VM without them",
+    ),
+    symptom(
+        "nvlink_fabric",
+        "imex",
+        "IMEX|MNNVL",
+        r"(?:IMEX|MNNVL).*(?:fail|error|not (?:running|ready|available)|WARN)|WARN.*(?:IMEX|MNNVL)",
+        "the multi-node NVLink service (IMEX) does not work",
+        decisive=False,
+    ),
+    symptom(
+        "nvlink_fabric",
+        "p2p-off-on-nvlink",
+        "P2P is disabled between NVLINK",
+        r"P2P is disabled between NVLINK connected GPUs",
+        "P2P is off between GPUs that NVLink connects",
+        decisive=False,
+    ),
+    symptom(
+        "p2p_pcie_acs_iommu",
+        "acs-hint",
+        "HINT:|IO_PAGE_FAULT|DMAR: [DMA",
+        r"HINT:.*\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA",
+        "the way between the GPUs over PCIe is redirected or blocked (ACS, IOMMU)",
+    ),
+    symptom(
+        "p2p_pcie_acs_iommu",
+        "p2p-broken",
+        "peer access is not supported|Verification ",
+        r"peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)",
+        "the GPUs cannot reach each other's memory",
+    ),
+    symptom(
+        "collective_mismatch",
+        "message-truncated",
+        "Message truncated",
+        r"Message truncated : received \d+ bytes instead of \d+",
+        "a peer sent more than this rank expected",
+        decisive=False,
+    ),
+)

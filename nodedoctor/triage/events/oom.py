@@ -1,0 +1,75 @@
+"""Host memory ran out: the kernel, a cgroup, Slurm, Kubernetes or Ray says so. A -9 alone says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, number, sign
+
+
+@dataclass(frozen=True, slots=True)
+class HostOom:
+    """Something was killed because host memory ran out; `said_by` is who says so."""
+
+    said_by: str
+    killed_pid: int | None = None
+    task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUser:
+    """A row of Ray's table of memory users: the first one is the hog, not the worker that was killed."""
+
+    pid: int
+    gigabytes: float
+    command: str
+
+
+def _killed(said_by: str) -> object:
+    return lambda found: HostOom(said_by, number(found.groupdict().get("pid")))
+
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        "Killed process|oom-kill:|Killed Process",
+        r"(?:[Oo]ut of memory: )?Killed process (?P<pid>\d+)|oom-kill:.*\bpid=(?P<pid2>\d+)",
+        lambda found: HostOom("the kernel", number(found["pid"] or found["pid2"])),
+    ),
+    sign(
+        "invoked oom-killer|oom_kill event|oom-kill event|OOM Killed|out-of-memory handler|OUT_OF_MEMORY|oom_kill ",
+        r"invoked oom-killer|[Dd]etected \d+ oom[_-]kill event|OOM Killed|cgroup out-of-memory handler"
+        r"|\bOUT_OF_MEMORY\b|\boom_kill [1-9]",
+        lambda found: HostOom("the kernel" if "invoked" in found[0] else "Slurm"),
+    ),
+    sign(
+        "Out Of Memory",
+        r"error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): Out Of Memory",
+        lambda found: HostOom("Slurm", task=number(found["rank"]) if not found["more"] else None),
+    ),
+    sign(
+        "OOMKilled|low on resource: memory|MemoryPressure|memory limit exceeded",
+        r"OOMKilled|low on resource: memory",
+        lambda _: HostOom("Kubernetes"),
+    ),
+    sign(
+        "running low on memory|NODE_OUT_OF_MEMORY|killed due to the node|killed due to memory pressure",
+        r"(?:killed due to the node running low on memory|NODE_OUT_OF_MEMORY|killed due to memory pressure)",
+        lambda _: HostOom("Ray"),
+    ),
+    sign(
+        "memory used=",
+        r"pid=(?P<pid>\d+), memory used=(?P<used>[\d.]+)GB\) was running",
+        lambda found: HostOom("Ray", int(found["pid"])),
+    ),
+    sign(
+        "ray::",
+        r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+)",
+        lambda found: MemoryUser(int(found["pid"]), float(found["gb"]), found["command"]),
+    ),
+    sign(
+        "std::bad_alloc|DefaultCPUAllocator|MemoryError",
+        r"std::bad_alloc|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
+        r"|(?:^|\s)(?:numpy\S*ArrayMemoryError|MemoryError)\b",
+        lambda _: HostOom("the program"),
+    ),
+)

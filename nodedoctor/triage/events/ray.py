@@ -1,0 +1,44 @@
+"""Ray's notices: which worker is dead. Its list of possible reasons is constant text and no evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, sign
+
+
+@dataclass(frozen=True, slots=True)
+class ActorDied:
+    """A Ray worker process is gone; `exit_type` is Ray's word for how."""
+
+    exit_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActorPid:
+    """The pid line under an ActorDiedError."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """`ray.get` shows the first failed task in list order, which is seldom the first that failed."""
+
+    error: str
+
+
+SIGNS: tuple[Sign, ...] = (
+    sign("ActorDiedError|ActorUnavailableError", r"Actor(?:Died|Unavailable)Error", lambda _: ActorDied("")),
+    sign(
+        "Worker PID:",
+        r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: (?P<type>[A-Z_]+))?",
+        lambda found: ActorDied(found["type"] or ""),
+    ),
+    sign(
+        "worker process has died",
+        r"worker process has died\.(?: Worker exit type: (?P<type>[A-Z_]+))?",
+        lambda found: ActorDied(found["type"] or ""),
+    ),
+    sign("pid: ", r"^\tpid: (?P<pid>\d+)$", lambda _: ActorPid()),
+    sign("RayTaskError", r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)", lambda f: TaskFailed(f["error"] or "")),
+    sign("WorkerCrashedError", r"WorkerCrashedError", lambda _: ActorDied("CRASHED")),
+)

@@ -1,0 +1,177 @@
+"""Gloo, the TCP store, monitored barriers and DETAIL's collective checks: who waits for whom at start and on CPU."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign, symptom
+
+
+@dataclass(frozen=True, slots=True)
+class GlooTimeout:
+    """A gloo operation waited in vain: send or receive, it says nothing about the culprit."""
+
+    milliseconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGone:
+    """A connection to a peer broke: that peer's process ended, or the way to it did."""
+
+    peer: str
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierMissed:
+    """A monitored barrier names the ranks that did not come."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierVictim:
+    """This rank reached the monitored barrier and was let down."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeMismatch:
+    """Gloo got more bytes than its buffer holds; the rank with the smaller buffer prints it."""
+
+    received: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What one rank was running, as DETAIL compared it."""
+
+    rank: int
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """DETAIL found ranks in different collectives; fingerprints may follow on their own lines."""
+
+    fingerprints: tuple[Fingerprint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWait:
+    """A rank waited for a key that `rank` had to publish."""
+
+    rank: int | None
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsMissing:
+    """The store counted who came."""
+
+    joined: int
+    expected: int
+
+
+_RUNNING = re.compile(
+    r"Rank (\d+)(?: is running collective)?: (?:CollectiveFingerPrint\()?"
+    r"((?:SequenceNumber=\d+(?:, ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
+    r"(?:, ?TensorDtypes=\w+)?)"
+)
+_SOCKET = "network_socket_interface"
+
+
+def fingerprints(text: str) -> tuple[Fingerprint, ...]:
+    """Every `Rank N is running collective: ...` in a text."""
+    return tuple(Fingerprint(int(rank), re.sub(r"\s", "", shown)) for rank, shown in _RUNNING.findall(text)[:64])
+
+
+def _store_wait(found: re.Match[str]) -> StoreWait:
+    dead = re.search(r"Connection reset|Broken pipe|closed|refused", found["error"] or "") is not None
+    return StoreWait(number(found["root"]), dead)
+
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        "to complete",
+        r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete",
+        lambda found: GlooTimeout(number(found[1])),
+    ),
+    sign(
+        "losed by peer|Connection reset by peer|closed by remote peer|Broken pipe",
+        r"(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error) "
+        r"\[?(?P<peer>[\w.:-]+)\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)",
+        lambda found: PeerGone(found["peer"] or ""),
+    ),
+    sign(
+        "failed to pass monitoredBarrier",
+        r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
+        lambda found: BarrierMissed(ranks_in(found[1])),
+    ),
+    sign(
+        "successfully reached monitoredBarrier",
+        r"Rank (?P<rank>\d+) successfully reached monitoredBarrier",
+        lambda _: BarrierVictim(),
+    ),
+    sign(
+        "op.preamble.length",
+        r"op\.preamble\.length <= op\.nbytes\.? (\d+) vs (\d+)",
+        lambda found: SizeMismatch(int(found[1]), int(found[2])),
+    ),
+    sign(
+        "Detected mismatch between collectives|is running collective|TensorShape=",
+        r"Detected mismatch between collectives|Rank \d+(?: is running collective)?: ",
+        lambda found: Mismatch(fingerprints(found.string))
+        if "Detected mismatch" in found.string or fingerprints(found.string)
+        else None,
+    ),
+    sign(
+        "store->get(",
+        r"retrieving ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)",
+        _store_wait,
+    ),
+    sign(
+        "clients joined",
+        r"waiting for clients\. (\d+)/(\d+) clients joined",
+        lambda found: ClientsMissing(int(found[1]), int(found[2])),
+    ),
+    sign("wait timeout after", r"wait timeout after \d+ms, keys: ", lambda _: StoreWait(None, False)),
+    symptom(
+        _SOCKET,
+        "interface-missing",
+        "Unable to find address for|Unable to find interface for",
+        r"Unable to find (?:address|interface) for: ?\S+",
+        "the network interface that gloo was told to use does not exist here",
+    ),
+    symptom(
+        _SOCKET,
+        "store-unreachable",
+        "client socket has timed out|client socket has failed to connect|failed to connect to any",
+        r"client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)",
+        "the rendezvous store could not be reached",
+    ),
+    symptom(
+        _SOCKET,
+        "port-in-use",
+        "EADDRINUSE|Address already in use",
+        r"EADDRINUSE|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use",
+        "the port of the rendezvous store is taken by another process",
+    ),
+    symptom(
+        _SOCKET,
+        "rendezvous-failed",
+        "RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError",
+        r"Rendezvous(?:Timeout|Connection)Error",
+        "the nodes did not all meet at the rendezvous",
+    ),
+    symptom(
+        _SOCKET,
+        "name-unresolved",
+        "Name or service not known|name resolution|cannot be resolved|No address associated with hostname",
+        r"(?:getaddrinfo|gai error|resolv|hostname|socket\.gaierror|MASTER_ADDR|c10d|rendezvous|rdzv).*"
+        r"|(?:Name or service not known|name resolution)",
+        "a host name could not be resolved",
+        decisive=False,
+    ),
+)

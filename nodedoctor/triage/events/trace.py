@@ -1,0 +1,95 @@
+"""Python tracebacks: the stack and the first exception, put together per process although lines interleave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nodedoctor.triage.model import Line
+
+LONGEST_STACK = 64
+"""Frames kept per traceback: the innermost decide."""
+
+_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d+)(?:, in (.+))?')
+_RAISED = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault|Died|Aborted))(?:\(\w+\))?"
+    r"(?::\s?(.*))?$"
+)
+_SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
+_AGAIN = "During handling of the above exception"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call: file, line, function and the source text shown for it."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled."""
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...] = ()
+    later: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    first: Line
+    frames: list[Frame] = field(default_factory=list)
+    later: bool = False
+
+
+class Tracebacks:
+    """Collects open tracebacks per process; hands out the exception when its line comes."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+        self._again: set[str] = set()
+        self._spawned: dict[str, int] = {}
+
+    def read(self, line: Line) -> Iterator[tuple[Raised, int | None]]:
+        """Exceptions this line completes, with the rank that mp.spawn names."""
+        text = line.text
+        if text.startswith("Traceback (most recent call last)"):
+            self._open[line.key] = _Open(line, later=line.key in self._again)
+            self._again.discard(line.key)
+            return
+        if _AGAIN in text:
+            self._again.add(line.key)
+        spawned = _SPAWNED.search(text)
+        if spawned:
+            self._spawned[line.key] = int(spawned[1])
+        current = self._open.get(line.key)
+        if current is not None and self._grown(current, text):
+            return
+        raised = _RAISED.match(text.strip("`")) if current is not None or not text.startswith(" ") else None
+        if raised is None:
+            if current is not None and text and not text[0].isspace():
+                del self._open[line.key]
+            return
+        self._open.pop(line.key, None)
+        frames, later = (tuple(current.frames), current.later) if current else ((), False)
+        yield Raised(raised[1], (raised[2] or "").strip("` "), frames, later), self._spawned.get(line.key)
+
+    @staticmethod
+    def _grown(current: _Open, text: str) -> bool:
+        """True when the line belongs to the stack and was taken in."""
+        frame = _FRAME.match(text)
+        if frame:
+            current.frames.append(Frame(frame[1], int(frame[2]), frame[3] or ""))
+            del current.frames[:-LONGEST_STACK]
+            return True
+        if not text[:1].isspace():
+            return False
+        if current.frames and not current.frames[-1].source and not set(text.strip()) <= set("^~ "):
+            last = current.frames[-1]
+            current.frames[-1] = Frame(last.file, last.line, last.function, text.strip()[:300])
+        return True

@@ -1,0 +1,177 @@
+"""PyTorch's NCCL watchdog, heartbeat monitor and desync report, in the words of torch 1.13 to 2.15."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
+from nodedoctor.triage.model import Collective, Group
+
+GROUP = (
+    r"\[PG (?:ID )?(?P<pgid>[^\s\]]+)"
+    r"(?: PG GUID (?P<guid>[^\s(\]]+)(?:\((?P<desc>[^)]*)\))?)? Rank (?P<grank>\d+)\]"
+)
+"""`[PG 0 Rank 1]` in torch 2.3 and 2.4, `[PG ID 0 PG GUID 0(default_pg) Rank 1]` from 2.5: a rank in a group."""
+
+_GROUP = re.compile(GROUP)
+_WORK = re.compile(r"\w*Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """A rank waited in a collective until the group's timeout: nearly always a victim."""
+
+    work: Collective
+    ran_ms: int | None
+    fresh: bool
+    """The first announcement, not the exception text that repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A collective ended with an error of NCCL, not with a timeout."""
+
+    work: Collective
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far one rank was in one group."""
+
+    group: Group
+    enqueued: int | None
+    completed: int | None
+    started: int | None = None
+    stuck: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A rank was told to dump because of this rank, the first victim that reported."""
+
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
+
+    seconds_stuck: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GilHeld:
+    """The process could not get Python's lock: some thread of it sits inside a call that keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lagging:
+    """The desync report names ranks that never joined: the most trusted line there is."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A rank took its communicators down: if others still wait, it left early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dying:
+    """The watchdog takes the process down; says nothing about why."""
+
+    reason: str
+
+
+def group_of(text: str) -> Group:
+    """The process group a line names."""
+    found = _GROUP.search(text)
+    return Group(found["guid"] or found["pgid"], found["desc"] or "") if found else Group()
+
+
+def collective_of(text: str) -> Collective | None:
+    """The collective in `WorkNCCL(SeqNum=3, OpType=ALLREDUCE, ...)`, whichever of its fields are there."""
+    if not _WORK.search(text):
+        return None
+
+    def field(name: str) -> str | None:
+        found = re.search(rf"\b{name}=(-?\w+)", text)
+        return found[1] if found else None
+
+    timeout = re.search(r"Timeout\(ms\)=(\d+)", text)
+    return Collective(
+        op=field("OpType") or "",
+        seq=number(field("SeqNum")),
+        numel_in=number(field("NumelIn")),
+        numel_out=number(field("NumelOut")),
+        timeout_ms=number(timeout[1]) if timeout else None,
+        group=group_of(text),
+    )
+
+
+def _timed_out(found: re.Match[str]) -> TimedOut | Failed | None:
+    text = found.string
+    work = collective_of(text)
+    if "raised the following async exception" in text:
+        reason = text.partition("async exception:")[2].strip()
+        return Failed(work, reason) if work else None
+    if work is None:
+        if "Watchdog caught collective operation timeout" not in text:
+            return None
+        work = Collective(group=group_of(text))
+    if not re.search(r"time[d ]*\s?out|Timeout|ran for", text):
+        return None
+    ran = re.search(r"ran for (\d+) ?(?:milliseconds|ms)", text)
+    fresh = "watchdog thread terminated" not in text and "what():" not in text
+    return TimedOut(work, number(ran[1]) if ran else work.timeout_ms, fresh)
+
+
+def _status(found: re.Match[str]) -> Status:
+    text = found.string
+
+    def last(word: str) -> int | None:
+        value = re.search(rf"last {word}(?: NCCL)? work: (-?\d+)", text, re.IGNORECASE)
+        return number(value[1]) if value else None
+
+    stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
+    return Status(
+        group_of(text), last("enqueued"), last("completed"), last("started"), number(stuck[1]) if stuck else None
+    )
+
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        "Watchdog caught|WorkNCCL(|CCL(SeqNum",
+        r"(?:(?:\[Rank|\brank) (?P<grank>\d+)\]? )?(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
+        _timed_out,
+    ),
+    sign("ast enqueued", rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status),
+    sign(
+        "due to a collective timeout from",
+        rf"(?:{GROUP}.*?)?due to a collective timeout from +(?:rank (?P<first>\d+)|this local rank)",
+        lambda found: Blamed(number(found["first"])),
+    ),
+    sign(
+        "watchdog got stuck|Heartbeat monitor timed out",
+        r"(?:watchdog got stuck for (\d+) seconds|Heartbeat monitor timed out)",
+        lambda found: Heartbeat(number(found[1])),
+    ),
+    sign("Could not acquire GIL", r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
+    sign(
+        "To our best knowledge",
+        r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging|the lagging/dead)(?P<rest>.*)",
+        lambda found: Lagging(ranks_in(found["some"] or found["rest"])),
+    ),
+    sign(
+        "destroying NCCL communicators|destroy_process_group entered",
+        r"(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)",
+        lambda _: Left(),
+    ),
+    sign(
+        "watchdog thread terminated",
+        rf"(?:{GROUP} |\[Rank (?P<grank2>\d+)\] )?(?:Process group|NCCL) watchdog thread terminated with exception: (?P<why>.*)",
+        lambda found: Dying(found["why"]),
+    ),
+)

@@ -1,0 +1,181 @@
+"""The nouns of triage: where something was read, who said it, what happened, and what it adds up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
+
+from nodedoctor.model import Fix
+
+Cause = Literal[
+    "gpu_hardware_xid",
+    "peer_host_oom",
+    "peer_cuda_oom",
+    "user_code_exception",
+    "peer_died",
+    "collective_mismatch",
+    "cpu_stuck_or_slow_rank",
+    "timeout_too_short_legit_work",
+    "network_ib",
+    "network_socket_interface",
+    "p2p_pcie_acs_iommu",
+    "nvlink_fabric",
+    "shm_or_limits",
+    "version_mismatch",
+    "driver_problem",
+    "none",
+    "undetermined",
+]
+"""What a job can die of; the values are public."""
+
+Confidence = Literal["high", "medium", "low"]
+Outcome = Literal["failure", "clean", "undetermined"]
+
+DEFAULT_WORLD = "default"
+"""The world of a job that has only one. RL jobs have several: policy, reference, inference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
+
+    source: str
+    offset: int
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Which process spoke, as far as the line tells. `rank` is global, `group_rank` inside one group."""
+
+    rank: int | None = None
+    group_rank: int | None = None
+    local_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    gpu: int | None = None
+    world: str = DEFAULT_WORLD
+
+    def filled(self, other: Who) -> Who:
+        """This identity, its gaps filled from another."""
+        gaps = {name: getattr(other, name) for name in _IDENTITY if getattr(self, name) is None}
+        world = other.world if self.world == DEFAULT_WORLD else self.world
+        return replace(self, world=world, **gaps)
+
+
+_IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as one process printed it: prefixes taken off and understood.
+
+    `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
+    `repeated` counts copies folded by Ray: which process each came from is lost.
+    """
+
+    text: str
+    place: Place
+    who: Who = field(default_factory=Who)
+    time: float | None = None
+    origin: str = ""
+    repeated: int = 0
+    key: str = ""
+
+
+W = TypeVar("W", covariant=True)
+
+
+@dataclass(frozen=True)
+class Event(Generic[W]):
+    """Something a line says happened: `what` is the family's own noun."""
+
+    what: W
+    place: Place
+    who: Who
+    time: float | None
+    text: str
+    repeated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group as a rank names it. `name` is stable across ranks, '' when the line has none."""
+
+    name: str = ""
+    desc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective as the watchdog prints it; sizes are elements, not bytes."""
+
+    op: str = ""
+    seq: int | None = None
+    numel_in: int | None = None
+    numel_out: int | None = None
+    timeout_ms: int | None = None
+    group: Group = Group()
+
+    @property
+    def signature(self) -> tuple[str, int | None, int | None, int | None]:
+        """What must be equal on all ranks of a group at the same time."""
+        return (self.op, self.seq, self.numel_in, self.numel_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One possible cause with what speaks for it. `rank` orders causes: the lower one explains the higher.
+
+    `parties` are ranks of which at least one is guilty, without it being known which.
+    """
+
+    cause: Cause
+    order: int
+    confidence: Confidence
+    headline: str
+    evidence: tuple[Event[Any], ...] = ()
+    culprits: tuple[Who, ...] = ()
+    victims: tuple[Who, ...] = ()
+    parties: tuple[Who, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    why_not: str = ""
+    collective: Collective | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What was read: a verdict from one rank of 64 must not look like one from all."""
+
+    files: int = 0
+    size: int = 0
+    ranks_seen: tuple[int, ...] = ()
+    ranks_expected: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ranks_missing(self) -> tuple[int, ...]:
+        """Ranks that nothing was read from."""
+        return tuple(r for r in range(self.ranks_expected or 0) if r not in self.ranks_seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What triage says; the text, the JSON and the screen are made from this alone."""
+
+    outcome: Outcome
+    cause: Cause
+    confidence: Confidence
+    headline: str
+    culprits: tuple[Who, ...] = ()
+    victims: tuple[Who, ...] = ()
+    parties: tuple[Who, ...] = ()
+    collective: Collective | None = None
+    evidence: tuple[Event[Any], ...] = ()
+    timeline: tuple[Event[Any], ...] = ()
+    alternatives: tuple[tuple[Cause, str], ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    not_the_cause: tuple[tuple[str, str], ...] = ()
+    next: tuple[Fix, ...] = ()
+    incidents: int = 0
+    coverage: Coverage = Coverage()

@@ -1,0 +1,219 @@
+"""The events of the last incident put in relation: who is who, who waited, what the job survived."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from nodedoctor.triage.events import LIFE
+from nodedoctor.triage.events.exits import Exit, Forced, Stopped
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.oom import MemoryUser
+from nodedoctor.triage.events.progress import RankOfPid, Roster, Size, Step
+from nodedoctor.triage.events.ray import ActorPid
+from nodedoctor.triage.events.slurm import Attempt, OrderedStop
+from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
+from nodedoctor.triage.model import Collective, Event, Group, Who
+
+W = TypeVar("W")
+
+SURVIVED = 3
+"""Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
+
+QUIET = (*LIFE, OrderedStop, Attempt, Size, RankOfPid, Roster, Communicator, Stopped, MemoryUser, ActorPid, Left, Blamed)
+"""Events that are no trouble by themselves."""
+
+FATAL = (TimedOut, Dying, Exit, Forced, Failed)
+"""Events no process survives: steps after them belong to another attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
+
+    who: Who
+    work: Collective
+    event: Event[TimedOut]
+    began: float | None
+
+
+@dataclass(frozen=True)
+class Story:
+    """The last incident. `folded`: Ray merged lines, so that silence proves nothing."""
+
+    events: tuple[Event[Any], ...]
+    incidents: int = 0
+    folded: bool = False
+    waits: tuple[Wait, ...] = ()
+    steps: int = 0
+    sources: int = 1
+    expected: int | None = None
+    _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, kind: type[W]) -> list[Event[W]]:
+        """All events of one kind, in order."""
+        if not self._index:
+            for event in self.events:
+                self._index.setdefault(type(event.what), []).append(event)
+        return self._index.get(kind, [])
+
+    @property
+    def trouble(self) -> list[Event[Any]]:
+        """Everything that is not a sign of life or of order."""
+        return [event for event in self.events if not isinstance(event.what, QUIET)]
+
+    @property
+    def ranks_seen(self) -> frozenset[int]:
+        """Global ranks that printed something, or that a launcher listed."""
+        return frozenset(e.who.rank for e in self.events if e.who.rank is not None)
+
+    @property
+    def first_wait(self) -> Wait | None:
+        """The earliest timeout: the rank that waited longest, a victim."""
+        return min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
+
+    def moment(self, event: Event[Any]) -> tuple[float, str, int]:
+        """When an event happened, as far as can be told: by its time, else by its place."""
+        return (event.time if event.time is not None else float("inf"), event.place.source, event.place.offset)
+
+    def late(self, event: Event[Any]) -> bool:
+        """True when the others had already given up: what comes then is no cause but a consequence."""
+        first = self.first_wait
+        if first is None:
+            return False
+        if event.time is not None and first.event.time is not None:
+            return event.time > first.event.time
+        same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
+        return bool(same) and event.place.offset > min(same)
+
+
+def tell(events: Sequence[Event[Any]]) -> Story:
+    """The story of the last incident in these events, read from any number of sources."""
+    incidents = 0
+    last: list[Event[Any]] = []
+    for source in _by_source(events):
+        kept, ended = _last_incident(source)
+        incidents = max(incidents, ended)
+        last += _unsurvived(kept)
+    last = _identified(last)
+    return Story(
+        events=tuple(last),
+        incidents=incidents + any(not isinstance(e.what, QUIET) for e in last),
+        folded=any(e.repeated for e in last),
+        waits=tuple(_waits(last)),
+        steps=sum(isinstance(e.what, Step) for e in last),
+        sources=len({e.place.source for e in events}),
+        expected=_expected(last),
+    )
+
+
+def _by_source(events: Iterable[Event[Any]]) -> Iterable[list[Event[Any]]]:
+    sources: dict[str, list[Event[Any]]] = defaultdict(list)
+    for event in events:
+        sources[event.place.source].append(event)
+    return sources.values()
+
+
+def _last_incident(events: list[Event[Any]]) -> tuple[list[Event[Any]], int]:
+    """What follows the last failure that the job recovered from, and how many such failures there were."""
+    start, ended, fatal, steps = 0, 0, False, 0
+    for index, event in enumerate(events):
+        if isinstance(event.what, Attempt) and any(not isinstance(e.what, QUIET) for e in events[start:index]):
+            start, ended, fatal, steps = index, ended + 1, False, 0
+        elif isinstance(event.what, FATAL):
+            fatal, steps = True, 0
+        elif fatal and isinstance(event.what, Step):
+            steps += 1
+            if steps > SURVIVED:
+                start, ended, fatal, steps = index, ended + 1, False, 0
+    return events[start:], ended
+
+
+def _unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Drop trouble after which the job took more steps: it was no end of anything."""
+    after = 0
+    kept: list[Event[Any]] = []
+    for event in reversed(events):
+        after += isinstance(event.what, Step)
+        if isinstance(event.what, FATAL):
+            after = -1_000_000
+        if after <= SURVIVED or isinstance(event.what, QUIET) or _final(event, events):
+            kept.append(event)
+    return kept[::-1]
+
+
+def _final(event: Event[Any], events: list[Event[Any]]) -> bool:
+    """True when the process that said it is never heard again, while others are known by name."""
+    rank = event.who.rank
+    if rank is None:
+        return False
+    again = [e for e in events if e.who.rank == rank and isinstance(e.what, Step)]
+    return all(e.place.offset < event.place.offset for e in again) and any(
+        e.who.rank not in (None, rank) and isinstance(e.what, FATAL) for e in events
+    )
+
+
+def _identified(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Fill in ranks by process id: a launcher names the pid, another line its rank."""
+    known = _rank_by_pid(events)
+
+    def named(event: Event[Any]) -> Event[Any]:
+        pid = event.who.pid
+        if event.who.rank is not None or pid is None or pid not in known:
+            return event
+        return replace(event, who=replace(event.who, rank=known[pid]))
+
+    return [named(event) for event in events] if known else events
+
+
+def _rank_by_pid(events: list[Event[Any]]) -> dict[int, int]:
+    """Process ids whose rank is told, and told the same way each time."""
+    told: dict[int, set[int]] = defaultdict(set)
+    for event in events:
+        if event.who.pid is not None and event.who.rank is not None:
+            told[event.who.pid].add(event.who.rank)
+    known = {pid: min(ranks) for pid, ranks in told.items() if len(ranks) == 1}
+    for event in events:
+        if isinstance(event.what, Roster):
+            listed = dict(zip(event.what.pids, range(len(event.what.pids)), strict=True))
+            sure = [pid for pid in listed if pid in known]
+            if len(sure) > 1 and all(known[pid] == listed[pid] for pid in sure):
+                known = {**listed, **known}
+    return known
+
+
+def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
+    """One wait per rank, group and collective; the group may stand only in a later line about the same work."""
+    groups: dict[tuple[int | None, int | None], Group] = {}
+    for event in events:
+        what = event.what
+        if isinstance(what, Status) and what.group.name and what.stuck is not None:
+            groups.setdefault((event.who.rank, what.stuck), what.group)
+        if isinstance(what, TimedOut) and what.work.group.name:
+            groups.setdefault((event.who.rank, what.work.seq), what.work.group)
+    seen: dict[tuple[Any, ...], Wait] = {}
+    for event in events:
+        what = event.what
+        if not isinstance(what, TimedOut):
+            continue
+        rank = event.who.rank if event.who.rank is not None else event.who.group_rank
+        work = what.work
+        if not work.group.name:
+            work = replace(work, group=groups.get((event.who.rank, work.seq), Group()))
+        key = (rank, event.who.world, work.seq, work.op)
+        if key in seen:
+            continue
+        ran = what.ran_ms / 1000 if what.ran_ms is not None else None
+        began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
+        seen[key] = Wait(replace(event.who, rank=rank), work, event, began)
+    return seen.values()
+
+
+def _expected(events: list[Event[Any]]) -> int | None:
+    """The number of ranks, from a line that says so; the most frequent one when they differ."""
+    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (Size, Communicator)))
+    said = max(sizes, key=lambda size: (sizes[size], size), default=None)
+    seen = [e.who.rank for e in events if e.who.rank is not None]
+    return said if said and said > max(seen, default=0) else None

@@ -1,0 +1,117 @@
+"""From candidate causes to one verdict: the one that explains the others, or an honest "undetermined"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodedoctor.triage.causes import candidates
+from nodedoctor.triage.causes.who import distinct
+from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.slurm import OrderedStop
+from nodedoctor.triage.model import Candidate, Coverage, Event, Verdict, Who
+from nodedoctor.triage.story import Story
+
+EVIDENCE = 8
+TIMELINE = 24
+
+
+def judge(story: Story, coverage: Coverage) -> Verdict:
+    """The verdict on the last incident."""
+    found = candidates(story)
+    if not story.trouble:
+        return _calm(story, coverage)
+    if not found:
+        return _undetermined(story, coverage)
+    best = found[0]
+    return Verdict(
+        outcome="failure",
+        cause=best.cause,
+        confidence=best.confidence,
+        headline=best.headline,
+        culprits=best.culprits,
+        victims=_victims(story, best),
+        parties=best.parties,
+        collective=best.collective or (story.first_wait.work if story.first_wait else None),
+        evidence=_evidence(best.evidence),
+        timeline=_timeline(story),
+        alternatives=_alternatives(best, found),
+        incidents=story.incidents,
+        coverage=coverage,
+    )
+
+
+def _calm(story: Story, coverage: Coverage) -> Verdict:
+    """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
+    stops = story.of(OrderedStop)
+    done = story.of(Finished)
+    alive = story.steps >= 2 or done or stops
+    if stops:
+        headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
+    elif done:
+        headline = "no failure: the job came to its end"
+    elif alive:
+        headline = "no failure in what was read: the job was making progress"
+    else:
+        headline = "nothing was read that shows a failure or progress"
+    return Verdict(
+        "clean" if alive else "undetermined",
+        "none" if alive else "undetermined",
+        "high" if alive else "low",
+        headline,
+        evidence=_evidence((*stops[-1:], *done[-1:], *story.of(Step)[-1:])),
+        incidents=story.incidents,
+        coverage=coverage,
+    )
+
+
+def _undetermined(story: Story, coverage: Coverage) -> Verdict:
+    waits = story.waits
+    if waits:
+        first = min(waits, key=lambda wait: story.moment(wait.event))
+        who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
+        limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
+        headline = f"{who} waited{limit} in {first.work.op or 'a collective'} for a rank that these logs do not show"
+    else:
+        headline = "the job failed, and what was read does not say why"
+    return Verdict(
+        "undetermined",
+        "undetermined",
+        "low",
+        headline,
+        victims=tuple(distinct(wait.who for wait in waits)),
+        collective=waits[0].work if waits else None,
+        evidence=_evidence(tuple(story.trouble)),
+        timeline=_timeline(story),
+        incidents=story.incidents,
+        coverage=coverage,
+    )
+
+
+def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:
+    guilty = {(who.world, who.rank) for who in best.culprits}
+    waiting = best.victims or distinct(wait.who for wait in story.waits)
+    return tuple(who for who in waiting if (who.world, who.rank) not in guilty)
+
+
+def _evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
+    seen: dict[tuple[str, int, str], Event[Any]] = {}
+    for event in events:
+        seen.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
+    return tuple(seen.values())[:EVIDENCE]
+
+
+def _timeline(story: Story) -> tuple[Event[Any], ...]:
+    """The first of each kind of trouble per rank, in order of time."""
+    first: dict[tuple[type, int | None], Event[Any]] = {}
+    for event in sorted(story.trouble, key=story.moment):
+        first.setdefault((type(event.what), event.who.rank), event)
+    return tuple(first.values())[:TIMELINE]
+
+
+def _alternatives(best: Candidate, found: list[Candidate]) -> tuple[tuple[Any, str], ...]:
+    others: dict[Any, str] = {}
+    for candidate in found[1:]:
+        if candidate.cause != best.cause:
+            why = candidate.why_not or f"{best.headline}: that came first"
+            others.setdefault(candidate.cause, why)
+    return tuple(others.items())[:4]
