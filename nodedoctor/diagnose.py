@@ -104,8 +104,7 @@ class Diagnosis:
         known = self.facts.known()
         node = dict(self._node)
         for value in known.values():
-            if hasattr(value, "node"):
-                node.update(value.node())
+            node.update(_asked(value, "headline", {}))
         moment: Moment = self._given[Moment]
         return Report(
             tool=__version__,
@@ -176,7 +175,15 @@ def probes_of(check: Check) -> frozenset[str]:
 
 def public(value: Any) -> Any:
     """A fact as the report shows it: its own short form if it has one, else all its fields."""
-    return value.public() if hasattr(value, "public") else dataclasses.asdict(value)
+    return _asked(value, "public", None) or dataclasses.asdict(value)
+
+
+def _asked(value: Any, method: str, otherwise: Any) -> Any:
+    """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
+    try:
+        return getattr(value, method)() if hasattr(value, method) else otherwise
+    except Exception:
+        return otherwise
 
 
 def this_node() -> dict[str, Any]:
