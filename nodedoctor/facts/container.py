@@ -117,6 +117,11 @@ class Container:
         """True when this process runs in a container."""
         return self.runtime is not None
 
+    @property
+    def may_lock_memory(self) -> bool:
+        """True when the limit on locked memory does not bind us: IPC_LOCK, and no user namespace."""
+        return "IPC_LOCK" in self.capabilities and self.user_namespace_maps_all is True
+
     def shares(self, namespace: str) -> bool | None:
         """Whether a namespace (ipc, pid, net, ...) is the host's; None when that cannot be told."""
         found = self.namespaces.get(namespace)

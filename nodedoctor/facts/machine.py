@@ -145,7 +145,7 @@ class Machine:
         """True inside a virtual machine, WSL2 included."""
         return self.form in ("vm", "wsl2")
 
-    def node(self) -> dict[str, Any]:
+    def headline(self) -> dict[str, Any]:
         """What the report's `node` says about the machine."""
         return {"form": self.form, "cloud": self.cloud, "product": self.product, "kernel": self.kernel}
 

@@ -117,14 +117,17 @@ class _Page:
 
     def _labelled(self, label: str, text: str) -> None:
         lead = f"{_INDENT}{label:<9} "
-        self.line(
-            *textwrap.wrap(inert(text), self._width, initial_indent=lead, subsequent_indent=" " * len(lead))
-        )
+        first, *rest = self._wrapped(text, len(lead))
+        self.line(lead + first, *(" " * len(lead) + line for line in rest))
 
     def _status_line(self, status: Status, text: str) -> None:
-        room = self._width - len(_INDENT)
-        first, *rest = textwrap.wrap(inert(text), room) or [""]
+        first, *rest = self._wrapped(text, len(_INDENT))
         self.line(f"{self._paint(status, status.word)} {first}", *(f"{_INDENT}{line}" for line in rest))
+
+    def _wrapped(self, text: str, indent: int) -> list[str]:
+        """Lines that fit behind an indent; paths, ids and addresses stay whole."""
+        room = self._width - indent
+        return textwrap.wrap(inert(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
     def _paint(self, status: Status, word: str) -> str:
         return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
