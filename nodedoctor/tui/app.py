@@ -43,6 +43,7 @@ class NodeDoctor(App[None]):
     COMMANDS = App.COMMANDS | {GoToCheck}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "open('checks')", "Checks", id="screen-checks"),
+        Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
         Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
         Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
         Binding("question_mark", "help", "Help", id="help"),
@@ -62,6 +63,7 @@ class NodeDoctor(App[None]):
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
         self.add_mode("checks", self._checks)
+        self.add_mode("probes", self._probes)
 
     def on_mount(self) -> None:
         """Follow the runs."""
@@ -142,3 +144,8 @@ class NodeDoctor(App[None]):
 
     def _checks(self) -> ChecksScreen:
         return ChecksScreen(self.rounds, self.glyphs)
+
+    def _probes(self) -> Screen[None]:
+        from nodedoctor.tui.screens.probes import ProbesScreen
+
+        return ProbesScreen(self.rounds, self.glyphs)

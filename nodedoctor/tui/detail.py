@@ -83,7 +83,8 @@ def detail(state: State, result: Result, check: Check | None, *, full: bool) -> 
     paras.append(_labelled("expects", result.title))
     if check is not None and check.what:
         paras.append(_labelled("looks at", check.what))
-    if check is not None and check.disturbs:
+    said = any(finding.fix and finding.fix.disturbs for finding in result.findings)
+    if check is not None and check.disturbs and not said:
         paras.append(_labelled("fixing it", f"disturbs {check.disturbs}"))
     return paras
 

@@ -30,10 +30,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What all screens are made from: the report so far, and the checks that have not answered."""
+    """What all screens are made from: the report so far, and what has not answered.
+
+    `running` holds checks, `asking` probes with the seconds they have been running.
+    """
 
     report: Report
     running: Mapping[str, Waiting] = field(default_factory=dict)
+    asking: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -68,7 +72,10 @@ class Rounds:
 
     def state(self) -> State:
         """The report as it stands now, and what is still running."""
-        return State(self.report(), self._running())
+        asking: dict[str, float] = {}
+        for diagnosis in self._tasks.values():
+            asking.update(diagnosis.source.waiting_for())
+        return State(self.report(), self._running(), asking)
 
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.screen import Screen
 
 from nodedoctor.model import Result
@@ -18,7 +17,7 @@ from nodedoctor.tui.ticket import commands, markdown
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
-from nodedoctor.tui.widgets.page import Page
+from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt
 
 HINTS = (
@@ -45,14 +44,13 @@ class ChecksScreen(Screen[None]):
         Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
         Binding("c", "copy_fix", "Copy fix command", id="copy-fix"),
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
-        Binding("z", "zoom", "Zoom this pane", id="zoom"),
-        Binding("escape", "back", "Back, or clear the filter", id="back"),
+        Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
 
     def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
         super().__init__()
         self._rounds = rounds
-        self._glyphs = glyphs
+        self.panes = Panes(glyphs)
         self._filter = Filter()
         self._hide_passes = False
         self._by_hand = False
@@ -61,9 +59,7 @@ class ChecksScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Head, list, panel, keys."""
         yield Lines(id="head")
-        with Container(id="panes"):
-            yield Listing(self._glyphs, id="list")
-            yield Page(id="page")
+        yield self.panes
         yield Hints(HINTS)
 
     def on_mount(self) -> None:
@@ -76,7 +72,7 @@ class ChecksScreen(Screen[None]):
         if state is None:
             return
         self.query_one("#head", Lines).show(self._head(state))
-        listing = self.query_one(Listing)
+        listing = self.panes.listing
         listing.show(self._rows(state))
         problems = self._problems()
         if not self._by_hand and problems and listing.key not in problems:
@@ -88,16 +84,16 @@ class ChecksScreen(Screen[None]):
         self._by_hand = self._by_hand or event.by_hand
         self._show_detail()
 
-    def on_listing_chosen(self) -> None:
-        """Read it on the whole screen."""
-        self._zoom("page")
+    def on_panes_zoomed(self) -> None:
+        """On the whole screen there is more to read."""
+        self._show_detail()
 
     def select(self, check: str) -> None:
         """Put the cursor on a check, whatever is filtered now."""
-        if all(row.key != check for row in self.query_one(Listing).rows):
+        if all(row.key != check for row in self.panes.listing.rows):
             self.set_filter("")
-        self.query_one(Listing).select(check)
-        self._zoom("")
+        self.panes.listing.select(check)
+        self.panes.zoom("")
 
     def set_filter(self, text: str) -> None:
         """Show only what fits."""
@@ -108,12 +104,12 @@ class ChecksScreen(Screen[None]):
     def action_filter(self) -> None:
         """Type a filter; the list follows every letter, escape takes it back."""
         if not self.query(Prompt):
-            self._zoom("")
+            self.panes.zoom("")
             self.mount(Prompt("filter", self._filter.text, self._filtered, self.set_filter))
 
     def action_problem(self, step: int) -> None:
         """Go to the next or previous thing that is not well, round and round."""
-        problems, listing = self._problems(), self.query_one(Listing)
+        problems, listing = self._problems(), self.panes.listing
         if not problems:
             self.notify("nothing here is wrong", markup=False)
             return
@@ -157,35 +153,16 @@ class ChecksScreen(Screen[None]):
             self.app.copy_to_clipboard(markdown(result, self.state.report))
             self.notify(f"copied {result.check} as Markdown", markup=False)
 
-    def action_zoom(self) -> None:
-        """Give the focused pane the whole screen, or take it back."""
-        self._zoom("" if self._zoomed() else ("page" if self.query_one(Page).has_focus else "list"))
-
-    def action_back(self) -> None:
-        """One step back: out of the zoom, then out of the filter."""
-        if self._zoomed():
-            self._zoom("")
-        elif self._filter.text or self._hide_passes:
-            self._hide_passes = False
-            self.set_filter("")
-        self.query_one(Listing).focus()
+    def action_clear(self) -> None:
+        """Show everything again."""
+        self._hide_passes = False
+        self.set_filter("")
+        self.panes.listing.focus()
 
     def _filtered(self, answer: str | None) -> None:
         if answer is None:
             self.set_filter("")
-        self.query_one(Listing).focus()
-
-    def _zoomed(self) -> bool:
-        return self.has_class("-zoom-list") or self.has_class("-zoom-page")
-
-    def _zoom(self, pane: str) -> None:
-        self.set_class(pane == "list", "-zoom-list")
-        self.set_class(pane == "page", "-zoom-page")
-        if pane == "page":
-            self.query_one(Page).focus()
-        elif not pane and not self.query(Prompt):
-            self.query_one(Listing).focus()
-        self._show_detail()
+        self.panes.listing.focus()
 
     def _head(self, state: State) -> list[tuple[tuple[str, str], ...]]:
         name, verdict = detail.head(state)
@@ -206,20 +183,20 @@ class ChecksScreen(Screen[None]):
         if self.state is None:
             return []
         bad = {r.check for r in self.state.report.results if r.severity > 1} - set(self.state.running)
-        return [row.key for row in self.query_one(Listing).rows if row.key in bad]
+        return [row.key for row in self.panes.listing.rows if row.key in bad]
 
     def _selected(self) -> Result | None:
-        key = self.query_one(Listing).key
+        key = self.panes.listing.key
         results = self.state.report.results if self.state else ()
         return next((result for result in results if result.check == key), None)
 
     def _show_detail(self) -> None:
-        result, page = self._selected(), self.query_one(Page)
+        result, page = self._selected(), self.panes.page
         if result is None or self.state is None:
             page.show("", [Para("nothing fits this filter" if self._filter.text else "no checks")])
             return
         check = self._rounds.session.catalogue.checks.get(result.check)
-        full = self.has_class("-zoom-page")
+        full = self.panes.zoomed == "page"
         page.show(result.check, detail.detail(self.state, result, check, full=full))
 
 

@@ -6,12 +6,13 @@ Its own lines instead of a DataTable: eight rows changing at 4 Hz cost 6 KB/s th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -75,7 +76,7 @@ class Listing(ScrollView, can_focus=True):
         before, at, key = self._rows, self._index, self.key
         self._rows = tuple(rows)
         self._index = self._place_of(key, at)
-        widths = _widths(self._rows, self.room)
+        widths = _widths(self._rows)
         self.virtual_size = Size(1, len(self._rows))
         if widths != self._widths or len(before) != len(self._rows):
             self._widths = widths
@@ -117,8 +118,7 @@ class Listing(ScrollView, can_focus=True):
         self._go(event.y + self.scroll_offset.y)
 
     def on_resize(self) -> None:
-        """Columns depend on the width."""
-        self._widths = _widths(self._rows, self.room)
+        """The cursor may have fallen out of view."""
         self._keep_in_view()
 
     def watch_has_focus(self, _has_focus: bool) -> None:
@@ -135,6 +135,7 @@ class Listing(ScrollView, can_focus=True):
 
     def _parts(self, index: int) -> tuple[Part, ...]:
         row, (word, name, end) = self._rows[index], self._widths
+        name = min(name, max(self.room * 2 // 5 - word, 10))
         here = index == self._index
         body = f"{row.body} bold" if here else row.body
         back = " reverse" if here and self.has_focus else ""
@@ -174,13 +175,23 @@ class Listing(ScrollView, can_focus=True):
 
     def _refresh_changed(self, before: tuple[Row, ...], at: int) -> None:
         for index, (old, new) in enumerate(zip(before, self._rows, strict=True)):
-            if old != new or (at != self._index and index in (at, self._index)):
+            if at != self._index and index in (at, self._index):
                 self.refresh_line(index)
+            elif old != new:
+                self._refresh_row(index, old, new)
+
+    def _refresh_row(self, index: int, old: Row, new: Row) -> None:
+        """Draw a row; of one whose figure alone has changed, that."""
+        if replace(old, end=new.end) != new:
+            self.refresh_line(index)
+            return
+        left = self.room - self._widths[2]
+        self.refresh(Region(left, index - self.scroll_offset.y, self._widths[2], 1))
 
 
-def _widths(rows: Sequence[Row], width: int) -> tuple[int, int, int]:
-    """Cells for the word, the name and the figure at the end; the text takes what is left."""
+def _widths(rows: Sequence[Row]) -> tuple[int, int, int]:
+    """Cells that the words, the names and the figures at the end would like to have."""
     word = max((cell_len(row.word) for row in rows), default=4)
     name = max((cell_len(row.name) for row in rows), default=8)
     end = max((cell_len(row.end) for row in rows), default=0)
-    return min(word, 16), min(name, max(width * 2 // 5 - word, 10)), min(end, 12)
+    return min(word, 16), name, min(end, 12)

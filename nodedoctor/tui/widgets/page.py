@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -46,6 +46,7 @@ class Page(ScrollView, can_focus=True):
         """Lines depend on the width."""
         if self.scrollable_content_region.width != self._width:
             self._wrap()
+            self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """One line of the text."""
@@ -56,6 +57,17 @@ class Page(ScrollView, can_focus=True):
     def _wrap(self) -> None:
         self._width = self.scrollable_content_region.width
         if self._width:
-            self._wrapped = [line for para in self._paras for line in para.lines(self._width)]
+            before, self._wrapped = self._wrapped, list(self._lines())
             self.virtual_size = Size(1, len(self._wrapped))
-            self.refresh()
+            self._refresh_changed(before)
+
+    def _lines(self) -> Iterator[tuple[Part, ...]]:
+        for para in self._paras:
+            yield from para.lines(self._width)
+
+    def _refresh_changed(self, before: list[tuple[Part, ...]]) -> None:
+        """Draw the lines in view that differ: over a slow line a whole page is worth avoiding."""
+        top = self.scroll_offset.y
+        for index in range(top, top + self.size.height):
+            if before[index : index + 1] != self._wrapped[index : index + 1]:
+                self.refresh_line(index)

@@ -1,0 +1,129 @@
+"""Every question that was put to the node: the command, how it went, and all it printed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.tui.detail import LONGEST, observation_line
+from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para, Row
+from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.panes import Panes
+
+MOST_LINES = 3000
+"""Lines of output shown; the snapshot has them all."""
+
+STYLE = {
+    Outcome.OK: "green",
+    Outcome.MISSING: "",
+    Outcome.SKIPPED: QUIET,
+    Outcome.DENIED: "bold magenta",
+    Outcome.TIMEOUT: "bold red",
+    Outcome.STUCK: "bold red",
+    Outcome.CRASH: "bold red",
+}
+_ORDER = (Outcome.STUCK, Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED, Outcome.OK)
+
+
+class ProbesScreen(Screen[None]):
+    """A list of probes, and what the selected one said."""
+
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("z", "Zoom"), ("1", "Checks"))
+
+    def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._rounds = rounds
+        self._state: State | None = None
+        self.panes = Panes(glyphs)
+
+    def compose(self) -> ComposeResult:
+        """Title, list, output, keys."""
+        yield Lines(classes="title")
+        yield self.panes
+        yield Hints(self.HINTS)
+
+    def on_mount(self) -> None:
+        """Follow the app's state."""
+        self.watch(self.app, "state", self.show)
+
+    def show(self, state: State | None) -> None:
+        """Show a new state."""
+        self._state = state
+        if state is not None:
+            self.query_one(Lines).show([tuple(_title(state))])
+            self.panes.listing.show(list(_rows(state)))
+            self.on_listing_moved()
+
+    def on_listing_moved(self) -> None:
+        """Show what the selected probe said."""
+        name, state = self.panes.listing.key, self._state
+        if name is None or state is None:
+            self.panes.page.show("", [Para("nothing was asked")])
+        elif name in state.asking:
+            self.panes.page.show(name, [Para(f"{name} has been running for {state.asking[name]:.0f} s")])
+        else:
+            seen = next(seen for seen in state.report.observations if seen.probe == name)
+            about = self._rounds.session.catalogue.probes.get(name)
+            self.panes.page.show(name, list(_told(seen, about.about if about else "")))
+
+
+def _title(state: State) -> Iterator[tuple[str, str]]:
+    seen = state.report.observations
+    yield "probes", LABEL
+    yield f"   {len(seen)} answered or given up", ""
+    for outcome in _ORDER[:-1]:
+        count = sum(one.outcome is outcome for one in seen)
+        if count:
+            yield f"  {count} {outcome.value}", STYLE[outcome]
+    if state.asking:
+        yield f"  {len(state.asking)} running", RUN
+
+
+def _rows(state: State) -> Iterator[Row]:
+    for name, seconds in sorted(state.asking.items()):
+        yield Row(name, "running", RUN, name, "", f"{seconds:.0f} s")
+    for seen in sorted(state.report.observations, key=_urgency):
+        if seen.probe not in state.asking:
+            text = inert(shlex.join(seen.argv)) if seen.answered else inert(seen.note.partition("\n")[0])
+            text = text or _kind(seen)
+            rc = f"rc {seen.rc}  " if seen.rc else ""
+            yield Row(seen.probe, seen.outcome.value, STYLE[seen.outcome], seen.probe, rc + text, _end(seen))
+
+
+def _urgency(seen: Observation) -> tuple[int, str]:
+    place = _ORDER.index(seen.outcome) if seen.outcome in _ORDER else len(_ORDER)
+    return place, seen.probe
+
+
+def _kind(seen: Observation) -> str:
+    return f"{seen.text.count(chr(10))} lines" if seen.text else ""
+
+
+def _end(seen: Observation) -> str:
+    return f"{seen.seconds:.1f} s" if seen.seconds else ""
+
+
+def _told(seen: Observation, about: str) -> Iterator[Para]:
+    yield Para(observation_line(seen), f"{seen.probe}  ", STYLE[seen.outcome])
+    if about:
+        yield Para(about)
+    if seen.argv:
+        yield Para(inert(shlex.join(seen.argv)), "$ ", "bold cyan", "cyan", verbatim=True)
+    for line in inert_lines(seen.note):
+        yield Para(line, "note  ")
+    yield Para()
+    lines = seen.text.split("\n") if seen.text else []
+    if seen.truncated:
+        yield Para("the beginning was not kept", style=QUIET)
+    for line in lines[:MOST_LINES]:
+        yield Para(inert(line.rstrip("\r"))[:LONGEST], verbatim=True)
+    if len(lines) > MOST_LINES:
+        yield Para(f"... {len(lines) - MOST_LINES} more lines; a snapshot (s) holds them all", style=QUIET)

@@ -1,0 +1,64 @@
+"""A list and the text about its selected row: beside each other, below each other, or one of them alone."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.actions import SkipAction
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.message import Message
+
+from nodedoctor.tui.look import Glyphs
+from nodedoctor.tui.widgets.listing import Listing
+from nodedoctor.tui.widgets.page import Page
+
+
+class Panes(Container):
+    """Enter reads the row on the whole screen, escape comes back, z gives the focused pane the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("z", "zoom", "Zoom this pane", id="zoom"),
+        Binding("escape", "back", "Back", id="back", show=False),
+    ]
+
+    class Zoomed(Message):
+        """Another pane has the screen: `pane` is list, page or neither."""
+
+        def __init__(self, pane: str) -> None:
+            super().__init__()
+            self.pane = pane
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self.listing = Listing(glyphs, id="list")
+        self.page = Page(id="page")
+        self.zoomed = ""
+
+    def compose(self) -> ComposeResult:
+        """The two panes."""
+        yield self.listing
+        yield self.page
+
+    def on_listing_chosen(self) -> None:
+        """Read it on the whole screen."""
+        self.zoom("page")
+
+    def action_zoom(self) -> None:
+        """Give the focused pane the whole screen, or take it back."""
+        self.zoom("" if self.zoomed else ("page" if self.page.has_focus else "list"))
+
+    def action_back(self) -> None:
+        """Out of the zoom; without one, escape is for the screen."""
+        if not self.zoomed:
+            raise SkipAction
+        self.zoom("")
+
+    def zoom(self, pane: str) -> None:
+        """Show one pane alone, or both."""
+        self.zoomed = pane
+        self.set_class(pane == "list", "-zoom-list")
+        self.set_class(pane == "page", "-zoom-page")
+        (self.page if pane == "page" else self.listing).focus()
+        self.post_message(self.Zoomed(pane))
