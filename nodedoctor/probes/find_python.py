@@ -1,0 +1,243 @@
+"""Find the Python that trains, become its owner where we must, and have it describe itself.
+
+    python -I find_python.py [--python PATH] [--pid ROLE:PID]... [--limit SECONDS] [--deep] [-- PREFIX...]
+
+Without --python the candidates are, in this order: VIRTUAL_ENV, CONDA_PREFIX, a .venv of the working
+directory that is ours, the interpreters of the given processes, python3 on PATH. The first one with torch is
+taken, else the first one, and the others are listed. Shims are resolved to the binary behind them. Root never
+runs code of another user: it becomes that user first, or says that it could not. With a PREFIX (docker exec)
+the interpreter is started on the far side, below timeout(1), because killing the prefix leaves its child.
+The answer is that of target_python.py, or an object with `error`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.target_owner import become, foreign_owner, is_root
+    from nodedoctor.probes.target_running import Running, running
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from target_owner import become, foreign_owner, is_root
+    from target_running import Running, running
+
+    sys.path.pop(0)
+
+PARTS = ("target_elf", "target_libraries", "target_python")
+PATIENCE = 2.0  # seconds for a shim to name its binary
+
+_START = """import sys
+if sys.version_info < (3, 7):
+    note = "Python %d.%d, and 3.7 is needed" % sys.version_info[:2]
+    sys.stdout.write('{"error": {"reason": "unparsable", "note": "%s"}}' % note)
+    sys.exit()
+for name, text in PARTS[:-1]:
+    sys.modules[name] = type(sys)(name)
+    exec(compile(text, name, "exec"), sys.modules[name].__dict__)
+exec(compile(PARTS[-1][1], PARTS[-1][0], "exec"))
+"""
+
+
+class Candidate(NamedTuple):
+    """An interpreter that may be the one that trains; with a `problem` it is listed but not used."""
+
+    path: str
+    why: str
+    torch: str = ""
+    problem: str = ""
+
+
+class Refused(Exception):
+    """The interpreter cannot be asked: the model's word for the reason, and the words for people."""
+
+    def __init__(self, reason: str, note: str) -> None:
+        super().__init__(note)
+        self.reason = reason
+
+
+def main(argv: list[str]) -> None:
+    """Replace this process by the target interpreter, or print why that cannot be."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    options, prefix = _parser().parse_args(argv[:at]), argv[at + 1 :]
+    found: dict[str, Any] = {}
+    try:
+        if prefix:
+            found.update(why=f"reached with --exec {' '.join(prefix)}", explicit=True)
+            ask = ["timeout", f"{options.limit:g}", options.python or "python3"]
+            _exec([*prefix, *ask, *_program(found, options.deep)], dict(os.environ))
+        processes = running(options.pid) if options.pid else []
+        candidates = list(_distinct(_candidates(processes)))
+        found.update(others=[candidate._asdict() for candidate in candidates], running=processes)
+        chosen = _named(options.python) if options.python else _choose(candidates)
+        found.update(why=chosen.why, explicit=bool(options.python))
+        found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
+        _exec_as_owner(_binary(chosen.path), found, options.deep)
+    except Refused as error:
+        print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="find_python.py")
+    parser.add_argument("--python", default="")
+    parser.add_argument("--pid", action="append", default=[])
+    parser.add_argument("--limit", type=float, default=10.0)
+    parser.add_argument("--deep", action="store_true")
+    return parser
+
+
+def _choose(candidates: list[Candidate]) -> Candidate:
+    usable = [candidate for candidate in candidates if not candidate.problem]
+    if not usable:
+        raise Refused("none", "no Python was found: no environment is active, and none is on PATH")
+    return next((candidate for candidate in usable if candidate.torch), usable[0])
+
+
+def _named(text: str) -> Candidate:
+    """The interpreter that --python names: a path, the folder of an environment, or a command."""
+    path = os.path.expanduser(text)
+    if os.path.isdir(path):
+        path = os.path.join(path, "bin", "python")
+    path = path if "/" in path else _on_path(path)
+    if not os.path.exists(path):
+        raise Refused("crash", f"--python {text}: there is no such interpreter")
+    return Candidate(os.path.abspath(path), "named with --python")
+
+
+def _candidates(processes: list[Running]) -> Iterator[Candidate]:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if os.environ.get(name):
+            yield from _environment(os.environ[name], name)
+    yield from _project()
+    for process in processes:
+        why = f"runs {process['role']} {process['pid']}"
+        yield from _environment(process["prefix"], why, process.get("problem", ""))
+    name = next((name for name in ("python3", "python") if _on_path(name)), "")
+    if name:
+        yield _behind_shim(_on_path(name), f"{name} on PATH")
+
+
+def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+    seen = set()
+    for candidate in candidates:
+        if candidate.path not in seen:
+            seen.add(candidate.path)
+            yield candidate
+
+
+def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Candidate]:
+    paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
+    path = next((path for path in paths if os.path.exists(path)), "")
+    if path or problem:
+        yield Candidate(path or paths[0], why, "" if problem else _torch_below(Path(prefix)), problem)
+
+
+def _project() -> Iterator[Candidate]:
+    """A .venv of the working directory, if it is ours: anybody can leave one in a shared folder."""
+    folder = os.path.join(os.getcwd(), ".venv")
+    try:
+        owner = os.lstat(folder).st_uid
+    except OSError:
+        return
+    problem = "" if owner == os.geteuid() else f"it belongs to uid {owner}, not to us"
+    yield from _environment(folder, ".venv of the working directory", problem)
+
+
+def _on_path(name: str) -> str:
+    """Where a command is; relative items of PATH would let the working directory decide."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = shutil.which(name, path=os.pathsep.join(folder for folder in folders if os.path.isabs(folder)))
+    return found or ""
+
+
+def _behind_shim(path: str, why: str) -> Candidate:
+    try:
+        path = _binary(path)
+    except Refused as error:
+        return Candidate(path, why, problem=str(error))
+    return Candidate(path, why, _torch_below(Path(path).parent.parent))
+
+
+def _torch_below(prefix: Path) -> str:
+    """The version of the torch installed below a prefix, from its version.py."""
+    folders = (
+        "lib*/python3*/site-packages",
+        "lib/python3*/dist-packages",
+        "local/lib/python3*/dist-packages",
+    )
+    for folder in folders:
+        for file in glob.iglob(f"{glob.escape(str(prefix))}/{folder}/torch/version.py"):
+            try:
+                text = Path(file).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            version = re.search(r"^__version__ *= *'([^']*)'", text, re.M)
+            return version.group(1) if version else "of unknown version"
+    return ""
+
+
+def _binary(python: str) -> str:
+    """The program behind a shim or wrapper script; a real binary stands for itself, links untouched."""
+    try:
+        with open(python, "rb") as file:
+            if file.read(2) != b"#!":
+                return python
+    except OSError as error:
+        raise Refused("denied", f"{python}: {error.strerror}") from None
+    if is_root() and foreign_owner(python) is not None:
+        raise Refused("denied", f"{python} is a script of another user; root does not run it")
+    ask = [python, "-I", "-S", "-c", "import sys; print(sys.executable)"]
+    # A pyenv shim obeys the .python-version of the working directory, which may be anybody's.
+    ours = os.stat(".").st_uid in (0, os.geteuid())
+    try:
+        done = subprocess.run(
+            ask, capture_output=True, text=True, timeout=PATIENCE, cwd=None if ours else "/"
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Refused("crash", f"{python} does not lead to an interpreter: {error}") from None
+    if not os.path.isabs(done.stdout.strip()):
+        raise Refused("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
+    return done.stdout.strip()
+
+
+def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
+    environ = dict(os.environ)
+    owner = foreign_owner(python) if is_root() else None
+    if owner is not None:
+        try:
+            environ = become(owner, environ)
+        except OSError as error:
+            note = f"{python} runs code of uid {owner}; root does not, and could not become that user"
+            raise Refused("denied", f"{note}: {error.strerror}") from None
+    os.chdir("/")
+    _exec([python, *_program(found, deep)], environ)
+
+
+def _program(found: dict[str, Any], deep: bool) -> list[str]:
+    """The arguments that make an interpreter run our text; our files it may neither see nor be let read."""
+    folder = Path(__file__).resolve().parent
+    parts = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in PARTS]
+    source = f"PARTS = {parts!r}\n{_START}"
+    return ["-I", "-B", "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
+
+
+def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:
+    try:
+        os.execvpe(argv[0], argv, environ)
+    except OSError as error:
+        reason = "denied" if isinstance(error, PermissionError) else "crash"
+        raise Refused(reason, f"{argv[0]}: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
