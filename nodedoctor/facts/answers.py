@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nodedoctor.facts.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.nvml import NVML, NvmlReading
 from nodedoctor.facts.smi import TABLE, XML, Q, SmiQ, SmiTable, SmiXml
-from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.registry import fact
 
 _LANE_TRIPPED = "is stuck; not asking"  # how the engine words it (collect.py)
@@ -19,7 +19,8 @@ class Answer:
     """One source's answer. `seconds` is how long it took, None for text that somebody pasted.
 
     `outcome` and `note` are those of the observation: for a hang the note holds pid, state and wait channel.
-    `at` names the library call that did not return. `unseen` is why there is no reading.
+    `at` names the library call that did not return. `unseen` is why there is no reading,
+    `reason` the class of that.
     """
 
     probe: str
@@ -32,11 +33,7 @@ class Answer:
     at: str = ""
     slow_calls: tuple[SlowCall, ...] = ()
     unseen: str = ""
-
-    @property
-    def answered(self) -> bool:
-        """Whether the driver said anything about itself, be it an error."""
-        return self.outcome == Outcome.OK.value and not self.unseen
+    reason: Reason | None = None
 
 
 @fact(NVML, XML, Q, TABLE, NvmlReading, SmiXml, SmiQ, SmiTable)
@@ -76,7 +73,14 @@ class DriverAnswers:
 
 def _answer(seen: Observation, found: NvmlReading | SmiXml | SmiQ | SmiTable | Unseen) -> Answer:
     if isinstance(found, Unseen):
-        return Answer(seen.probe, seen.outcome.value, seen.seconds or None, seen.note, unseen=found.note)
+        return Answer(
+            seen.probe,
+            seen.outcome.value,
+            seen.seconds or None,
+            seen.note,
+            unseen=found.note,
+            reason=found.reason,
+        )
     reading: GpuReading = found.gpus
     return Answer(
         probe=seen.probe,
