@@ -85,9 +85,7 @@ def _xid(row: xids.XidRow) -> Iterator[str]:
     yield f"Xid {row.xid}: {row.mnemonic}"
     yield from _text(row.meaning)
     yield ""
-    yield from _label(
-        "Severity", "decided by the words of the message" if row.level == "decode" else row.level
-    )
+    yield from _label("Severity", "the words of the message decide" if row.level == "decode" else row.level)
     yield from _label("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
     yield from _label("Do", row.what_to_do.text)
     yield from _label("Action", row.action)
@@ -258,7 +256,8 @@ def _end(source: str, unverified: bool = False) -> Iterator[str]:
         yield from _label("Caution", "not all of this was checked against its source")
     yield ""
     for part in source.split("; "):
-        yield from _wrapped(f"Source: {part}", " " * 8)
+        # The first word, usually an address, stays beside its label however long it is.
+        yield from (line.replace("\0", " ") for line in _wrapped(f"Source:\0{part}", " " * 8))
 
 
 def _wrapped(text: str, later: str) -> list[str]:
