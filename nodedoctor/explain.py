@@ -214,8 +214,7 @@ def _subject_lines(subject: str, checks: list[Check]) -> Iterator[str]:
     width = max(len(check.id) for check in checks) + 2
     for check in checks:
         yield from _wrapped(f"  {check.id:<{width}}{check.title}", " " * (width + 2))
-    for where in sorted({check.where for check in checks}):
-        yield f"Source: {where}"
+    yield from _end("; ".join(sorted({check.where for check in checks})))
 
 
 def _fact(word: str, facts: tuple[Fact, ...]) -> Iterator[str] | None:

@@ -56,7 +56,8 @@ def _explain(arguments: Any) -> int:
     from nodedoctor.explain import explain
 
     word = " ".join(arguments.word)
-    answer = explain(word, discover().checks.values())
+    catalogue = discover()
+    answer = explain(word, catalogue.checks.values(), catalogue.facts.values())
     if answer is None:
         return complain(f"nothing is known about {word!r}; see `nodedoctor list checks` and `list knowledge`")
     print(answer)
