@@ -52,6 +52,7 @@ class Process:
     `state` is the kernel's in words: running sleeping disk-sleep zombie ... `job` is the Slurm job's number.
     `limits`, `descriptors`, `environment`, `libraries` (NCCL and CUDA, as mapped) and `nvidia` (GPU devices
     open) are read of processes that matter; `errors` says why one is missing, `stuck_at` which reading hung.
+    With `may_lock_memory` the limit on locked memory does not bind.
     """
 
     pid: int
@@ -77,6 +78,7 @@ class Process:
     nvidia: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    may_lock_memory: bool = False
     wchan: str | None = None
     stuck_at: str | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
@@ -180,6 +182,7 @@ def _process(row: Mapping[str, Any]) -> Process:
         nvidia=_names(row.get("nvidia")),
         libraries=_names(row.get("libraries")),
         environment=environment,
+        may_lock_memory=row.get("uid") == 0 and _has_ipc_lock(text.get("capabilities", "")),
         wchan=text.get("wchan"),
         stuck_at=text.get("stuck_at"),
         errors=strings(row.get("errors")),
@@ -226,6 +229,11 @@ def _job(cgroup: str) -> str | None:
     """Slurm's job number as it stands in a control group's path."""
     found = re.search(r"/job_(\d{1,12})(?:/|$)", cgroup, re.MULTILINE)
     return found.group(1) if found else None
+
+
+def _has_ipc_lock(mask: str) -> bool:
+    """Bit 14 (linux, include/uapi/linux/capability.h); in a user namespace it counts for nothing."""
+    return bool(re.fullmatch(r"[0-9a-f]{1,16}", mask)) and bool(int(mask, 16) >> 14 & 1)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -161,8 +161,7 @@ def start_helper(proc: str, pids: list[int], rows: dict[int, Row]) -> tuple[int,
 
 def follow(pipe: int, rows: dict[int, Row], deadline: float) -> tuple[tuple[int, str] | None, bool]:
     """Take over what a helper tells; returns where it was last, and whether it finished."""
-    at: tuple[int, str] | None = None
-    rest = b""
+    at, rest = None, b""
     while True:
         left = min(PATIENCE, deadline - time.monotonic())
         if left <= 0 or not select.select([pipe], [], [], left)[0]:
@@ -209,6 +208,7 @@ def tell_details(here: str, name: str, tell: Callable[[int, str, Row | None], No
             tell(pid, "exe", {"program": base})
         return
     step("limits", lambda: {"limits": read(f"{here}/limits", 8192)})
+    step("status", lambda: {"capabilities": capabilities(read(f"{here}/status", 8192))})
     step("cgroup", lambda: {"cgroup": read(f"{here}/cgroup", 8192).strip()})
     step("cmdline", lambda: command(read(f"{here}/cmdline", LONGEST), base or name))
     step("environ", lambda: {"environment": environment(read(f"{here}/environ", LONGEST))})
@@ -221,6 +221,12 @@ def read(path: str, limit: int) -> str:
         return file.read(limit).decode("utf-8", "replace")
 
 
+def capabilities(status: str) -> str:
+    """The mask of effective capabilities in /proc/PID/status, in hex."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
 def clean(path: str) -> str:
     """A path as valid text."""
     return os.fsencode(path).decode("utf-8", "replace")
@@ -228,8 +234,7 @@ def clean(path: str) -> str:
 
 def descriptors(here: str) -> Row:
     """How many files a process has open, and which of NVIDIA's devices."""
-    numbers = os.listdir(f"{here}/fd")
-    devices = set()
+    numbers, devices = os.listdir(f"{here}/fd"), set()
     for number in sorted(numbers, key=int)[:MOST_DESCRIPTORS]:
         try:
             target = os.readlink(f"{here}/fd/{number}")
