@@ -127,7 +127,7 @@ class Container:
         found = self.namespaces.get(namespace)
         return None if found is None else found == "host"
 
-    def node(self) -> dict[str, Any]:
+    def headline(self) -> dict[str, Any]:
         """What the report's `node` says."""
         return {"container": self.runtime}
 
