@@ -6,7 +6,7 @@
 
 The last two stay until stdin ends. Every value is asked for on its own and answered by itself or by the
 name of NVML's error, so that one sick GPU or one old driver hides nothing else. Values are NVML's own: its
-numbers, its units. The document is written as answers come, and a call that takes a second is named while it
+numbers, its units. The document is written as answers come, and a call that takes long is named while it
 lasts: what a driver that hangs or a library that crashes leaves behind is cut off, but says where it ended.
 """
 
@@ -34,7 +34,7 @@ else:  # python -I leaves our own folder out
     sys.path.pop(0)
 
 SCHEMA = "nodedoctor.nvml/1"
-WAITING = 1.0  # seconds after which an unanswered call is named
+WAITING = 0.5  # seconds after which an unanswered call is named
 
 
 class Document:
