@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
@@ -76,6 +77,16 @@ class Gpus:
     def of(cls, reading: GpuReading) -> Gpus:
         """The same values as a reading."""
         return cls(**{item.name: getattr(reading, item.name) for item in fields(reading)})
+
+    def headline(self) -> dict[str, Any]:
+        """How many GPUs of which model, under which driver, for the line that names the node."""
+        models = sorted({gpu.name for gpu in self.gpus if gpu.name})
+        return {
+            "gpus": len(self.gpus),
+            "gpu": " + ".join(models) or None,
+            "driver": self.driver_version,
+            "cuda": self.cuda_version,
+        }
 
 
 def _unseen(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:

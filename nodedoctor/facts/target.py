@@ -145,6 +145,11 @@ class TargetPython:
         tool = f"uv pip uninstall --python {python}" if self.uv else f"{python} -m pip uninstall -y"
         return f"{tool} {' '.join(names)}"
 
+    def headline(self) -> dict[str, Any]:
+        """The torch that trains, for the line that names the node."""
+        torch = self.package("torch")
+        return {"torch": torch.version if torch else None}
+
     def public(self) -> dict[str, Any]:
         """Everything, with names and versions only of the packages."""
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "packages"}
