@@ -227,7 +227,7 @@ class Gpu:
     # Load
     processes: tuple[GpuProcess, ...] | None = None
 
-    errors: Mapping[str, str] = field(default_factory=dict)  # field name -> NOT_SUPPORTED, GPU_IS_LOST ...
+    errors: Mapping[str, str] = field(default_factory=dict)  # field -> NOT_SUPPORTED, NO_DATA, NOT_ASKED ...
 
     @property
     def subject(self) -> str:

@@ -27,7 +27,8 @@ class Library:
         self.pynvml = pynvml
         self.asking: tuple[int | None, str, float] | None = None
         self.slow: list[dict[str, Any]] = []
-        self._failures = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError, ValueError)
+        unknown = (pynvml.NVMLLibraryMismatchError, AttributeError, TypeError)  # older pynvml or driver
+        self._failures = (pynvml.NVMLError, ValueError, *unknown)
         self._names: dict[int, str] = {
             number: name.removeprefix("NVML_ERROR_")
             for name, number in vars(pynvml).items()
@@ -52,8 +53,8 @@ class Library:
         """The name of a failure as in nvml.h."""
         if isinstance(error, self.pynvml.NVMLError):
             return self.code_name(error.value)
-        # An older pynvml or an older driver, else text that is none.
-        return "UNREADABLE" if isinstance(error, ValueError) else "FUNCTION_NOT_FOUND"
+        # A ValueError is text that is none; what is left is a function this pynvml or driver does not have.
+        return "UNPARSABLE" if isinstance(error, ValueError) else "FUNCTION_NOT_FOUND"
 
     def code_name(self, code: int) -> str:
         """The name of a return code; ERROR_ and the number for one that this pynvml does not know."""
@@ -107,7 +108,7 @@ class Library:
         if nvmlReturn:
             return None, self.code_name(nvmlReturn)
         if valueType >= len(UNION):
-            return None, "UNREADABLE"
+            return None, "UNPARSABLE"
         return getattr(value, UNION[valueType]), None
 
 
