@@ -56,6 +56,14 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor import reference
 
         return reference.main(words)
+    if words and words[0] == "triage":
+        from nodedoctor.triage import cli as triage
+
+        return triage.main(words[1:])
+    if words and words[0] == "compare":
+        from nodedoctor import compare
+
+        return compare.main(words[1:])
     return diagnose(words)
 
 

@@ -43,9 +43,12 @@ class NodeDoctor(App[None]):
     COMMANDS = App.COMMANDS | {GoToCheck}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "open('checks')", "Checks", id="screen-checks"),
+        Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="who reaches whom"),
+        Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),
         Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
         Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
         Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
+        Binding("d", "compare", "Compare with a snapshot", id="compare"),
         Binding("question_mark", "help", "Help", id="help"),
         Binding("colon", "command_palette", "Commands", id="commands"),
         Binding("q", "quit", "Quit", id="quit", tooltip="the exit code is the verdict's"),
@@ -63,6 +66,8 @@ class NodeDoctor(App[None]):
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
         self.add_mode("checks", self._checks)
+        self.add_mode("topology", self._topology)
+        self.add_mode("compare", self._compare)
         self.add_mode("probes", self._probes)
 
     def on_mount(self) -> None:
@@ -87,8 +92,15 @@ class NodeDoctor(App[None]):
 
     def action_save(self) -> None:
         """Ask where to keep what was seen."""
-        if not self.screen.query(Prompt):
-            self.screen.mount(Prompt("save as", self.rounds.file_name(), self._save))
+        self._ask("save as", self.rounds.file_name(), self._save)
+
+    def action_compare(self) -> None:
+        """Ask what to compare with."""
+        self._ask("compare with (.json report, .zip or folder of a recorded node)", "", self._read)
+
+    def on_ask_compare(self) -> None:
+        """A screen wants another file to compare with."""
+        self.action_compare()
 
     def action_help(self) -> None:
         """Show what the keys do here."""
@@ -128,6 +140,30 @@ class NodeDoctor(App[None]):
                     found[binding.id] = (self.get_key_display(binding), binding.description, run)
         return list(found.values())
 
+    def _ask(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
+        if not self.screen.query(Prompt):
+            self.screen.mount(Prompt(label, value, done))
+
+    def _read(self, path: str | None) -> None:
+        if path:
+            self.run_worker(self._compare_with(path), group="compare", exclusive=True)
+
+    async def _compare_with(self, path: str) -> None:
+        self.notify(f"reading {path}", markup=False)
+        from nodedoctor.compare import CompareError
+        from nodedoctor.tui import reading
+
+        try:
+            document = await reading.document(path)
+        except CompareError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        await self.switch_mode("compare")
+        from nodedoctor.tui.screens.compare import CompareScreen
+
+        if isinstance(self.screen, CompareScreen):
+            self.screen.against(document)
+
     def _save(self, path: str | None) -> None:
         if path:
             self.run_worker(self._write(path), group="save")
@@ -149,3 +185,13 @@ class NodeDoctor(App[None]):
         from nodedoctor.tui.screens.probes import ProbesScreen
 
         return ProbesScreen(self.rounds, self.glyphs)
+
+    def _compare(self) -> Screen[None]:
+        from nodedoctor.tui.screens.compare import CompareScreen
+
+        return CompareScreen(self.glyphs)
+
+    def _topology(self) -> Screen[None]:
+        from nodedoctor.tui.screens.topology import TopologyScreen
+
+        return TopologyScreen(self.glyphs)

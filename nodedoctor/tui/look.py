@@ -45,15 +45,19 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a list: a word in its style, a name, what there is to say, and a figure at the end."""
+    """One line of a list: a word in its style, a name, what there is to say, and a figure at the end.
+
+    `parts`, where given, stand in place of name, text and figure.
+    """
 
     key: str
     word: str
     style: str
     name: str
-    text: str
+    text: str = ""
     end: str = ""
     body: str = ""  # style of the name and the text
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

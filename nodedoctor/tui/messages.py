@@ -11,3 +11,7 @@ class ShowCheck(Message):
     def __init__(self, check: str) -> None:
         super().__init__()
         self.check = check
+
+
+class AskCompare(Message):
+    """Ask for a saved report, then compare with it."""

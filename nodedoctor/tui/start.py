@@ -69,9 +69,12 @@ async def _sit(session: Session) -> Sitting:
     finally:
         report, recording = rounds.report(), rounds.recording()
         await rounds.close()
-    return Sitting(report, recording, tuple(app.copied), app.return_code or None)
+    code = BUG if app.return_code == CRASHED else app.return_code
+    return Sitting(report, recording, tuple(app.copied), code or None)
 
 
+CRASHED = 1  # what Textual returns after an exception of ours, whose traceback it has printed
+BUG = 70
 FIRST_CHILDREN = 0.01
 """Seconds the event loop gets to start children before the import keeps it busy."""
 

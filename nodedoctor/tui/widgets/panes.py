@@ -30,8 +30,9 @@ class Panes(Container):
             super().__init__()
             self.pane = pane
 
-    def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
+    def __init__(self, glyphs: Glyphs, *, reads: bool = True, stacked: bool = False) -> None:
+        super().__init__(classes="-stacked" if stacked else None)
+        self._reads = reads  # whether enter reads the row; else it is for the screen
         self.listing = Listing(glyphs, id="list")
         self.page = Page(id="page")
         self.zoomed = ""
@@ -43,7 +44,8 @@ class Panes(Container):
 
     def on_listing_chosen(self) -> None:
         """Read it on the whole screen."""
-        self.zoom("page")
+        if self._reads:
+            self.zoom("page")
 
     def action_zoom(self) -> None:
         """Give the focused pane the whole screen, or take it back."""

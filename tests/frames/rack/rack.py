@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodedoctor.facts.topology import Topology
 from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Unseen
 from nodedoctor.registry import Command, Options, check, fact, probe
 
@@ -114,6 +115,13 @@ def hostile(rack: RackLinks) -> Iterator[Finding]:
     """Marks of every kind."""
     nasty = "[/] [bold]x[/bold] [red on blue] \x1b[31mred\x1b[0m \x07 \u202eabc " + "wide " * 2000
     yield Finding.warn(nasty, subject="pid:[/]", evidence=[Evidence("rack-links", nasty)])
+
+
+@check("rack.matrix", "Every pair has the same link", tags={"nvlink"})
+def matrix(topology: Topology) -> Iterator[Finding]:
+    """The matrix of links."""
+    odd = [gpu for gpu in topology.gpus if "SYS" in topology.links[gpu].values()]
+    yield Finding.ok(f"{len(topology.gpus)} GPUs, {len(odd)} with far adapters")
 
 
 @check("rack.driver", "The driver covers CUDA", tags={"fast"})

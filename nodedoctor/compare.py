@@ -1,0 +1,263 @@
+"""Two reports of a node, or of two nodes: which results got worse or better, and which facts differ.
+
+Made for "it worked before the upgrade": values that change by themselves (temperatures, counters) are left
+out, what somebody decided (versions, counts, settings) is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from nodedoctor.model import Finding, Reason, Result, Status
+
+Way = Literal["worse", "better", "other"]
+LARGEST = 64 * 1024 * 1024  # bytes of a report that are read
+
+_KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
+"""What tells the elements of a list apart, the first that all of them have."""
+
+_RESTLESS = frozenset(
+    """
+    age aggregate argv available ber bytes c clock clocks counter counters dirty energy errors
+    evidence fan files free inodes line lines load mhz open packets percent pid pids power pressure
+    processes pstate replays rx seconds seen started swap temperature text throttle tx uptime used
+    utilization volatile w when
+    """.split()  # noqa: SIM905
+)
+"""Words in the keys of facts whose values differ between any two moments of a healthy node."""
+
+
+class CompareError(Exception):
+    """Why something cannot be compared, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One check that ended differently. A status is None where the check was not run."""
+
+    check: str
+    before: Result | None
+    after: Result | None
+    way: Way
+
+    @property
+    def words(self) -> str:
+        """`FAIL <- PASS`, as the screen says it."""
+        return f"{_word(self.after)} <- {_word(self.before)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """One value of one fact that differs; None on the side where there is none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def words(self) -> str:
+        """`550.54.15 -> 570.86.10`."""
+        return f"{self.before or '(none)'} -> {self.after or '(none)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between two reports, the worst first."""
+
+    changes: tuple[Change, ...]
+    facts: tuple[FactChange, ...]
+
+    @property
+    def worse(self) -> bool:
+        """True when at least one result got worse."""
+        return any(change.way == "worse" for change in self.changes)
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
+    """Compare two `nodedoctor.report/1` documents."""
+    old, new = results(before), results(after)
+    pairs = ((check, old.get(check), new.get(check)) for check in sorted({*old, *new}))
+    changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
+    order = {"worse": 0, "other": 1, "better": 2}
+    changes.sort(key=lambda change: (order[change.way], -(change.after.severity if change.after else 0)))
+    flat_old, flat_new = dict(_flat(before.get("facts"))), dict(_flat(after.get("facts")))
+    facts = [
+        FactChange(name, flat_old.get(name), flat_new.get(name))
+        for name in sorted({*flat_old, *flat_new})
+        if flat_old.get(name) != flat_new.get(name)
+    ]
+    return Comparison(tuple(changes), tuple(facts))
+
+
+def results(document: Mapping[str, Any]) -> dict[str, Result]:
+    """The results of a report document by check; whatever does not look like one is left out."""
+    found = {}
+    for entry in _dicts(document.get("results")):
+        findings = tuple(filter(None, (_finding(item) for item in _dicts(entry.get("findings")))))
+        if findings:
+            check = str(entry.get("check", ""))
+            found[check] = Result(check, str(entry.get("title", "")), findings)
+    return found
+
+
+def read_report(data: bytes, name: str) -> dict[str, Any]:
+    """A report document from its bytes; CompareError when they hold something else."""
+    if len(data) > LARGEST:
+        raise CompareError(f"{name}: larger than {LARGEST >> 20} MiB")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise CompareError(f"{name}: neither a recorded node nor a JSON report") from None
+    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(
+        "nodedoctor.report/1"
+    ):
+        raise CompareError(f"{name}: not a report; it does not say nodedoctor.report/1")
+    return document
+
+
+def document_of(path: Path) -> dict[str, Any]:
+    """The report in a file, or the diagnosis of a recorded node; CompareError when it is neither."""
+    if not path.is_dir() and path.suffix != ".zip":
+        try:
+            return read_report(path.read_bytes(), str(path))
+        except OSError as error:
+            raise CompareError(f"{path}: {error.strerror}") from None
+    import asyncio
+
+    from nodedoctor.report import json as report_json
+    from nodedoctor.session import Request, Session, UsageError
+
+    async def diagnosed() -> dict[str, Any]:
+        report = await Session(Request(replay=path)).diagnosis().run()
+        return cast("dict[str, Any]", json.loads(report_json.render(report)))
+
+    try:
+        return asyncio.run(diagnosed())
+    except UsageError as error:
+        raise CompareError(str(error)) from None
+
+
+def heading(document: Mapping[str, Any]) -> str:
+    """Which node, and when."""
+    node = document.get("node")
+    host = node.get("hostname") if isinstance(node, dict) else None
+    return f"{host or 'unnamed node'} {str(document.get('started', ''))[:16].replace('T', ' ')}".strip()
+
+
+def render(comparison: Comparison, before: str, after: str) -> str:
+    """The comparison as text: worse first, then facts."""
+    from nodedoctor.report.inert import inert
+
+    lines = [f"{after}  against  {before}"]
+    for change in comparison.changes:
+        lines.append(f"{change.way:<6} {change.words}  {change.check}  {told(change)}")
+    lines += [f"fact   {fact.name}  {fact.words}" for fact in comparison.facts]
+    if len(lines) == 1:
+        lines.append("nothing differs")
+    return "\n".join(inert(line) for line in lines) + "\n"
+
+
+def told(change: Change) -> str:
+    """What the later result says about it (the earlier one, where there is no later)."""
+    worst = (change.after or change.before or _nothing()).worst
+    return f"{worst.subject}: {worst.summary}" if worst.subject else worst.summary
+
+
+def main(words: Sequence[str]) -> int:
+    """`nodedoctor compare BEFORE AFTER`: 0 nothing got worse, 2 something did."""
+    from nodedoctor.cli import Exit, Parser, complain
+
+    parser = Parser(
+        prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
+    )
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report, or a recorded node")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="the same, from later or from another node")
+    arguments = parser.parse_args(list(words))
+    try:
+        before, after = document_of(arguments.before), document_of(arguments.after)
+    except CompareError as error:
+        return complain(str(error))
+    comparison = compare(before, after)
+    print(render(comparison, heading(before), heading(after)), end="")
+    return Exit.FAIL if comparison.worse else Exit.OK
+
+
+def _differs(before: Result | None, after: Result | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return before.status is not after.status or _problems(before) != _problems(after)
+
+
+def _way(before: Result | None, after: Result | None) -> Way:
+    """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
+    if before is None or after is None or after.worst.blind:
+        return "other"
+    new = {subject for subject, rank in _problems(after).items() if rank > _problems(before).get(subject, 1)}
+    if new:
+        return "worse"
+    return "better" if _problems(before) and not before.worst.blind else "other"
+
+
+def _problems(result: Result) -> dict[str, int]:
+    """How bad each subject is, for those that are not well."""
+    ranks: dict[str, int] = {}
+    for finding in result.findings:
+        if finding.severity > 1:
+            ranks[finding.subject] = max(ranks.get(finding.subject, 0), finding.severity)
+    return ranks
+
+
+def _word(result: Result | None) -> str:
+    return result.status.word if result else "none"
+
+
+def _nothing() -> Result:
+    return Result("", "", (Finding.skip("not looked at"),))
+
+
+def _finding(item: Mapping[str, Any]) -> Finding | None:
+    try:
+        status = Status(item.get("status"))
+    except ValueError:
+        return None
+    said = item.get("reason")
+    reason = cast("Reason", said) if said in get_args(Reason) else None
+    waived = item.get("waived")
+    return Finding(
+        status,
+        str(item.get("summary", "")),
+        str(item.get("subject") or ""),
+        reason=reason,
+        waived=str(waived) if waived is not None else None,
+    )
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every settled value of nested facts with its path: `driver.version`, `gpus[3].vbios`."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if _RESTLESS.isdisjoint(str(key).split("_")):
+                yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        yield from _flat_list(value, name)
+    elif value is not None:
+        yield name, str(value)
+
+
+def _flat_list(values: list[Any], name: str) -> Iterator[tuple[str, str]]:
+    if not any(isinstance(value, dict | list) for value in values):
+        yield name, ", ".join(map(str, values))
+        return
+    key = next(
+        (key for key in _KEYS if all(isinstance(v, dict) and v.get(key) is not None for v in values)), ""
+    )
+    for number, value in enumerate(values):
+        yield from _flat(value, f"{name}[{value[key] if key else number}]")
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())

@@ -1,0 +1,131 @@
+"""The matrices of the Topology screen, from the facts of a report: who reaches whom, how, and how fast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from nodedoctor.facts.topology import Topology
+from nodedoctor.report.inert import inert
+
+LOW = 0.9
+"""Of the median of its row: a pair below is marked. Healthy NVLink pairs differ by about one per cent."""
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One value per ordered pair of GPUs, which of them are odd, and where each GPU sits."""
+
+    title: str
+    gpus: tuple[str, ...]
+    cells: Mapping[Pair, str]
+    odd: frozenset[Pair] = frozenset()
+    legend: str = ""
+    usual: str = ""
+    nics: tuple[str, ...] = ()
+    paths: Mapping[Pair, str] = field(default_factory=dict)
+    nearest: Mapping[str, str] = field(default_factory=dict)
+    numa: Mapping[str, str] = field(default_factory=dict)
+    cpus: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """What is odd about the odd ones."""
+        return f"most pairs have {self.usual}" if self.usual else "below 90% of its row's median"
+
+
+def matrices(facts: Mapping[str, Any]) -> list[Matrix]:
+    """The matrices these facts are enough for: links, PCIe paths, bandwidth, in the order `m` shows them."""
+    seat = _seat(facts)
+    made = (_links(facts), _paths(facts), _bandwidth(facts))
+    return [replace(matrix, **seat) for matrix in made if matrix is not None]
+
+
+def _links(facts: Mapping[str, Any]) -> Matrix | None:
+    topology = _topology(facts)
+    if topology is None or len(topology.gpus) < 2:
+        return None
+    gpus = topology.gpus
+    cells = {(a, b): topology.links.get(a, {}).get(b, "?") for a in gpus for b in gpus if a != b}
+    usual, count = Counter(cells.values()).most_common(1)[0]
+    odd: frozenset[Pair] = frozenset()
+    if usual.startswith("NV") and count * 2 > len(cells):
+        odd = frozenset(pair for pair, token in cells.items() if token != usual)
+    legend = f"< = not {usual}" if odd else ""
+    return Matrix("link type", topology.gpus, cells, odd, legend, usual)
+
+
+def _paths(facts: Mapping[str, Any]) -> Matrix | None:
+    """PCIe paths as NVML tells them, NVLink left aside."""
+    told = {
+        (f"GPU{gpu['index']}", f"GPU{peer['index']}"): str(peer["path"])
+        for gpu in _listed(facts.get("gpus"), "gpus")
+        for peer in _listed(gpu, "peers")
+        if "index" in gpu and "index" in peer and peer.get("path")
+    }
+    if not told:
+        return None
+    gpus = tuple(sorted({name for pair in told for name in pair}, key=_number))
+    return Matrix("PCIe path", gpus, told)
+
+
+def _bandwidth(facts: Mapping[str, Any]) -> Matrix | None:
+    """Measured read bandwidth of every ordered pair."""
+    speeds: dict[Pair, float] = {}
+    for entry in _listed(facts.get("bandwidth"), "pairs"):
+        value = entry.get("read_gbytes_s", entry.get("gbytes_s"))
+        if isinstance(value, int | float) and "source" in entry and "target" in entry:
+            speeds[f"GPU{entry['source']}", f"GPU{entry['target']}"] = float(value)
+    if not speeds:
+        return None
+    gpus = tuple(sorted({name for pair in speeds for name in pair}, key=_number))
+    odd = frozenset(pair for gpu in gpus for pair in _slow(gpu, speeds))
+    cells = {pair: f"{speed:.0f}" for pair, speed in speeds.items()}
+    return Matrix("read GB/s, measured", gpus, cells, odd, "< = under 90% of the row's median")
+
+
+def _slow(gpu: str, speeds: Mapping[Pair, float]) -> list[Pair]:
+    row = {pair: speed for pair, speed in speeds.items() if pair[0] == gpu}
+    usual = median(speeds.values())
+    return [pair for pair, speed in row.items() if speed < LOW * max(median(row.values()), usual)]
+
+
+def _seat(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Where each GPU sits: its NUMA node, CPUs and adapters."""
+    topology = _topology(facts)
+    if topology is None:
+        return {}
+    gpus, nics = topology.gpus, topology.nics
+    nearest: dict[str, str] = {}
+    for gpu in gpus:
+        path, near = topology.nearest_nics(gpu)
+        if near:
+            more = f"+{len(near) - 1}" if len(near) > 1 else ""
+            nearest[gpu] = inert(f"{near[0]}{more}  {path}")
+    return {
+        "nics": nics,
+        "paths": {(gpu, nic): topology.links.get(gpu, {}).get(nic, "") for gpu in gpus for nic in nics},
+        "nearest": nearest,
+        "numa": {gpu: inert(said["numa"]) for gpu, said in topology.affinity.items() if "numa" in said},
+        "cpus": {gpu: inert(said["cpus"]) for gpu, said in topology.affinity.items() if "cpus" in said},
+    }
+
+
+def _topology(facts: Mapping[str, Any]) -> Topology | None:
+    said = facts.get("topology")
+    return Topology(**said) if isinstance(said, dict) else None
+
+
+def _listed(value: Any, key: str) -> list[dict[str, Any]]:
+    inner = value.get(key) if isinstance(value, dict) else None
+    return [item for item in inner if isinstance(item, dict)] if isinstance(inner, list | tuple) else []
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix("GPU")
+    return int(digits) if digits.isdecimal() else 0

@@ -1,0 +1,141 @@
+"""This report against a saved one: what got worse, what got better, which facts differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from nodedoctor.compare import Change, Comparison, FactChange, compare, heading, told
+from nodedoctor.model import Result
+from nodedoctor.report import json as report_json
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.detail import sentence
+from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
+from nodedoctor.tui.messages import AskCompare, ShowCheck
+from nodedoctor.tui.rounds import State
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.panes import Panes
+
+WAY = {"worse": "bold red", "better": "green", "other": "yellow"}
+
+
+class CompareScreen(Screen[None]):
+    """A list of differences, and both sides of the selected one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "jump", "Open the check", id="jump", tooltip="on the Checks screen"),
+        Binding("d", "another", "Compare with another", id="another"),
+    ]
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("d", "Compare with"),
+        ("o", "Open the check"),
+        ("enter", "Read"),
+        ("1", "Checks"),
+    )
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._saved: Mapping[str, Any] | None = None
+        self._state: State | None = None
+        self._comparison = Comparison((), ())
+        self._items: dict[str, Change | FactChange] = {}
+        self.panes = Panes(glyphs)
+
+    def compose(self) -> ComposeResult:
+        """Title, differences, both sides, keys."""
+        yield Lines(classes="title")
+        yield self.panes
+        yield Hints(self.HINTS)
+
+    def on_mount(self) -> None:
+        """Follow the app's state."""
+        self.watch(self.app, "state", self.show)
+
+    def against(self, document: Mapping[str, Any]) -> None:
+        """Compare with this report from now on."""
+        self._saved = document
+        self.show(self._state)
+
+    def show(self, state: State | None) -> None:
+        """Show a new state. What still runs is left out: it has not changed, it is not known."""
+        self._state = state
+        if self._saved is None or state is None:
+            self.query_one(Lines).show([(("compare", LABEL), ("   with nothing yet", ""))])
+            self.panes.page.show(
+                "", [Para("press d and name a saved report (.json) or a recorded node (.zip)")]
+            )
+            return
+        now = json.loads(report_json.render(state.report))
+        now["results"] = [entry for entry in now["results"] if entry["check"] not in state.running]
+        self._comparison = compare(self._saved, now)
+        self._items = dict(_items(self._comparison))
+        title = inert(f"   now against {heading(self._saved)}")
+        self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
+        self.panes.listing.show([_row(key, item) for key, item in self._items.items()])
+        self.on_listing_moved()
+
+    def on_listing_moved(self) -> None:
+        """Show both sides of what the cursor is on."""
+        if self._saved is None:
+            return
+        item = self._items.get(self.panes.listing.key or "")
+        self.panes.page.show(self.panes.listing.key or "", list(_told(item)))
+
+    def action_jump(self) -> None:
+        """Go to the check on the Checks screen."""
+        item = self._items.get(self.panes.listing.key or "")
+        if isinstance(item, Change) and item.after is not None:
+            self.post_message(ShowCheck(item.check))
+
+    def action_another(self) -> None:
+        """Ask for a file to compare with."""
+        self.post_message(AskCompare())
+
+
+def _items(comparison: Comparison) -> Iterator[tuple[str, Change | FactChange]]:
+    for change in comparison.changes:
+        yield f"check {change.check}", change
+    for fact in comparison.facts:
+        yield f"fact {fact.name}", fact
+
+
+def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for way, style in WAY.items():
+        count = sum(change.way == way for change in comparison.changes)
+        if count:
+            yield f"  {count} {way}", style
+    if comparison.facts:
+        yield f"  {len(comparison.facts)} facts", ""
+
+
+def _row(key: str, item: Change | FactChange) -> Row:
+    if isinstance(item, FactChange):
+        return Row(key, "fact", QUIET, inert(item.name), inert(item.words))
+    return Row(key, item.words, WAY[item.way], item.check, inert(told(item)))
+
+
+def _told(item: Change | FactChange | None) -> Iterator[Para]:
+    if item is None:
+        yield Para("nothing differs")
+    elif isinstance(item, FactChange):
+        yield Para(inert(item.name), style=LABEL, verbatim=True)
+        yield Para(inert(item.after or "(none)"), f"{'now':<9} ", verbatim=True)
+        yield Para(inert(item.before or "(none)"), f"{'before':<9} ", verbatim=True)
+    else:
+        yield Para(item.way, f"{item.check}  ", WAY[item.way])
+        yield from _side("now", item.after)
+        yield from _side("before", item.before)
+
+
+def _side(name: str, result: Result | None) -> Iterator[Para]:
+    yield Para()
+    yield Para("" if result else "this check was not run", f"{name:<9} ")
+    for finding in sorted(result.findings, key=lambda f: -f.severity) if result else ():
+        word = finding.status.word
+        yield Para(sentence(finding), f"{word}  ", lead_style=STYLE[finding.status])

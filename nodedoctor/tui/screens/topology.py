@@ -1,0 +1,203 @@
+"""GPU by GPU and GPU by adapter: how they are linked, over which path, and how fast it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from nodedoctor.model import Finding, Result
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.detail import sentence
+from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
+from nodedoctor.tui.matrix import Matrix, matrices
+from nodedoctor.tui.messages import ShowCheck
+from nodedoctor.tui.rounds import State
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.panes import Panes
+
+CELL = 6
+ODD = "bold red"
+LEGEND = (
+    ("NV18", "18 NVLinks together"),
+    ("PIX", "at most one PCIe bridge between them"),
+    ("PXB", "several PCIe bridges, not the host bridge"),
+    ("PHB", "through the CPU's PCIe host bridge"),
+    ("NODE", "between host bridges of one NUMA node"),
+    ("SYS", "through the other socket"),
+)
+
+
+class TopologyScreen(Screen[None]):
+    """One line per GPU; `<` marks what is odd, enter goes to the finding about it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "cycle", "Link, path or bandwidth", id="matrix"),
+        Binding("enter", "jump", "Open the finding", id="jump"),
+    ]
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("m", "Link, path, bandwidth"),
+        ("enter", "Open the finding"),
+        ("1", "Checks"),
+    )
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._state: State | None = None
+        self._which = 0
+        self.panes = Panes(glyphs, reads=False, stacked=True)
+
+    def compose(self) -> ComposeResult:
+        """Title, columns, matrix, what is known about a GPU, keys."""
+        yield Lines(id="head")
+        yield self.panes
+        yield Hints(self.HINTS)
+
+    def on_mount(self) -> None:
+        """Follow the app's state."""
+        self.watch(self.app, "state", self.show)
+
+    def on_resize(self) -> None:
+        """A wide terminal has room for the adapters."""
+        self.call_after_refresh(self.show, self._state)
+
+    def show(self, state: State | None) -> None:
+        """Show a new state."""
+        self._state = state
+        if state is None:
+            return
+        found = matrices(state.report.facts or {})
+        if not found:
+            self.query_one("#head", Lines).show([(("topology", LABEL),)])
+            self.panes.page.show("", list(_nothing(state)))
+            return
+        matrix = found[self._which % len(found)]
+        wide = self.size.width >= 110
+        self.query_one("#head", Lines).show(
+            [tuple(_title(matrix, len(found))), tuple(_columns(matrix, wide))]
+        )
+        self.panes.listing.show([_row(matrix, gpu, wide) for gpu in matrix.gpus])
+        self.on_listing_moved()
+
+    def on_listing_moved(self) -> None:
+        """Say what is known about the GPU under the cursor."""
+        if self._state is not None and self.panes.listing.key:
+            gpu = self.panes.listing.key
+            found = matrices(self._state.report.facts or {})
+            self.panes.page.show(gpu, list(_about(gpu, found, self._findings(gpu))))
+
+    def on_listing_chosen(self) -> None:
+        """Enter on a GPU."""
+        self.action_jump()
+
+    def action_cycle(self) -> None:
+        """Show the next matrix."""
+        found = matrices(self._state.report.facts or {}) if self._state else []
+        if len(found) < 2:
+            self.notify("nothing else is known: no PCIe paths from NVML, no measured bandwidth", markup=False)
+        self._which += 1
+        self.show(self._state)
+
+    def action_jump(self) -> None:
+        """Go to the worst finding about this GPU."""
+        found = self._findings(self.panes.listing.key or "")
+        if found:
+            self.post_message(ShowCheck(found[0].check))
+        else:
+            self.notify("no finding names this GPU", markup=False)
+
+    def _findings(self, gpu: str) -> list[Result]:
+        results = self._state.report.problems_first() if self._state else ()
+        return [result for result in results if any(_names(f.subject, gpu) for f in _bad(result))]
+
+
+def _bad(result: Result) -> Iterator[Finding]:
+    return (finding for finding in result.findings if finding.severity > 1)
+
+
+def _names(subject: str, gpu: str) -> bool:
+    """Whether `gpu:3` or `pair:0-3` speaks of GPU3."""
+    kind, _, rest = subject.partition(":")
+    number = gpu.removeprefix("GPU")
+    return (kind == "gpu" and rest == number) or (kind == "pair" and number in rest.split("-"))
+
+
+def _title(matrix: Matrix, count: int) -> Iterator[Part]:
+    yield "topology", LABEL
+    yield f"   {matrix.title}", ""
+    yield (f"   {matrix.legend}" if matrix.legend else ""), QUIET
+    yield (f"   m: {count - 1} more" if count > 1 else ""), QUIET
+
+
+def _columns(matrix: Matrix, wide: bool) -> Iterator[Part]:
+    yield " " * (CELL + 1), ""
+    yield "".join(f"{gpu:>{CELL - 1}} " for gpu in matrix.gpus) + "  ", LABEL
+    if wide and matrix.nics:
+        yield "".join(f"{_short(nic):>{_nic_cell(matrix)}}" for nic in matrix.nics) + "   ", LABEL
+    elif matrix.nics:
+        yield f"{'nearest NIC':<16}", LABEL
+    yield "NUMA" if matrix.numa else "", LABEL
+
+
+def _row(matrix: Matrix, gpu: str, wide: bool) -> Row:
+    parts: list[Part] = []
+    for other in matrix.gpus:
+        cell = matrix.cells.get((gpu, other), "--" if gpu == other else "?")
+        odd = (gpu, other) in matrix.odd
+        parts.append((f"{cell:>{CELL - 1}}{'<' if odd else ' '}", ODD if odd else ""))
+    parts.append(("  ", ""))
+    if wide and matrix.nics:
+        for nic in matrix.nics:
+            cell = matrix.paths.get((gpu, nic), "")
+            parts.append((f"{cell:>{_nic_cell(matrix)}}", "" if cell in ("PIX", "PXB") else QUIET))
+        parts.append(("   ", ""))
+    elif matrix.nics:
+        parts.append((f"{matrix.nearest.get(gpu, ''):<16}", ""))
+    parts.append((matrix.numa.get(gpu, ""), ""))
+    return Row(gpu, f"{gpu:<{CELL - 1}}", LABEL, "", parts=tuple(parts))
+
+
+def _nic_cell(matrix: Matrix) -> int:
+    return max(5, *(len(_short(nic)) + 1 for nic in matrix.nics))
+
+
+def _short(nic: str) -> str:
+    return inert(nic.replace("mlx5_", "mlx_"))[:8]
+
+
+def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Para]:
+    matrix = found[0]
+    yield Para(gpu, style=LABEL)
+    if matrix.numa.get(gpu):
+        cpus = f", CPUs {matrix.cpus[gpu]}" if gpu in matrix.cpus else ""
+        yield Para(f"node {matrix.numa[gpu]}{cpus}", f"{'NUMA':<9} ")
+    if matrix.nearest.get(gpu):
+        yield Para(matrix.nearest[gpu], f"{'nearest':<9} ")
+    for other in found:
+        for value in sorted({other.cells[pair] for pair in other.odd if pair[0] == gpu}):
+            peers = [b for a, b in sorted(other.odd) if a == gpu and other.cells[a, b] == value]
+            text = f"{value} to {', '.join(peers)}; {other.why}"
+            yield Para(text, f"{'odd':<9} ", lead_style=ODD)
+    for result in results:
+        for finding in _bad(result):
+            if _names(finding.subject, gpu):
+                word = finding.status.word
+                yield Para(
+                    f"{result.check}  {sentence(finding)}", f"{word:<9} ", lead_style=STYLE[finding.status]
+                )
+    yield Para()
+    for token, meaning in LEGEND:
+        yield Para(meaning, f"{token:<9} ", QUIET, QUIET)
+
+
+def _nothing(state: State) -> Iterator[Para]:
+    yield Para("No link between GPUs is known here." if not state.running else "Nothing is known yet.")
+    yield Para()
+    for seen in state.report.observations:
+        if seen.probe in ("nvml", "nvidia-smi-topo"):
+            note = seen.note.partition("\n")[0] or seen.outcome.value
+            yield Para(inert(note), f"{seen.probe:<16} ")
