@@ -38,6 +38,8 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
 
 
 def _absent(target: TargetPython, expect: Expect) -> Finding:
+    if not target.complete:
+        return Finding.skip(f"{target.label} does not say whether Ray is installed")
     summary = f"Ray is not installed in {target.label}, and no Ray process runs here"
     if expect.get("ray") is None:
         return Finding.skip(summary)

@@ -30,27 +30,33 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """
     majors = {package: major for package in target.packages if (major := cuda_major(package)) is not None}
     own = numbers(torch.cuda or "")[:1]
-    if torch.cuda == "" and not majors:
-        yield Finding.skip("neither torch nor any package here is for CUDA")
-        return
-    strangers = {p: major for p, major in majors.items() if own and major != own[0]}
-    if not own and len(set(majors.values())) > 1:
-        yield _undecided(target, majors)
-    for package, major in strangers.items():
-        yield _judge(target, torch, package, major, majors)
     cupys = [
         package for package in target.packages if package.name == "cupy" or _CUPY.fullmatch(package.name)
     ]
+    strangers = {package: major for package, major in majors.items() if own and major != own[0]}
+    found = []
     if len({package.name for package in cupys}) > 1:
-        yield _two_cupys(target, cupys)
-    if (
-        not strangers
-        and len({package.name for package in cupys}) < 2
-        and (own or len(set(majors.values())) < 2)
-    ):
-        yield Finding.ok(
-            f"{len(majors)} packages, all for CUDA {own[0] if own else next(iter(majors.values()), '?')}"
+        found.append(_two_cupys(target, cupys))
+    else:
+        found += [_cupy(target, torch, package) for package in cupys if package in strangers]
+    for major in sorted(set(strangers.values())):
+        packages = [package for package in majors if majors[package] == major and package not in cupys]
+        found += [_leftovers(target, torch, major, packages, majors)] if packages else []
+    if not own and len(set(majors.values())) > 1:
+        found.append(_undecided(target, majors))
+    yield from found or [_fine(target, torch, majors)]
+
+
+def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
+    if majors:
+        return Finding.ok(
+            f"all {len(majors)} packages that name a CUDA version are for CUDA {min(majors.values())}"
         )
+    if not target.complete:
+        return Finding.unknown("not-visible-here", "the paste lists no package that names its CUDA version")
+    return Finding.skip(
+        "no package here names a CUDA version" + ("" if torch.cuda else ", and torch has no CUDA")
+    )
 
 
 def cuda_major(package: Package) -> int | None:
@@ -61,34 +67,42 @@ def cuda_major(package: Package) -> int | None:
     return numbers(package.version)[0] if package.name in _UNSUFFIXED and numbers(package.version) else None
 
 
-def _judge(
-    target: TargetPython, torch: Torch, package: Package, major: int, majors: dict[Package, int]
+def _leftovers(
+    target: TargetPython, torch: Torch, major: int, packages: list[Package], majors: dict[Package, int]
 ) -> Finding:
-    """One package for another CUDA; a FAIL only where it shares its files with the one torch uses."""
-    subject = f"package:{package.name}"
-    stem = re.sub(r"^nvidia-|-cu\d+$", "", package.name)
-    rival = next(
-        (o for o in majors if o is not package and re.fullmatch(rf"nvidia-{stem}(-cu\d+)?", o.name)), None
-    )
+    """Wheels for another CUDA: an upgrade of torch leaves them behind, because pip removes no dependency."""
+    own = numbers(torch.cuda or "")[0]
+    stems = {_stem(package) for package in packages} & set(SHARED)
+    rivals = [package for package in majors if majors[package] == own and _stem(package) in stems]
+    wanting = sorted({name for package in packages for name in _wanted_by(target, package)})
+    what = f"{len(packages)} packages for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
+    if rivals:
+        what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten by them"
+    evidence = [Evidence(target.source, f"{p} in {p.location}" if p.location else str(p)) for p in packages]
+    evidence += [Evidence(target.source, f"{name} requires packages for CUDA {major}") for name in wanting]
+    commands = [target.uninstall(*(package.name for package in packages + rivals))]
+    text = f"Remove them{'; ' + ', '.join(wanting) + ' asked for them' if wanting else ''}."
+    if rivals:
+        commands.append(target.install(*(f"{rival.name}=={rival.version}" for rival in rivals)))
+        text = f"{text[:-1]}, and install again what shares its files with them."
+    fix = Fix(text, tuple(commands), "config", DISTURBS, "nodedoctor stack.cuda-mixed")
+    return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix)
+
+
+def _stem(package: Package) -> str:
+    """The library a wheel of NVIDIA's brings: nccl of nvidia-nccl-cu12."""
+    return re.sub(r"^nvidia-|-cu\d+$", "", package.name)
+
+
+def _cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
     wanting = _wanted_by(target, package)
-    what = f"{package} is for CUDA {major}, torch {torch.version} for CUDA {torch.cuda}"
-    evidence = [
-        Evidence(target.source, f"{package} in {package.location}" if package.location else str(package))
-    ]
-    evidence += [Evidence(target.source, f"{name} requires {package.name}") for name in wanting]
-    if stem in SHARED and rival is not None:
-        again = (target.uninstall(package.name, rival.name), target.install(f"{rival.name}=={rival.version}"))
-        fix = Fix(f"Remove both and install {rival} again.", again, "config", DISTURBS)
-        summary = f"{what}; they overwrite each other's files ({rival})"
-        return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    commands = [target.uninstall(package.name)]
-    text = "Remove it" + (f"; {' and '.join(wanting)} asked for it." if wanting else ".")
-    if package.name.startswith("cupy"):
-        commands.append(target.install(f"cupy-cuda{numbers(torch.cuda or '')[0]}x"))
-        text = f"Replace it by the CuPy for CUDA {torch.cuda}."
-    return Finding.warn(
-        what, subject=subject, evidence=evidence, fix=Fix(text, tuple(commands), "config", DISTURBS)
+    evidence = [Evidence(target.source, f"{name} requires {package.name}") for name in wanting]
+    own = f"cupy-cuda{numbers(torch.cuda or '')[0]}x"
+    fix = Fix(
+        f"Replace it by {own}.", (target.uninstall(package.name), target.install(own)), "config", DISTURBS
     )
+    summary = f"{package} does not fit torch {torch.version} (CUDA {torch.cuda})"
+    return Finding.warn(summary, subject=f"package:{package.name}", evidence=evidence, fix=fix)
 
 
 def _wanted_by(target: TargetPython, package: Package) -> list[str]:

@@ -6,6 +6,7 @@ It is asked itself (probe `target-python`), or read from what people paste: `col
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,24 +132,23 @@ class TargetPython:
         """What to call it in a sentence: its path, or that it was pasted."""
         return self.path or f"the pasted {self.source}"
 
-    def install(self, *requirements: str) -> str:
+    def install(self, *words: str) -> str:
         """The command that installs requirements into this Python, with the tool that made it."""
-        words = " ".join(f"'{word}'" if any(c in word for c in "<>=!*[ ") else word for word in requirements)
-        python = self.path or "python"
-        if self.uv:
-            return f"uv pip install --python {python} {words}"
-        return f"{python} -m pip install {words}"
+        tool = ("uv", "pip", "install", "--python", self._python) if self.uv else (*self._pip, "install")
+        return shlex.join([*tool, *words])
 
     def uninstall(self, *names: str) -> str:
         """The command that removes packages from this Python."""
-        python = self.path or "python"
-        tool = f"uv pip uninstall --python {python}" if self.uv else f"{python} -m pip uninstall -y"
-        return f"{tool} {' '.join(names)}"
+        tool = ("uv", "pip", "uninstall", "--python", self._python)
+        return shlex.join([*(tool if self.uv else (*self._pip, "uninstall", "-y")), *names])
 
-    def headline(self) -> dict[str, Any]:
-        """The torch that trains, for the line that names the node."""
-        torch = self.package("torch")
-        return {"torch": torch.version if torch else None}
+    @property
+    def _python(self) -> str:
+        return self.path or "python"
+
+    @property
+    def _pip(self) -> tuple[str, ...]:
+        return (self._python, "-m", "pip")
 
     def public(self) -> dict[str, Any]:
         """Everything, with names and versions only of the packages."""

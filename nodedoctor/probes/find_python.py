@@ -78,6 +78,8 @@ def main(argv: list[str]) -> None:
             _exec([*prefix, *ask, *_program(found, options.deep)], dict(os.environ))
         processes = running(options.pid) if options.pid else []
         candidates = list(_distinct(_candidates(processes)))
+        if not options.python and not any(c.torch and not c.problem for c in candidates):
+            candidates = [_behind_shim(candidate) for candidate in candidates]
         found.update(others=[candidate._asdict() for candidate in candidates], running=processes)
         chosen = _named(options.python) if options.python else _choose(candidates)
         found.update(why=chosen.why, explicit=bool(options.python))
@@ -124,7 +126,8 @@ def _candidates(processes: list[Running]) -> Iterator[Candidate]:
         yield from _environment(process["prefix"], why, process.get("problem", ""))
     name = next((name for name in ("python3", "python") if _on_path(name)), "")
     if name:
-        yield _behind_shim(_on_path(name), f"{name} on PATH")
+        path = _on_path(name)
+        yield Candidate(path, f"{name} on PATH", _torch_below(Path(path).parent.parent))
 
 
 def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -160,12 +163,15 @@ def _on_path(name: str) -> str:
     return found or ""
 
 
-def _behind_shim(path: str, why: str) -> Candidate:
+def _behind_shim(candidate: Candidate) -> Candidate:
+    """The same with the path of the binary; costs a process for a shim, so only done to find a torch."""
     try:
-        path = _binary(path)
+        path = candidate.path if candidate.problem else _binary(candidate.path)
     except Refused as error:
-        return Candidate(path, why, problem=str(error))
-    return Candidate(path, why, _torch_below(Path(path).parent.parent))
+        return candidate._replace(problem=str(error))
+    if path == candidate.path:
+        return candidate
+    return candidate._replace(path=path, torch=_torch_below(Path(path).parent.parent))
 
 
 def _torch_below(prefix: Path) -> str:

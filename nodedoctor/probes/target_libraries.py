@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
     from nodedoctor.probes.target_elf import Elf, nccl_version, read_elf
 else:
+    by_path = "target_elf" not in sys.modules  # else find_python.py has put it there
+    if by_path:
+        sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     from target_elf import Elf, nccl_version, read_elf
+
+    if by_path:
+        sys.path.pop()
 
 FAMILY = re.compile(r"lib(nccl|cudart|cudnn|cuda)(?:-[0-9a-f]{8})?\.so(?:\.|$)")
 DEFAULT_FOLDERS = (
