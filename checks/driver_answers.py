@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.answers import Answer, DriverAnswers
 from nodedoctor.facts.container import Container
 from nodedoctor.facts.driver import Driver
-from nodedoctor.facts.gpu import Gpu, InitError
+from nodedoctor.facts.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.inventory import Inventory
 from nodedoctor.facts.signs import NONE_HERE
@@ -116,8 +116,9 @@ def _hung(answer: Answer) -> Finding:
 
 
 def _crashed(answer: Answer, somebody: bool) -> Finding:
-    """NVML is known to crash on a lost GPU (nvitop#139): with another tool's answer it is less than a hang."""
-    summary = f"{answer.probe} crashed: {answer.note.partition(chr(10))[0]}"
+    """NVML crashes on a lost GPU (github.com/XuehaiPan/nvitop/issues/139)."""
+    why = answer.note.splitlines()[0] if answer.note else "no reason known"
+    summary = f"{answer.probe} crashed: {why}"
     if somebody:
         return Finding.warn(f"{summary}; nvidia-smi answers", evidence=_where(answer), fix=OFF_THE_BUS)
     return Finding.fail(summary, evidence=_where(answer), fix=OFF_THE_BUS)
@@ -159,13 +160,18 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
         return
     for gone in gpus.lost:
         if gone.error != "NOT_ASKED":
-            subject = f"gpu:{gone.index}" if gone.index is not None else f"pci:{gone.bus_id}"
-            yield _silent(gone.error, gone.index, subject, Evidence(gpus.source, gone.text))
+            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, gone.text))
     for gpu in gpus.gpus:
         if name := _broken(gpu):
             fields = [field for field, error in gpu.errors.items() if error == name]
             said = Evidence(gpus.source, f"{', '.join(fields[:6])}: {name}")
             yield _silent(name, gpu.index, gpu.subject, said)
+
+
+def _subject(gone: LostGpu) -> str:
+    if gone.index is not None:
+        return f"gpu:{gone.index}"
+    return f"pci:{gone.bus_id}" if gone.bus_id else ""
 
 
 def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
