@@ -89,6 +89,10 @@ class Inventory:
             signs=signs(pci, driver),
         )
 
+    def headline(self) -> dict[str, int]:
+        """That there is no GPU, where that is certain."""
+        return {"gpus": 0} if self.none_here else {}
+
     @property
     def none_here(self) -> bool:
         """Nothing of NVIDIA's was found where one can look without a driver, and no source shows a GPU."""

@@ -7,7 +7,7 @@ lines that start with `$`, so that they can be copied or grepped.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nodedoctor.model import Finding, Report, Result, Status
 from nodedoctor.report.inert import inert, inert_lines
@@ -30,12 +30,10 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
         page.problem(result)
     if unseen:
         page.line("", "could not be seen")
-        for result in unseen:
-            page.unseen(result)
+        page.rows(unseen)
     if not quiet:
         page.line("")
-        for result in results[len(problems) + len(unseen) :]:
-            page.row(result)
+        page.rows(results[len(problems) + len(unseen) :])
     return "\n".join(page.lines) + "\n"
 
 
@@ -44,6 +42,8 @@ def headline(node: Mapping[str, object]) -> str:
     parts = [str(node.get("hostname") or "unnamed node")]
     if node.get("gpus"):
         parts.append(f"{node['gpus']}x {node.get('gpu') or 'GPU'}")
+    elif node.get("gpus") == 0:
+        parts.append("no NVIDIA GPU")
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")
@@ -83,12 +83,18 @@ class _Page:
         if result.why:
             self._labelled("why", result.why)
 
-    def unseen(self, result: Result) -> None:
-        """What could not be judged, and how to make it visible."""
-        self.row(result)
-        self._fix(result.worst, "see it")
+    def rows(self, results: Iterable[Result]) -> None:
+        """One entry a result; those that say the same (no GPU here, no permission) share one."""
+        for sentence, group in _alike(results).items():
+            if len(group) > 1:
+                self._status_line(group[0].status, sentence)
+                self._indented(" ".join(result.check for result in group))
+            else:
+                self._row(group[0])
+            if group[0].status is Status.UNKNOWN:
+                self._fix(group[0].worst, "see it")
 
-    def row(self, result: Result) -> None:
+    def _row(self, result: Result) -> None:
         """One line a result, and one more for each note worth knowing."""
         worst = result.worst
         notes = [f for f in result.findings if f is not worst and (f.note or f.waived)]
@@ -124,6 +130,9 @@ class _Page:
         first, *rest = self._wrapped(text, len(_INDENT))
         self.line(f"{self._paint(status, status.word)} {first}", *(f"{_INDENT}{line}" for line in rest))
 
+    def _indented(self, text: str) -> None:
+        self.line(*(f"{_INDENT}{line}" for line in self._wrapped(text, len(_INDENT))))
+
     def _wrapped(self, text: str, indent: int) -> list[str]:
         """Lines that fit behind an indent; paths, ids and addresses stay whole."""
         room = self._width - indent
@@ -131,6 +140,16 @@ class _Page:
 
     def _paint(self, status: Status, word: str) -> str:
         return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
+
+
+def _alike(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results by what they say, in order; what passed always speaks for itself."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        said = _sentence(result.worst)
+        own = result.status is Status.PASS or len(result.findings) > 1
+        groups.setdefault(f"{result.check}  {said}" if own else said, []).append(result)
+    return groups
 
 
 def _sentence(finding: Finding) -> str:
