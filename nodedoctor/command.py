@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command
@@ -20,7 +23,12 @@ from nodedoctor.registry import Command
 KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
 KEPT_STDERR = 4096
 GRACE = 0.5  # seconds a killed child has to die before it counts as unkillable
+LAST_BREATH = 0.02  # seconds between the end of a crashing child's output and its exit
+BACKLOG = 1000  # lines of a followed child that wait for their reader
 LAST_WORDS = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
+
+# Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before the child.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 _ENV = "/usr/bin/env"
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
@@ -48,19 +56,9 @@ async def run(name: str, command: Command, timeout: float) -> Observation:
 
 async def start(name: str, command: Command) -> Running | Observation:
     """Start a command; an Observation instead when it cannot be started."""
-    loop = asyncio.get_running_loop()
     began = time.monotonic()
-    talks = command.hold or command.stdin is not None
     try:
-        transport, pipes = await loop.subprocess_exec(
-            _Pipes,
-            *_launched(command.argv),
-            stdin=asyncio.subprocess.PIPE if talks else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path(), **command.env},
-        )
+        transport, pipes = await _spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
     except OSError as error:
         outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
         note = f"{command.argv[0]}: {error.strerror or error}"
@@ -68,6 +66,20 @@ async def start(name: str, command: Command) -> Running | Observation:
     if command.stdin is not None:
         _feed(transport, command.stdin)
     return Running(name, command, transport, pipes, began)
+
+
+async def follow(command: Command) -> AsyncIterator[str]:
+    """The lines of a child that talks until nobody listens; ends when it ends, kills it when left.
+
+    What is not read in time is dropped, the oldest first. OSError when it cannot be started.
+    """
+    transport, lines = await _spawn(command, _Lines, talks=True)
+    try:
+        while (line := await lines.queue.get()) is not None:
+            yield line
+    finally:
+        _kill(transport)
+        transport.close()
 
 
 class Running:
@@ -94,20 +106,23 @@ class Running:
         await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if pipes.exited.done():
             await asyncio.wait({pipes.ended}, timeout=LAST_WORDS)
-        elif not (self.command.hold and pipes.ended.done()):
+        elif self.command.hold and pipes.ended.done():
+            # A crash closes the pipe a moment before the exit is seen.
+            await asyncio.wait({pipes.exited}, timeout=LAST_BREATH)
+        else:
             return await self._overdue(timeout)
         outcome, note = self._judge()
         return self._observation(outcome, note)
 
     def close(self) -> None:
         """Let go of the child: kill what is left of its session and close our ends of its pipes."""
-        self._kill()
+        _kill(self._transport)
         self._transport.close()
 
     async def _overdue(self, timeout: float) -> Observation:
         pid = self._transport.get_pid()
         where = _whereabouts(pid)
-        self._kill()
+        _kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=GRACE)
         if self._pipes.exited.done():
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
@@ -137,10 +152,6 @@ class Running:
             argv=self.command.argv,
             truncated=self._pipes.output.truncated,
         )
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), signal.SIGKILL)
 
 
 class _Tail:
@@ -186,6 +197,52 @@ class _Pipes(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         if not self.exited.done():
             self.exited.set_result(None)
+
+
+class _Lines(asyncio.SubprocessProtocol):
+    """Hands on lines as they come, and None at the end."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd != 1:
+            return
+        *lines, self._rest = (self._rest + data[-KEPT:]).split(b"\n")
+        self._rest = self._rest[-KEPT:]
+        for line in lines:
+            if self.queue.qsize() >= BACKLOG:
+                self.queue.get_nowait()
+            self.queue.put_nowait(line.decode("utf-8", "replace"))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.queue.put_nowait(None)
+
+
+Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
+
+
+async def _spawn(
+    command: Command, protocol: Callable[[], Pipes], *, talks: bool
+) -> tuple[asyncio.SubprocessTransport, Pipes]:
+    """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.get_running_loop().subprocess_exec(
+        protocol,
+        *_launched(command.argv),
+        stdin=pipe if talks else asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path(), **command.env},
+    )
+
+
+def _kill(transport: asyncio.SubprocessTransport) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), signal.SIGKILL)
 
 
 def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:

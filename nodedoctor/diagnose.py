@@ -77,6 +77,12 @@ class Diagnosis:
         self._began = time.monotonic()
         self._seconds: float | None = None
 
+    @property
+    def moment(self) -> Moment:
+        """When the node was looked at."""
+        moment: Moment = self._given[Moment]
+        return moment
+
     async def results(self) -> AsyncIterator[Result]:
         """Yield each check's result as soon as it is known; ends when all are."""
         waivers = asyncio.create_task(self.facts.get(Waivers))
@@ -105,11 +111,10 @@ class Diagnosis:
         node = dict(self._node)
         for value in known.values():
             node.update(_asked(value, "headline", {}))
-        moment: Moment = self._given[Moment]
         return Report(
             tool=__version__,
             source=self._label,
-            started=moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
             seconds=round(self._seconds or time.monotonic() - self._began, 3),
             node=node,
             results=tuple(sorted(results, key=lambda result: result.check)),
@@ -121,8 +126,7 @@ class Diagnosis:
         findings = await self._findings(check)
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
-            now: Moment = self._given[Moment]
-            findings = tuple(accepted.apply(check.id, finding, now) for finding in findings)
+            findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
         return _result(check, findings, self._cost(check))
 
     async def _findings(self, check: Check) -> tuple[Finding, ...]:

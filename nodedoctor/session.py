@@ -76,7 +76,7 @@ class Session:
         """The zip that keeps what a finished run has seen."""
         options = {"since": self.request.options.since, "expect": dict(self.request.options.expect)}
         report = diagnosis.report()
-        return snapshot.pack(report.observations, report.node, self._moment().started, options)
+        return snapshot.pack(report.observations, report.node, diagnosis.moment.started, options)
 
     def _live(self) -> Live:
         return Live(self.catalogue.probes, self.request.options, self.deadline)

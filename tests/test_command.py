@@ -144,3 +144,17 @@ def test_nothing_is_printed_when_the_loop_ends_with_children_about():
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("stuck\n", "")
+
+
+def test_a_held_child_that_crashes_is_a_crash():
+    async def hold() -> Observation:
+        code = "import os; print('half', flush=True); os.kill(os.getpid(), 11)"
+        running = await command.start("it", Command((sys.executable, "-I", "-c", code), hold=True))
+        assert isinstance(running, command.Running)
+        try:
+            return await running.answer(10)
+        finally:
+            running.close()
+
+    seen = asyncio.run(hold())
+    assert (seen.outcome, seen.text) == (Outcome.CRASH, "half\n")
