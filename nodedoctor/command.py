@@ -27,7 +27,7 @@ LAST_BREATH = 0.02  # seconds between the end of a crashing child's output and i
 BACKLOG = 1000  # lines of a followed child that wait for their reader
 LAST_WORDS = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
-# Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before the child.
+# Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before it.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 _ENV = "/usr/bin/env"
