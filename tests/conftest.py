@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 from fakes import build_nvml, nvml_env, write_config
+from hypothesis import settings
+
+settings.register_profile("any-machine", deadline=None)  # how long one example takes is the machine's affair
+settings.load_profile("any-machine")
 
 
 @pytest.fixture(scope="session")

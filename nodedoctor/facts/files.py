@@ -9,6 +9,8 @@ from typing import Any
 
 from nodedoctor.model import Observation, Unseen
 
+_SECTIONS = frozenset({"files", "links", "hex", "lists", "stats", "statvfs", "errors"})
+
 
 @dataclass(frozen=True, slots=True)
 class Files:
@@ -34,7 +36,8 @@ class Files:
             document = json.loads(seen.text)
         except (ValueError, RecursionError):
             return Unseen.of(seen)
-        return cls.of(document) if isinstance(document, dict) else Unseen.of(seen)
+        told = isinstance(document, dict) and not _SECTIONS.isdisjoint(document)
+        return cls.of(document) if told else Unseen.of(seen)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Files:
