@@ -1,0 +1,197 @@
+"""Lines of the kernel itself: PCI errors, the OOM killer, hangs and crashes, network adapters, the IOMMU.
+
+Formats: linux, drivers/pci/pcie/{aer,dpc}.c, drivers/pci/hotplug/pciehp_ctrl.c, drivers/firmware/efi/cper.c,
+mm/oom_kill.c, kernel/{hung_task,watchdog}.c, arch/x86/mm/fault.c, drivers/net/ethernet/mellanox/mlx5/core,
+drivers/iommu/{intel/dmar.c,amd/init.c}.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nodedoctor.facts.kernel_events import IommuFault, NicEvent, NicKind, OomKill, PcieError, Severity, Stall
+from nodedoctor.facts.kernel_lines import EVIDENCE, Line
+from nodedoctor.facts.kernel_nvidia import ADDRESS
+from nodedoctor.facts.pci import bdf
+
+_DEVICE = re.compile(rf"(?:^|\s|\()(?:(?P<driver>[\w-]{{1,32}}) )?(?P<device>{ADDRESS})(?=[\s:),]|$)")
+
+_SEVERITY = re.compile(
+    r"PCIe Bus Error: severity=(?:(Corrected|Correctable)|(?:Uncorrect\w+ )?\(?(Non-Fatal|Fatal))",
+    re.IGNORECASE,
+)
+_MAKER = re.compile(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
+_LOST = re.compile(
+    r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
+)
+_CPER = re.compile(r"event severity: (corrected|recoverable|fatal)")
+_CPER_DEVICE = re.compile(rf"\[Hardware Error\]:\s+device_id: ({ADDRESS})")
+
+_OOM = re.compile(
+    r"Kill(?:ed)? process (?P<pid>\d{1,9})(?: \((?P<name>[^)]{0,64})\)|, UID \d+, \((?P<uname>[^)]{0,64})\))"
+    r"(?P<rest>.*)",
+    re.DOTALL,
+)
+_OOM_CGROUP = re.compile(r"oom_memcg=(?P<cgroup>[^,]{1,300}).*?\bpid=(?P<pid>\d{1,9})")
+_ANON = re.compile(r"(?:anon-rss|file-rss|shmem-rss):(\d{1,15})kB")
+
+_HUNG = re.compile(
+    r"task (?P<name>.{1,64}):(?P<pid>\d{1,9}) (?:blocked|stuck) for more than (?P<seconds>\d{1,9}) s"
+)
+_SOFT = re.compile(
+    r"soft lockup - CPU#\d+ stuck for (?P<seconds>\d{1,9})s! \[(?P<name>[^\]]{1,64}):(?P<pid>\d{1,9})\]"
+)
+_HARD = re.compile(r"hard LOCKUP on cpu|NMI watchdog: Watchdog detected hard LOCKUP")
+_RCU = re.compile(r"rcu\w*:? .*(?:self-)?detected (?:expedited )?stalls?\b")
+_CRASH = re.compile(
+    r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection|trap \w).*?"
+    r" in (?P<where>[^\s\[]{1,128})\["
+)
+_MODULE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
+
+_NIC = re.compile(
+    rf"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband)[: ]+(?:probe of )?(?P<device>{ADDRESS})?"
+)
+_NIC_LINK = re.compile(
+    r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b"
+)
+_NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
+    (re.compile(r"failed with error -(?!517\b)\d+|mlx5_load_one failed|init_one failed"), "dead"),
+    (re.compile(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
+    (
+        re.compile(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"),
+        "firmware",
+    ),
+    (
+        re.compile(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
+        "firmware",
+    ),
+    (re.compile(r"[Hh]igh [Tt]emperature"), "temperature"),
+    (re.compile(r"(?:insufficient|unadvertised) power|[Pp]ower budget exceeded"), "power"),
+    (re.compile(r"Port module event\[error\]|Cable error"), "module"),
+    (re.compile(r"Cable unplugged"), "link-down"),
+    (re.compile(r"available PCIe bandwidth, limited by"), "slow-slot"),
+    (re.compile(r"dump error cqe|WC error:"), "errors"),
+)
+
+_DMAR = re.compile(rf"DMAR:.*\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
+_DMAR_NEW = re.compile(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
+_AMD = re.compile(rf"AMD-Vi: Event logged \[\w+(?: device=({ADDRESS}))?")
+_SMMU = re.compile(r"arm-smmu-v3 \S+: (?:event 0x(?:02|03|06|10|11|12|13)\b|\s*event: )")
+
+
+def named_device(text: str) -> tuple[str | None, str | None]:
+    """The driver and address at the start of `mlx5_core 0000:5d:00.0: …`."""
+    found = _DEVICE.search(text)
+    return (found.group("driver"), bdf(found.group("device"))) if found else (None, None)
+
+
+def pcie(line: Line, after: Iterable[str]) -> PcieError | None:
+    """An error of the bus; `after` are the next lines, one of which names the device's maker."""
+    severity = _severity(line.text)
+    if severity is None:
+        return None
+    driver, device = named_device(line.text)
+    if told := _CPER.search(line.text):
+        device = next((found.group(1) for found in map(_CPER_DEVICE.search, after) if found), None)
+        if device is None:  # firmware reports memory and processors in the same form
+            return None
+        levels: dict[str, Severity] = {"corrected": "corrected", "recoverable": "non-fatal"}
+        return PcieError(line.when, line.text[:EVIDENCE], levels.get(told.group(1), "fatal"), bdf(device))
+    makers = (_MAKER.search(text) for text in after)
+    maker = next((found.group(1) for found in makers if found), None)
+    return PcieError(line.when, line.text[:EVIDENCE], severity, device, driver, maker)
+
+
+def _severity(text: str) -> Severity | None:
+    if found := _SEVERITY.search(text):
+        if found.group(1):
+            return "corrected"
+        return "non-fatal" if found.group(2).lower().startswith("non") else "fatal"
+    if "DPC: containment event" in text:
+        return "fatal"
+    if _LOST.search(text):
+        return "link-down"
+    return "fatal" if _CPER.search(text) else None
+
+
+def oom(line: Line) -> OomKill | None:
+    """The line with the victim's sizes, of this and of older kernels."""
+    found = _OOM.search(line.text)
+    if found is None or "oom_reaper" in line.text:
+        return None
+    sizes = [int(size) for size in _ANON.findall(found.group("rest"))]
+    return OomKill(
+        line.when,
+        line.text[:EVIDENCE],
+        int(found.group("pid")),
+        found.group("name") or found.group("uname") or "",
+        round(sum(sizes) / 1024**2, 1) if sizes else None,
+        limited="emory cgroup out of memory" in line.text,
+    )
+
+
+def oom_cgroup(line: Line) -> tuple[int, str] | None:
+    """The pid and control group of the summary line, which stands before the victim's."""
+    found = _OOM_CGROUP.search(line.text)
+    return (int(found.group("pid")), found.group("cgroup")) if found else None
+
+
+def stall(line: Line, after: Iterable[str]) -> Stall | None:
+    """A hang or a crash; `after` are the next lines, where the stack names the modules it went through."""
+    text = line.text[:EVIDENCE]
+    if found := _CRASH.search(line.text):
+        pid, name, where = int(found.group("pid")), found.group("name").strip(), found.group("where")
+        return Stall(line.when, text, "crash", pid, name.rpartition(": ")[2], None, where)
+    for pattern, kind in ((_HUNG, "hung-task"), (_SOFT, "soft-lockup")):
+        if found := pattern.search(line.text):
+            pid, seconds = int(found.group("pid")), int(found.group("seconds"))
+            return Stall(line.when, text, kind, pid, found.group("name"), seconds, _module(after))  # type: ignore[arg-type]
+    if _HARD.search(line.text):
+        return Stall(line.when, text, "hard-lockup", where=_module(after))
+    if _RCU.search(line.text):
+        return Stall(line.when, text, "rcu-stall", where=_module(after))
+    return None
+
+
+def _module(after: Iterable[str]) -> str | None:
+    """The first module of interest in a stack; it ends where the next report begins."""
+    for text in after:
+        if "blocked for more than" in text or "</TASK>" in text:
+            return None
+        found = _MODULE.search(text)
+        if found and re.match(
+            r"nvidia|nv_|gdrdrv|mlx|ib_|rdma|lustre|ptlrpc|lnet|gpfs|mmfs|nfs|wekafs|beegfs", found.group(1)
+        ):
+            return found.group(1)
+    return None
+
+
+def nic(line: Line) -> NicEvent | None:
+    """What an RDMA adapter's driver said of firmware, module, power, heat or link."""
+    found = _NIC.search(line.text)
+    if found is None:
+        return None
+    text = line.text
+    device = found.group("device")
+    where = bdf(device) if device else None
+    kind: NicKind | None = next((kind for pattern, kind in _NIC_KINDS if pattern.search(text)), None)
+    if kind is not None:
+        return NicEvent(line.when, text[:EVIDENCE], kind, where)
+    link = _NIC_LINK.search(text)
+    if link is None:
+        return None
+    way: NicKind = "link-down" if link.group("way").lower() == "down" else "link-up"
+    return NicEvent(line.when, text[:EVIDENCE], way, where, link.group("netdev"))
+
+
+def iommu(line: Line) -> IommuFault | None:
+    """A fault of Intel's, AMD's or ARM's IOMMU, with the device that caused it."""
+    for pattern in (_DMAR, _DMAR_NEW):
+        if found := pattern.search(line.text):
+            return IommuFault(line.when, line.text[:EVIDENCE], bdf(found.group(1)))
+    if found := _AMD.search(line.text):
+        device = found.group(1) or named_device(line.text)[1]
+        return IommuFault(line.when, line.text[:EVIDENCE], bdf(device) if device else None)
+    return IommuFault(line.when, line.text[:EVIDENCE]) if _SMMU.search(line.text) else None
