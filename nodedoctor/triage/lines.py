@@ -33,7 +33,9 @@ _RAY = re.compile(r"\((?:([\w.:]+)(?:\([^)]*\))? )?pid=([\w]+)(?:, ip=([0-9a-fA-
 _RAYLET = re.compile(r"\((raylet|gcs_server|autoscaler)(?:, ip=([0-9a-fA-F.:]+))?\) ?")
 _POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ?|([\w.-]+-\d+) +\| ")
 _PDSH = re.compile(r"((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
-_GLOG = re.compile(r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?")
+_GLOG = re.compile(
+    r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
+)
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d+):\d+ \[(-?\d+)\] (?=\S)")
 _REPEATED = re.compile(r"\s*\[repeated (\d+)x across (?:cluster|all nodes)\].*$")
 _SPLIT = re.compile(r"\[rank\d{1,6}\]:(?=[ \[])")

@@ -96,6 +96,7 @@ class Event(Generic[W]):
     time: float | None
     text: str
     repeated: int = 0
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Exit, Forced, Stopped
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.oom import MemoryUser
-from nodedoctor.triage.events.progress import RankOfPid, Roster, Size, Step
+from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size, Step
 from nodedoctor.triage.events.ray import ActorPid
 from nodedoctor.triage.events.slurm import Attempt, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
@@ -22,7 +22,21 @@ W = TypeVar("W")
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
 
-QUIET = (*LIFE, OrderedStop, Attempt, Size, RankOfPid, Roster, Communicator, Stopped, MemoryUser, ActorPid, Left, Blamed)
+QUIET = (
+    *LIFE,
+    OrderedStop,
+    Attempt,
+    Size,
+    RankOfPid,
+    Roster,
+    Mentions,
+    Communicator,
+    Stopped,
+    MemoryUser,
+    ActorPid,
+    Left,
+    Blamed,
+)
 """Events that are no trouble by themselves."""
 
 FATAL = (TimedOut, Dying, Exit, Forced, Failed)
@@ -76,7 +90,11 @@ class Story:
 
     def moment(self, event: Event[Any]) -> tuple[float, str, int]:
         """When an event happened, as far as can be told: by its time, else by its place."""
-        return (event.time if event.time is not None else float("inf"), event.place.source, event.place.offset)
+        return (
+            event.time if event.time is not None else float("inf"),
+            event.place.source,
+            event.place.offset,
+        )
 
     def late(self, event: Event[Any]) -> bool:
         """True when the others had already given up: what comes then is no cause but a consequence."""
@@ -120,7 +138,9 @@ def _last_incident(events: list[Event[Any]]) -> tuple[list[Event[Any]], int]:
     """What follows the last failure that the job recovered from, and how many such failures there were."""
     start, ended, fatal, steps = 0, 0, False, 0
     for index, event in enumerate(events):
-        if isinstance(event.what, Attempt) and any(not isinstance(e.what, QUIET) for e in events[start:index]):
+        if isinstance(event.what, Attempt) and any(
+            not isinstance(e.what, QUIET) for e in events[start:index]
+        ):
             start, ended, fatal, steps = index, ended + 1, False, 0
         elif isinstance(event.what, FATAL):
             fatal, steps = True, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage.causes import candidates
@@ -15,11 +16,11 @@ EVIDENCE = 8
 TIMELINE = 24
 
 
-def judge(story: Story, coverage: Coverage) -> Verdict:
-    """The verdict on the last incident."""
-    found = candidates(story)
-    if not story.trouble:
-        return _calm(story, coverage)
+def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
+    """The verdict on the last incident; `more` are causes seen elsewhere, `calm`: dumps show that nobody waits."""
+    found = sorted([*candidates(story), *more], key=lambda candidate: candidate.order)
+    if not story.trouble and not more:
+        return _calm(story, coverage, calm)
     if not found:
         return _undetermined(story, coverage)
     best = found[0]
@@ -40,15 +41,17 @@ def judge(story: Story, coverage: Coverage) -> Verdict:
     )
 
 
-def _calm(story: Story, coverage: Coverage) -> Verdict:
+def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
     stops = story.of(OrderedStop)
     done = story.of(Finished)
-    alive = story.steps >= 2 or done or stops
+    alive = story.steps >= 2 or done or stops or rested
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
+    elif rested and story.steps < 2:
+        headline = "no failure: in the flight recorder's dumps no rank waits for another"
     elif alive:
         headline = "no failure in what was read: the job was making progress"
     else:
@@ -70,7 +73,9 @@ def _undetermined(story: Story, coverage: Coverage) -> Verdict:
         first = min(waits, key=lambda wait: story.moment(wait.event))
         who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
         limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
-        headline = f"{who} waited{limit} in {first.work.op or 'a collective'} for a rank that these logs do not show"
+        headline = (
+            f"{who} waited{limit} in {first.work.op or 'a collective'} for a rank that these logs do not show"
+        )
     else:
         headline = "the job failed, and what was read does not say why"
     return Verdict(

@@ -22,7 +22,9 @@ def heartbeat(story: Story) -> Iterator[Candidate]:
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
     place = order.STUCK + 3 if not story.waits or culprits else order.HINT + 20
     headline = f"{called(culprits) or 'the process'} stood still in a call that its watchdog could not pass (GIL, CUDA, storage)"
-    yield Candidate("cpu_stuck_or_slow_rank", place, "medium" if culprits else "low", headline, tuple(beats[:3]), culprits)
+    yield Candidate(
+        "cpu_stuck_or_slow_rank", place, "medium" if culprits else "low", headline, tuple(beats[:3]), culprits
+    )
 
 
 def storage(story: Story) -> Iterator[Candidate]:
@@ -31,7 +33,9 @@ def storage(story: Story) -> Iterator[Candidate]:
     if stalls:
         culprits = tuple(distinct(event.who for event in stalls))
         headline = f"{called(culprits) or 'a process'} hung in the kernel: {stalls[0].what.says}"
-        yield Candidate("cpu_stuck_or_slow_rank", order.STUCK - 2, "medium", headline, tuple(stalls[:3]), culprits)
+        yield Candidate(
+            "cpu_stuck_or_slow_rank", order.STUCK - 2, "medium", headline, tuple(stalls[:3]), culprits
+        )
 
 
 RULES = (heartbeat, storage)

@@ -15,7 +15,9 @@ from nodedoctor.triage.events.watchdog import Lagging
 from nodedoctor.triage.model import Candidate, Event, Who
 from nodedoctor.triage.story import Story, Wait
 
-_GUARD = re.compile(r"\b(?:\w*rank\w*|get_rank\(\))(?:\(\))? ?(==|!=) ?(\d+)|\b(is_main_process|is_global_zero|is_rank_0)\b")
+_GUARD = re.compile(
+    r"\b(?:\w*rank\w*|get_rank\(\))(?:\(\))? ?(==|!=) ?(\d+)|\b(is_main_process|is_global_zero|is_rank_0)\b"
+)
 _COLLECTIVES = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter|dist\.|backward\("
     r"|save_checkpoint|wait_for_everyone"
@@ -161,7 +163,9 @@ def _signatures(story: Story) -> int:
 def _shown(wait: Wait) -> str:
     work = wait.work
     size = f" of {work.numel_in} elements" if work.numel_in is not None else ""
-    return f"{work.op or 'a collective'}{size}" + (f" (sequence number {work.seq})" if work.seq is not None else "")
+    return f"{work.op or 'a collective'}{size}" + (
+        f" (sequence number {work.seq})" if work.seq is not None else ""
+    )
 
 
 def _frames(story: Story) -> list[tuple[Event[Raised], Frame]]:

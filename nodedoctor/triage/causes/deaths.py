@@ -53,7 +53,9 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
         "peer_died",
         order.DIED + (order.HINT if waited else 1),
         "medium",
-        f"Ray's worker {called(culprits) or ''} is gone, for a reason that Ray does not know".replace("  ", " "),
+        f"Ray's worker {called(culprits) or ''} is gone, for a reason that Ray does not know".replace(
+            "  ", " "
+        ),
         tuple([*died, *named][:4]),
         () if waited else culprits[:1],
     )
@@ -99,7 +101,9 @@ def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
 
 def _before_stop(story: Story, deaths: list[Event[Exit]]) -> list[Event[Exit]]:
     """Deaths before the launcher began to stop the others; all of them when it never says so."""
-    stops = {e.place.source: e.place.offset for e in reversed(story.of(Stopped)) if "closing signal" not in e.text}
+    stops = {
+        e.place.source: e.place.offset for e in reversed(story.of(Stopped)) if "closing signal" not in e.text
+    }
     early = [e for e in deaths if e.place.offset < stops.get(e.place.source, e.place.offset + 1)]
     return early or [Event(e.what, e.place, Who(), e.time, e.text) for e in deaths]
 

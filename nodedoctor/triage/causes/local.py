@@ -31,7 +31,9 @@ _ORDER: dict[Cause, int] = {
     "user_code_exception": order.CUDA_FAULT,
     "collective_mismatch": order.DECLARED_MISMATCH,
 }
-_UNREACHABLE = frozenset(("connect-failed", "no-route", "store-unreachable", "name-unresolved", "rendezvous-failed"))
+_UNREACHABLE = frozenset(
+    ("connect-failed", "no-route", "store-unreachable", "name-unresolved", "rendezvous-failed")
+)
 
 SOFTWARE_XIDS = frozenset((13, 31, 32, 43, 45, 63, 68, 69, 94, 121))
 """Xids the application causes, or that a GPU survives. https://docs.nvidia.com/deploy/xid-errors/"""
@@ -83,7 +85,8 @@ def xids(story: Story) -> Iterator[Candidate]:
             "gpu_hardware_xid",
             order.GPU_FAULT - 1,
             "high",
-            f"{name} {first.what.code} on the GPU at {first.what.pci}" + (f" ({called(culprits)})" if culprits else ""),
+            f"{name} {first.what.code} on the GPU at {first.what.pci}"
+            + (f" ({called(culprits)})" if culprits else ""),
             tuple(hard[:4]),
             culprits,
         )
@@ -131,7 +134,9 @@ def duplicate_gpu(story: Story) -> Iterator[Candidate]:
         ranks = sorted({rank for event in events for rank in event.what.ranks})
         culprits = tuple(Who(rank=rank) for rank in ranks)
         headline = f"{called(culprits)} were started on the same GPU"
-        yield Candidate("user_code_exception", order.CUDA_FAULT, "high", headline, tuple(events[:4]), culprits)
+        yield Candidate(
+            "user_code_exception", order.CUDA_FAULT, "high", headline, tuple(events[:4]), culprits
+        )
 
 
 def exceptions(story: Story) -> Iterator[Candidate]:
@@ -139,9 +144,14 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     explained = {
         (e.place.source, e.place.offset)
         for e in story.events
-        if not isinstance(e.what, (*QUIET, Raised)) and not (isinstance(e.what, Symptom) and not e.what.decisive)
+        if not isinstance(e.what, (*QUIET, Raised))
+        and not (isinstance(e.what, Symptom) and not e.what.decisive)
     }
-    own = [e for e in story.of(Raised) if (e.place.source, e.place.offset) not in explained and not is_echo(e.what)]
+    own = [
+        e
+        for e in story.of(Raised)
+        if (e.place.source, e.place.offset) not in explained and not is_echo(e.what)
+    ]
     early = [event for event in own if not story.late(event)]
     chosen = early or own
     if not chosen:
@@ -165,7 +175,12 @@ def left_early(story: Story) -> Iterator[Candidate]:
     if events and (said or culprits):
         headline = f"{called(culprits) or 'one rank'} failed by itself and left while the others waited"
         yield Candidate(
-            "user_code_exception", order.EXCEPTION + 1, "high" if said else "medium", headline, tuple(events[:4]), culprits
+            "user_code_exception",
+            order.EXCEPTION + 1,
+            "high" if said else "medium",
+            headline,
+            tuple(events[:4]),
+            culprits,
         )
 
 

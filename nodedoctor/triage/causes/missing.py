@@ -26,7 +26,14 @@ def barrier(story: Story) -> Iterator[Candidate]:
     if missed:
         ranks = sorted({rank for event in missed for rank in event.what.ranks})
         culprits = tuple(Who(rank=rank) for rank in ranks)
-        yield _absent(story, culprits, tuple(missed[:4]), "did not reach the monitored barrier", order.NAMED_MISSING, "high")
+        yield _absent(
+            story,
+            culprits,
+            tuple(missed[:4]),
+            "did not reach the monitored barrier",
+            order.NAMED_MISSING,
+            "high",
+        )
 
 
 def behind(story: Story) -> Iterator[Candidate]:
@@ -41,7 +48,9 @@ def behind(story: Story) -> Iterator[Candidate]:
         culprits = tuple(distinct(e.who for e in slow))
         waited = {wait.who.rank for wait in story.waits}
         if culprits and all(who.rank not in waited for who in culprits):
-            yield _absent(story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", order.BEHIND, "high")
+            yield _absent(
+                story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", order.BEHIND, "high"
+            )
 
 
 def late(story: Story) -> Iterator[Candidate]:
@@ -59,22 +68,38 @@ def late(story: Story) -> Iterator[Candidate]:
     for event in story.of(Failed):
         limit = event.what.work.timeout_ms
         same = event.what.work.signature[:2] == first[3].signature[:2]
-        if limit and same and event.time is not None and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE):
+        if (
+            limit
+            and same
+            and event.time is not None
+            and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE)
+        ):
             comers.append((event.who, event))
     culprits = tuple(distinct(who for who, _ in comers))
     if culprits and len(culprits) <= max(1, len(story.waits)):
         evidence = (first[2], *(event for _, event in comers[:3]))
-        yield _absent(story, culprits, evidence, "came to the collective long after the others", order.LATE_ARRIVAL, "high")
+        yield _absent(
+            story,
+            culprits,
+            evidence,
+            "came to the collective long after the others",
+            order.LATE_ARRIVAL,
+            "high",
+        )
 
 
 def silent(story: Story) -> Iterator[Candidate]:
     """Nearly all ranks printed a timeout: the ones that did not are those the others waited for."""
     gone = _silent(story)
     if gone:
-        alive = [e for e in story.of(Exit) if e.who.rank in {who.rank for who in gone} and e.what.signal in (9, 15)]
+        alive = [
+            e for e in story.of(Exit) if e.who.rank in {who.rank for who in gone} and e.what.signal in (9, 15)
+        ]
         evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
         confidence = "medium" if story.expected or alive else "low"
-        yield _absent(story, gone, evidence, "never arrived where the others waited", order.SILENT, confidence)
+        yield _absent(
+            story, gone, evidence, "never arrived where the others waited", order.SILENT, confidence
+        )
 
 
 def frozen(story: Story) -> Iterator[Candidate]:
@@ -83,7 +108,9 @@ def frozen(story: Story) -> Iterator[Candidate]:
     pids = {event.who.pid for event in forced}
     held = distinct([e.who for e in forced] + [e.who for e in story.of(Exit) if e.who.pid in pids])
     if held:
-        yield _absent(story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", order.BEHIND + 1, "medium")
+        yield _absent(
+            story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", order.BEHIND + 1, "medium"
+        )
 
 
 def gil(story: Story) -> Iterator[Candidate]:
@@ -92,7 +119,14 @@ def gil(story: Story) -> Iterator[Candidate]:
     waited = {wait.who.rank for wait in story.waits}
     odd = tuple(who for who in held if who.rank not in waited)
     if odd and len(odd) < max(2, len(story.ranks_seen)):
-        yield _absent(story, odd, tuple(story.of(GilHeld)[:3]), "held Python's lock inside a call", order.BEHIND + 2, "medium")
+        yield _absent(
+            story,
+            odd,
+            tuple(story.of(GilHeld)[:3]),
+            "held Python's lock inside a call",
+            order.BEHIND + 2,
+            "medium",
+        )
 
 
 def unpublished(story: Story) -> Iterator[Candidate]:
@@ -123,12 +157,19 @@ def legitimate(story: Story) -> Iterator[Candidate]:
 
 
 def _absent(
-    story: Story, culprits: tuple[Who, ...], evidence: tuple[Event[Any], ...], did: str, place: int, confidence: Any
+    story: Story,
+    culprits: tuple[Who, ...],
+    evidence: tuple[Event[Any], ...],
+    did: str,
+    place: int,
+    confidence: Any,
 ) -> Candidate:
     """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
     work = _long_work(story, {who.rank for who in culprits})
     asleep = [e for e in story.of(Asleep) if e.who.rank in {who.rank for who in culprits}]
-    cause: Cause = "timeout_too_short_legit_work" if work is not None and not asleep else "cpu_stuck_or_slow_rank"
+    cause: Cause = (
+        "timeout_too_short_legit_work" if work is not None and not asleep else "cpu_stuck_or_slow_rank"
+    )
     doing = f" ({work.what.kind})" if work is not None and not asleep else ""
     ranks = {who.rank for who in culprits}
     victims = tuple(distinct(wait.who for wait in story.waits if wait.who.rank not in ranks))
@@ -150,7 +191,9 @@ def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] |
     waited = {wait.who.rank for wait in story.waits}
     for event in reversed(story.of(LongWork)):
         rank = event.who.rank
-        if story.late(event) or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks))):
+        if story.late(event) or (
+            rank is not None and (rank in waited or (ranks is not None and rank not in ranks))
+        ):
             continue
         steps = [e for e in story.of(Step) if e.place.source == event.place.source]
         after = [e for e in steps if e.place.offset > event.place.offset and not story.late(e)]

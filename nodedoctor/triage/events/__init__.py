@@ -7,7 +7,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events import cuda, exits, kernel, limits, nccl, oom, progress, ray, slurm, store, watchdog
+from nodedoctor.triage.events import (
+    cuda,
+    exits,
+    kernel,
+    limits,
+    nccl,
+    oom,
+    progress,
+    ray,
+    slurm,
+    store,
+    watchdog,
+)
 from nodedoctor.triage.events.exits import ElasticBlock
 from nodedoctor.triage.events.sign import Sign, identified
 from nodedoctor.triage.events.trace import Tracebacks
@@ -35,6 +47,12 @@ _BY_NEEDLE: dict[str, list[Sign]] = {}
 for _sign in SIGNS:
     for _needle in _sign.needles:
         _BY_NEEDLE.setdefault(_needle, []).append(_sign)
+NEEDLES: tuple[str, ...] = (
+    *(n for n in _BY_NEEDLE if len(n) > 6 or n in ("Xid", "Killed")),
+    "Traceback (most recent",
+)
+"""Words that find every line that matters, without the short ones that ordinary lines are full of."""
+
 _PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
 
 
@@ -51,13 +69,15 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
             yield _listed(line, *listed)
             continue
         for raised, spawned in traces.read(line):
-            who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
-            yield Event(raised, line.place, who, line.time, line.text, line.repeated)
+            who = (
+                replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
+            )
+            yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin)
             found = True
         if not found:
             alive = progress.read(line.text)
             if alive is not None:
-                yield Event(alive, line.place, line.who, line.time, line.text, line.repeated)
+                yield Event(alive, line.place, line.who, line.time, line.text, line.repeated, line.origin)
 
 
 def _signs(line: Line) -> Iterator[Event[Any]]:
@@ -72,7 +92,15 @@ def _signs(line: Line) -> Iterator[Event[Any]]:
             said = sign.read(line.text)
             if said:
                 what, match = said
-                yield Event(what, line.place, identified(line.who, match), line.time, line.text, line.repeated)
+                yield Event(
+                    what,
+                    line.place,
+                    identified(line.who, match),
+                    line.time,
+                    line.text,
+                    line.repeated,
+                    line.origin,
+                )
 
 
 def _listed(line: Line, what: exits.Exit, row: dict[str, str]) -> Event[Any]:

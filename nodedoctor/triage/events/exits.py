@@ -69,8 +69,12 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Forced(),
     ),
     sign("closing signal", r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
-    sign("Job step aborted|Terminating StepId|sigkill_handler", r"Job step aborted|Terminating StepId"
-         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)", lambda _: Stopped()),  # fmt: skip
+    sign(
+        "Job step aborted|Terminating StepId|sigkill_handler",
+        r"Job step aborted|Terminating StepId"
+        r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)",
+        lambda _: Stopped(),
+    ),  # fmt: skip
     sign(
         "oot Cause|oot cause|oot failure",
         r"[Rr]oot (?:[Cc]ause|failure)(?: on|:)? (?P<who>rank):? ?(?P<rank>\d+)\b(?:.{0,20}exit ?code:? ?(?P<code>-?\d+))?"
@@ -89,7 +93,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         ": task",
-        _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)",
+        _NODE
+        + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)",
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign(": task", _NODE + r"Exited with exit code (?P<code>\d+)", lambda found: Exit(int(found["code"]))),
@@ -114,7 +119,9 @@ SIGNS: tuple[Sign, ...] = (
         "SIGSEGV|SIGBUS|Fatal Python error|Signal 11|died with <Signals",
         r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error)|SIGSEGV received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
-        lambda found: Exit(-int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or "SIGSEGV"))),
+        lambda found: Exit(
+            -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or "SIGSEGV"))
+        ),
     ),
     sign(
         "DataLoader worker",

@@ -48,6 +48,13 @@ class RankOfPid:
 
 
 @dataclass(frozen=True, slots=True)
+class Mentions:
+    """A framework or a setting that is named: advice depends on it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Roster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 
@@ -117,6 +124,14 @@ SIGNS: tuple[Sign, ...] = (
         "world_size|WORLD_SIZE|world size|world=|size: |distributed world|nranks ",
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
         lambda found: Size(number(found["n"] or found["n2"] or found["n3"]) or 0) or None,
+    ),
+    sign(
+        "kyrl|kyRL|SKYRL|policy_train|deepspeed|DeepSpeed|openrlhf|OpenRLHF|verl|WorkerDict|egatron|swift|torchtitan|lightning"
+        "|NCCL_TIMEOUT|accelerate|transformers|llamafactory",
+        r"(?P<skyrl>[Ss]ky[Rr][Ll]|SKYRL_|policy_train)|(?P<deepspeed>[Dd]eep[Ss]peed)|(?P<openrlhf>[Oo]pen[Rr][Ll][Hh][Ff])"
+        r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)|(?P<torchtitan>torchtitan)"
+        r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)|(?P<transformers>transformers)",
+        lambda found: Mentions(found.lastgroup or ""),
     ),
     sign("rank=", r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
 )

@@ -39,6 +39,10 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ActorDied(found["type"] or ""),
     ),
     sign("pid: ", r"^\tpid: (?P<pid>\d+)$", lambda _: ActorPid()),
-    sign("RayTaskError", r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)", lambda f: TaskFailed(f["error"] or "")),
+    sign(
+        "RayTaskError",
+        r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)",
+        lambda f: TaskFailed(f["error"] or ""),
+    ),
     sign("WorkerCrashedError", r"WorkerCrashedError", lambda _: ActorDied("CRASHED")),
 )

@@ -48,7 +48,14 @@ def sign(needles: str, pattern: str, make: Callable[[re.Match[str]], object | No
 
 
 def symptom(
-    cause: Cause, name: str, needles: str, pattern: str, says: str, *, decisive: bool = True, personal: bool = False
+    cause: Cause,
+    name: str,
+    needles: str,
+    pattern: str,
+    says: str,
+    *,
+    decisive: bool = True,
+    personal: bool = False,
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause."""
     what = Symptom(cause, name, says, decisive, personal)
@@ -60,7 +67,9 @@ def identified(who: Who, found: re.Match[str]) -> Who:
     names = {"rank": "rank", "grank": "group_rank", "local": "local_rank", "pid": "pid", "gpu": "gpu"}
     groups = found.groupdict()
     facts: dict[str, int | str] = {
-        names[name]: int(value) for name, value in groups.items() if name in names and value and value.isdigit()
+        names[name]: int(value)
+        for name, value in groups.items()
+        if name in names and value and value.isdigit()
     }
     if groups.get("host"):
         facts["host"] = groups["host"]

@@ -23,12 +23,22 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "CANCELLED",
         r"\*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+(?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)",
-        lambda found: None
-        if (found["why"] or "").startswith(("NODE FAIL", "TASK FAIL"))
-        else OrderedStop((found["why"] or found["lower"] or "cancelled").strip().lower()),
+        lambda found: (
+            None
+            if (found["why"] or "").startswith(("NODE FAIL", "TASK FAIL"))
+            else OrderedStop((found["why"] or found["lower"] or "cancelled").strip().lower())
+        ),
     ),
-    sign("KeyboardInterrupt", r"^\s*KeyboardInterrupt\b", lambda _: OrderedStop("interrupted from the keyboard")),
-    sign("DeadlineExceeded|preempt|PREEMPT", r"DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION", lambda _: OrderedStop("preempted")),
+    sign(
+        "KeyboardInterrupt",
+        r"^\s*KeyboardInterrupt\b",
+        lambda _: OrderedStop("interrupted from the keyboard"),
+    ),
+    sign(
+        "DeadlineExceeded|preempt|PREEMPT",
+        r"DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION",
+        lambda _: OrderedStop("preempted"),
+    ),
     sign(
         "restart worker group|Restarting worker group|[restart]",
         r"will restart worker group|Restarting worker group",

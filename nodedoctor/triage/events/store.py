@@ -84,7 +84,9 @@ _SOCKET = "network_socket_interface"
 
 def fingerprints(text: str) -> tuple[Fingerprint, ...]:
     """Every `Rank N is running collective: ...` in a text."""
-    return tuple(Fingerprint(int(rank), re.sub(r"\s", "", shown)) for rank, shown in _RUNNING.findall(text)[:64])
+    return tuple(
+        Fingerprint(int(rank), re.sub(r"\s", "", shown)) for rank, shown in _RUNNING.findall(text)[:64]
+    )
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
@@ -122,9 +124,11 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "Detected mismatch between collectives|is running collective|TensorShape=",
         r"Detected mismatch between collectives|Rank \d+(?: is running collective)?: ",
-        lambda found: Mismatch(fingerprints(found.string))
-        if "Detected mismatch" in found.string or fingerprints(found.string)
-        else None,
+        lambda found: (
+            Mismatch(fingerprints(found.string))
+            if "Detected mismatch" in found.string or fingerprints(found.string)
+            else None
+        ),
     ),
     sign(
         "store->get(",

@@ -137,7 +137,11 @@ def _status(found: re.Match[str]) -> Status:
 
     stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
     return Status(
-        group_of(text), last("enqueued"), last("completed"), last("started"), number(stuck[1]) if stuck else None
+        group_of(text),
+        last("enqueued"),
+        last("completed"),
+        last("started"),
+        number(stuck[1]) if stuck else None,
     )
 
 

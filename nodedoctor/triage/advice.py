@@ -1,0 +1,271 @@
+"""What to do about each cause, in order of least effort, and what to measure when the logs do not decide."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.model import Action, Fix
+from nodedoctor.triage.events.progress import Mentions
+from nodedoctor.triage.model import Cause, Verdict
+from nodedoctor.triage.story import Story
+
+TORCH_BY_LINE = {
+    737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2, 4), 616: (2, 5),
+    629: (2, 6), 632: (2, 7), 685: (2, 8), 683: (2, 9), 688: (2, 10), 689: (2, 11), 757: (2, 12), 730: (2, 13),
+    741: (2, 14), 738: (2, 15),
+}  # fmt: skip
+"""Line of `Watchdog caught` in ProcessGroupNCCL.cpp, read from the binaries of the official wheels."""
+
+TIMEOUTS: dict[str, tuple[str, str]] = {
+    "skyrl": (
+        "SkyRL: SKYRL_WORKER_NCCL_TIMEOUT_IN_S, in seconds (default 600); it must be in the workers' environment "
+        "(uv --env-file, runtime_env, or exported before `ray start`), not only in the driver's shell",
+        "export SKYRL_WORKER_NCCL_TIMEOUT_IN_S=3600",
+    ),
+    "deepspeed": (
+        "DeepSpeed: DEEPSPEED_TIMEOUT, in minutes (default 30), and only where DeepSpeed itself initialises "
+        "torch.distributed; its ZeRO groups are made without a timeout and keep the backend's default",
+        "export DEEPSPEED_TIMEOUT=60",
+    ),
+    "swift": ("ms-swift: --ddp_timeout, in seconds; groups that DeepSpeed makes do not follow it", ""),
+    "transformers": ("transformers: TrainingArguments(ddp_timeout=...), in seconds (default 1800)", ""),
+    "accelerate": (
+        "accelerate: InitProcessGroupKwargs(timeout=timedelta(...)) (default 600 s with NCCL)",
+        "",
+    ),
+    "lightning": ("Lightning: DDPStrategy(timeout=timedelta(...)) (default 1800 s)", ""),
+    "megatron": (
+        "Megatron: --distributed-timeout-minutes (default 10), which it gives to all its groups",
+        "",
+    ),
+    "verl": ("verl: actor_rollout_ref.nccl_timeout, in seconds (default 600)", ""),
+    "openrlhf": ("OpenRLHF: the timeout is fixed at 3600 s in its code", ""),
+    "torchtitan": (
+        "torchtitan: comm.init_timeout_seconds and comm.train_timeout_seconds (300 and 100 s)",
+        "",
+    ),
+}
+"""Where each framework's collective timeout is really set."""
+
+NO_SUCH_VARIABLE = (
+    "NCCL_TIMEOUT",
+    "no released NCCL or PyTorch reads a variable of this name; the limit is the process group's own timeout",
+)
+
+
+def torch_version(story: Story) -> tuple[int, int] | None:
+    """The torch release whose watchdog prints from this source line; vendors' builds may differ."""
+    for wait in story.waits:
+        found = re.search(r"ProcessGroupNCCL\.cpp:(\d+)$", wait.event.origin)
+        if found and int(found[1]) in TORCH_BY_LINE:
+            return TORCH_BY_LINE[int(found[1])]
+    return None
+
+
+def frameworks(story: Story) -> list[str]:
+    """Frameworks that the logs name, the one that sets the timeout first."""
+    named = {event.what.name for event in story.of(Mentions)}
+    return [name for name in TIMEOUTS if name in named]
+
+
+def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
+    """The fixes for the verdict's cause, and the framework's own setting where the timeout is the matter."""
+    found = [Fix(text, commands, action) for text, commands, action in _FIXES.get(verdict.cause, ())]
+    if verdict.cause in ("timeout_too_short_legit_work", "undetermined") and story.waits:
+        found += timeout_settings(story)
+    return tuple(found)
+
+
+def timeout_settings(story: Story) -> list[Fix]:
+    """Where the timeout that fired is set, said with the warning that raising it repairs little."""
+    told: list[Fix] = []
+    for name in frameworks(story)[:2] or [""]:
+        text, command = TIMEOUTS.get(
+            name, ("the timeout is an argument: init_process_group(timeout=timedelta(...))", "")
+        )
+        told.append(Fix(f"Only if the wait was legitimate: {text}.", (command,) if command else (), "config"))
+    told.append(
+        Fix(
+            "Groups made by new_group() or a DeviceMesh do not inherit that timeout: give it to each of them.",
+            action="config",
+        )
+    )
+    return told
+
+
+def not_the_cause(story: Story, sentence: str, explains: bool | None) -> tuple[tuple[str, str], ...]:
+    """What people would try first and need not."""
+    told: list[tuple[str, str]] = []
+    if sentence and explains is False:
+        told.append(("network bandwidth or the amount of data", sentence))
+    if story.waits:
+        told.append(NO_SUCH_VARIABLE)
+        first = story.first_wait
+        if first is not None and first.who.rank is not None:
+            told.append((f"rank {first.who.rank}", "the rank that prints the timeout waited for another one"))
+    return tuple(told)
+
+
+def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
+    """What would decide, ready to paste, in the names the torch in use reads."""
+    if verdict.outcome == "clean":
+        return ()
+    told: list[Fix] = []
+    if verdict.outcome == "undetermined" and not story.trouble:
+        return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
+    if verdict.outcome == "undetermined" or verdict.confidence == "low":
+        seen = ", ".join(str(rank) for rank in sorted(story.ranks_seen)[:8])
+        have = f"only rank {seen} is in these logs" if seen else "these logs name no rank"
+        told.append(Fix(f"Read the logs of all ranks together: {have}.", ("nodedoctor triage LOG_FOLDER",)))
+        if story.folded:
+            told.append(
+                Fix("Ray folded lines of several ranks into one.", ("export RAY_DEDUP_LOGS=0",), "config")
+            )
+        told.append(_recorder(torch_version(story)))
+        told.append(
+            Fix("If it hangs again, look before it is killed.", ("nodedoctor triage --live", "ncclras"))
+        )
+    return tuple(told)
+
+
+def _recorder(version: tuple[int, int] | None) -> Fix:
+    old = ("export TORCH_NCCL_TRACE_BUFFER_SIZE=2000", "export TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+           "export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/shared/fr/rank_")  # fmt: skip
+    new = ("export TORCH_FR_BUFFER_SIZE=2000", "export TORCH_FR_DUMP_TEMP_FILE=/shared/fr/rank_")
+    if version is None:
+        text, commands = (
+            "Switch the flight recorder on (old and new names, whichever torch it is)",
+            (*old, *new),
+        )
+    elif version < (2, 8):
+        text, commands = (
+            f"Switch the flight recorder on (torch {version[0]}.{version[1]} reads these names)",
+            old,
+        )
+    else:
+        text, commands = f"Switch the flight recorder on (torch {version[0]}.{version[1]})", (*old[:2], *new)
+    text += (
+        ", run again until it hangs, and give nodedoctor the folder; it must exist and be seen by all nodes."
+    )
+    return Fix(text, ("mkdir -p /shared/fr", *commands), "config")
+
+
+Row = tuple[str, tuple[str, ...], Action]
+
+_FIXES: dict[Cause, tuple[Row, ...]] = {
+    "gpu_hardware_xid": (
+        (
+            "Take the node out of use and diagnose its GPU; the job's settings are not the reason.",
+            ("nodedoctor",),
+            "drain",
+        ),
+        ("Reset or return the GPU as its Xid asks.", ("nodedoctor explain XID",), "reset-gpu"),
+    ),
+    "peer_host_oom": (
+        (
+            "Use less host memory: fewer data-loader workers, no pinned copies, sharded checkpoints.",
+            (),
+            "config",
+        ),
+        ("Ask for more memory, or put fewer ranks on a node.", (), "config"),
+    ),
+    "peer_cuda_oom": (
+        ("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
+        (
+            "Let the allocator grow its segments.",
+            ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
+            "config",
+        ),
+        ("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
+    ),
+    "user_code_exception": (
+        ("Repair the exception shown above; the other ranks only waited.", (), "config"),
+    ),
+    "peer_died": (
+        (
+            "Find out who ended it: the kernel log of its node first, for an out-of-memory kill.",
+            ("dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",),
+            "investigate",
+        ),
+        ("Let a crash leave its stack.", ("export PYTHONFAULTHANDLER=1", "ulimit -c unlimited"), "config"),
+    ),
+    "collective_mismatch": (
+        (
+            "Make all ranks call the same collectives: none under `if rank == 0`, the same number of batches.",
+            (),
+            "config",
+        ),
+        ("Give batches without a modality a dummy one, so that its layers run on all ranks.", (), "config"),
+        (
+            "Run once with the check that compares every call.",
+            ("export TORCH_DISTRIBUTED_DEBUG=DETAIL",),
+            "investigate",
+        ),
+    ),
+    "cpu_stuck_or_slow_rank": (
+        (
+            "See what that rank does when it happens again: storage, data loader, a lock, a prompt.",
+            ("py-spy dump --pid PID",),
+            "investigate",
+        ),
+    ),
+    "timeout_too_short_legit_work": (
+        ("Do the long work on all ranks, or before the process group is made; save sharded.", (), "config"),
+    ),
+    "network_ib": (
+        ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
+        (
+            "Exclude the adapter or the node until it is repaired.",
+            ("export NCCL_IB_HCA=^mlx5_BAD",),
+            "config",
+        ),
+    ),
+    "network_socket_interface": (
+        (
+            "Name the interface that reaches the other nodes.",
+            ("ip -br addr", "export NCCL_SOCKET_IFNAME=eth0"),
+            "config",
+        ),
+        (
+            "Check address, port and firewall of the rendezvous.",
+            ("nc -zv MASTER_ADDR MASTER_PORT",),
+            "investigate",
+        ),
+    ),
+    "p2p_pcie_acs_iommu": (
+        (
+            "Prove it: if the job runs like this, P2P over PCIe is broken.",
+            ("export NCCL_P2P_LEVEL=NVL",),
+            "investigate",
+        ),
+        ("Switch ACS off on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
+    ),
+    "nvlink_fabric": (
+        (
+            "Start or repair the Fabric Manager; its version must be the driver's.",
+            ("systemctl status nvidia-fabricmanager", "systemctl restart nvidia-fabricmanager"),
+            "restart-service",
+        ),
+        ("In a VM without NVSwitches only NVLS has to go.", ("export NCCL_NVLS_ENABLE=0",), "config"),
+    ),
+    "shm_or_limits": (
+        ("Give the container shared memory.", ("docker run --ipc=host --shm-size=64g ...",), "config"),
+        ("Raise the limit that was hit.", ("ulimit -n 1048576", "ulimit -l unlimited"), "config"),
+    ),
+    "version_mismatch": (
+        (
+            "Install the NCCL and CUDA packages that this torch pins, and only those.",
+            ("pip check",),
+            "config",
+        ),
+        (
+            "See which libraries are found first.",
+            ("nodedoctor stack", "echo $LD_LIBRARY_PATH"),
+            "investigate",
+        ),
+    ),
+    "driver_problem": (
+        ("Look at the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
+        ("Install a driver for this CUDA, or a torch built for the driver's CUDA.", (), "config"),
+    ),
+}

@@ -1,0 +1,80 @@
+"""`nodedoctor triage`: why a job died, from its logs and dumps, as text or as one JSON document."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+
+from nodedoctor.cli import Exit, Parser, _print, complain
+from nodedoctor.triage.model import Verdict
+
+_EPILOG = """\
+examples:
+  nodedoctor triage train.log                  one log, or - for standard input
+  nodedoctor triage logs/ fr_dumps/            all ranks' logs and flight-recorder dumps together
+  nodedoctor triage logs/ --node node1.json    with a node's report or recording
+
+exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be determined, 64 usage.
+"""
+_CODES = {"clean": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
+
+
+def main(words: list[str]) -> int:
+    """Run triage; returns the exit code."""
+    from nodedoctor.triage.job import examine
+    from nodedoctor.triage.sources import NotThere
+
+    arguments = _parser().parse_args(words)
+    if not arguments.paths:
+        return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
+    try:
+        examined = examine(arguments.paths)
+    except NotThere as problem:
+        return complain(str(problem))
+    if arguments.json:
+        from nodedoctor.triage import document
+
+        text = document.render(examined.verdict, examined.lines.of) + "\n"
+    else:
+        from nodedoctor.triage import page
+
+        text = page.render(examined.verdict, examined.lines.of, width=_width(), colour=_colour())
+    if not _print(text):
+        return Exit.OUTPUT
+    return Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
+
+
+def exit_code(verdict: Verdict) -> int:
+    """0 no failure, 2 a cause was found, 3 a failure without a known cause."""
+    return _CODES[verdict.outcome]
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((80, 24)).columns, 110) if sys.stdout.isatty() else 100
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="nodedoctor triage",
+        description="Why a job died: the guilty rank, the evidence, the fix, and what it is not.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="logs, flight-recorder dumps, folders, patterns; - is standard input",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    form.add_argument("--text", action="store_true", help="readable text on stdout (the default)")
+    return parser

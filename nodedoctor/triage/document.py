@@ -1,0 +1,118 @@
+"""The verdict as one JSON document, `nodedoctor.triage/1`; within /1 keys are only ever added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from nodedoctor.model import Fix
+from nodedoctor.triage.model import Collective, Event, Verdict, Who
+from nodedoctor.triage.physics import physics
+
+SCHEMA = "nodedoctor.triage/1"
+
+LineOf = Callable[[Event[Any]], int | None]
+
+
+def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
+    """The verdict as plain data."""
+    coverage = verdict.coverage
+    return {
+        "schema": SCHEMA,
+        "outcome": verdict.outcome,
+        "cause": verdict.cause,
+        "confidence": verdict.confidence,
+        "headline": verdict.headline,
+        "culprits": [_who(who) for who in verdict.culprits],
+        "victims": [_who(who) for who in verdict.victims],
+        "parties": [_who(who) for who in verdict.parties],
+        "collective": _collective(verdict.collective) if verdict.collective else None,
+        "evidence": [_evidence(event, line_of) for event in verdict.evidence],
+        "timeline": [_moment(event) for event in verdict.timeline],
+        "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
+        "fixes": [asdict(fix) for fix in verdict.fixes],
+        "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
+        "next": [_next(fix) for fix in verdict.next],
+        "incidents": verdict.incidents,
+        "coverage": {
+            "files": coverage.files,
+            "bytes": coverage.size,
+            "ranks_seen": list(coverage.ranks_seen),
+            "ranks_expected": coverage.ranks_expected,
+            "ranks_missing": list(coverage.ranks_missing),
+            "notes": list(coverage.notes),
+        },
+    }
+
+
+def render(verdict: Verdict, line_of: LineOf) -> str:
+    """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
+    return json.dumps(document(verdict, line_of), indent=1)
+
+
+def clock(seconds: float | None) -> str | None:
+    """A time of a log without its year: `11-21 05:44:23.515`."""
+    if seconds is None:
+        return None
+    starts = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
+    day = int(seconds // 86400)
+    month = max((i for i, start in enumerate(starts) if start < day), default=0)
+    rest = seconds % 86400
+    hour, minute = int(rest // 3600), int(rest % 3600 // 60)
+    return f"{month + 1:02d}-{day - starts[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
+
+
+def _who(who: Who) -> dict[str, Any]:
+    return {
+        "world": who.world,
+        "rank": who.rank,
+        "group_rank": who.group_rank,
+        "host": who.host,
+        "gpu": who.gpu,
+        "pid": who.pid,
+    }
+
+
+def _collective(work: Collective) -> dict[str, Any]:
+    told = physics(work)
+    return {
+        "op": work.op,
+        "seq": work.seq,
+        "group": work.group.name,
+        "numel_in": work.numel_in,
+        "numel_out": work.numel_out,
+        "implied_ranks": told.implied_ranks,
+        "timeout_seconds": work.timeout_ms / 1000 if work.timeout_ms is not None else None,
+        "bytes_by_dtype": told.bytes_by_dtype,
+        "expected_seconds": told.expected_seconds,
+        "size_can_explain_wait": told.can_explain,
+    }
+
+
+def _evidence(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
+    return {
+        "source": event.place.source,
+        "line": line_of(event),
+        "time": clock(event.time),
+        "rank": event.who.rank,
+        "text": event.text[:1000],
+    }
+
+
+def _moment(event: Event[Any]) -> dict[str, Any]:
+    return {"time": clock(event.time), "rank": event.who.rank, "event": kind(event)}
+
+
+def _next(fix: Fix) -> dict[str, Any]:
+    return {"text": fix.text, "commands": list(fix.commands)}
+
+
+def kind(event: Event[Any]) -> str:
+    """The event's kind as a word: `timed_out`, `gpu_full`; for a symptom its own name."""
+    name = getattr(event.what, "name", None)
+    word = name if isinstance(name, str) and name else type(event.what).__name__
+    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word)).replace(
+        "-", "_"
+    )

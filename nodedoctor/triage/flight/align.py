@@ -1,0 +1,158 @@
+"""All ranks' dumps side by side: per group who waits in what, who never came, who did something else."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nodedoctor.triage.causes.collectives import minority
+from nodedoctor.triage.flight.dump import Dump, GroupState, Op
+
+_UNEVEN = re.compile(
+    r"all_?to_?all|alltoall|_v\b|send|recv|gather|scatter|coalesced|reduce_oop", re.IGNORECASE
+)
+"""Collectives whose input sizes may differ between ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """Ranks whose collective differs at one sequence number; `ranks` is empty when no majority decides."""
+
+    seq: int
+    ranks: tuple[int, ...]
+    shown: tuple[tuple[int, str], ...]
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One group over all its ranks."""
+
+    name: str
+    desc: str
+    members: tuple[int, ...]
+    waiting: dict[int, Op]
+    behind: tuple[int, ...]
+    undumped: tuple[int, ...]
+    odd: Odd | None
+    stuck: int | None
+    finished: tuple[int, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The group as people know it."""
+        return f"group {self.name}" + (f" ({self.desc})" if self.desc else "")
+
+
+def pictures(dumps: Sequence[Dump]) -> list[Picture]:
+    """Every group in which some rank waits. Groups match by name and ranks, never by the per-process id."""
+    by_key: dict[tuple[str, tuple[int, ...]], dict[int, GroupState]] = defaultdict(dict)
+    ranks_of: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
+    for dump in dumps:
+        for name, ranks in dump.members.items():
+            ranks_of[name][ranks] += 1
+    for dump in dumps:
+        for name, state in dump.groups.items():
+            known = ranks_of.get(name)
+            ranks = dump.members.get(name) or (known.most_common(1)[0][0] if known else ())
+            if dump.rank is not None:
+                by_key[name, ranks][dump.rank] = state
+    dumped = {dump.rank for dump in dumps}
+    present = {dump.rank: dump for dump in dumps}
+    told = [_picture(name, ranks, states, dumped, present) for (name, ranks), states in by_key.items()]
+    return [picture for picture in told if picture.waiting]
+
+
+def _picture(
+    name: str,
+    ranks: tuple[int, ...],
+    states: dict[int, GroupState],
+    dumped: set[int | None],
+    present: dict[int | None, Dump],
+) -> Picture:
+    members = ranks or tuple(sorted(states))
+    waiting = {rank: op for rank, state in states.items() if (op := state.pending) is not None}
+    odd = _odd(states)
+    stuck = _stuck(waiting, odd)
+    behind, finished = [], []
+    for rank in members:
+        state = states.get(rank)
+        if stuck is None or rank not in dumped:
+            continue
+        if state is None:
+            dump = present[rank]
+            if dump.entries:  # an empty recorder proves nothing
+                behind.append(rank)
+        elif state.enqueued < stuck:
+            behind.append(rank)
+        elif state.completed >= stuck and rank not in waiting:
+            finished.append(rank)
+    desc = next((state.desc for state in states.values() if state.desc), "")
+    undumped = tuple(rank for rank in members if rank not in dumped)
+    return Picture(name, desc, members, waiting, tuple(behind), undumped, odd, stuck, tuple(finished))
+
+
+def _stuck(waiting: dict[int, Op], odd: Odd | None) -> int | None:
+    """The sequence number most ranks wait in; the lowest of equals."""
+    if odd is not None:
+        return odd.seq
+    votes = Counter(op.seq for op in waiting.values())
+    return min(votes, key=lambda seq: (-votes[seq], seq), default=None)
+
+
+def _odd(states: dict[int, GroupState]) -> Odd | None:
+    """The first sequence number at which two ranks recorded different collectives."""
+    pending = [op.seq for state in states.values() if (op := state.pending) is not None]
+    if not pending or len(states) < 2:
+        return None
+    seqs = sorted({seq for state in states.values() for seq in state.ops if seq >= min(pending) - 1})
+    for seq in seqs:
+        ops = {rank: state.ops[seq] for rank, state in states.items() if seq in state.ops}
+        told = _differing(ops)
+        if told:
+            return Odd(
+                seq, tuple(minority(told)), tuple(sorted(told.items()))[:4096], "called different collectives"
+            )
+    return _odd_sites(states, seqs)
+
+
+def _differing(ops: dict[int, Op]) -> dict[int, str] | None:
+    names = {rank: op.name for rank, op in ops.items()}
+    if len(set(names.values())) > 1:
+        return {rank: op.signature for rank, op in ops.items()}
+    if any(
+        _UNEVEN.search(name) and "all_gather" not in name and "reduce_scatter" not in name
+        for name in names.values()
+    ):
+        return None
+    told = {rank: op.signature for rank, op in ops.items()}
+    return told if len(set(told.values())) > 1 else None
+
+
+def _odd_sites(states: dict[int, GroupState], seqs: Iterable[int]) -> Odd | None:
+    """Equal collectives from different lines of the program: a skipped call hides behind an equal one."""
+    for seq in seqs:
+        sites = {rank: s.ops[seq].site for rank, s in states.items() if seq in s.ops and s.ops[seq].site}
+        odd = minority(sites)
+        if odd and len(sites) == len(states):
+            shown = tuple(sorted(sites.items()))[:4096]
+            return Odd(seq, tuple(odd), shown, "made the same call from different lines of the program")
+    return None
+
+
+def sinks(told: Sequence[Picture]) -> tuple[int, ...]:
+    """Ranks that others wait for and that wait for nobody: where every chain of waiting ends."""
+    waits_for: dict[int, set[int]] = defaultdict(set)
+    for picture in told:
+        for rank, op in picture.waiting.items():
+            for other in picture.members:
+                if (
+                    other != rank
+                    and (other in picture.behind or other in picture.undumped)
+                    and op.seq == picture.stuck
+                ):
+                    waits_for[rank].add(other)
+    awaited = {rank for others in waits_for.values() for rank in others}
+    return tuple(sorted(rank for rank in awaited if not waits_for.get(rank)))

@@ -1,0 +1,191 @@
+"""From dumps to candidate causes: who never came, who differs, who left no dump."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import called, listed
+from nodedoctor.triage.flight.align import Picture, pictures, sinks
+from nodedoctor.triage.flight.dump import Dump, Op
+from nodedoctor.triage.model import Candidate, Collective, Event, Group, Place, Who
+
+FEW = 3
+"""Without a dump, at most one rank in this many is blamed for it; more are dumps that were not collected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a dump shows about one rank, in words."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlightReport:
+    """What all dumps together say. `calm`: nobody waited for anything."""
+
+    dumps: int
+    ranks: tuple[int, ...]
+    expected: int | None
+    calm: bool
+    empty: bool
+    events: tuple[Event[Any], ...]
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...]
+
+
+def report(dumps: Sequence[Dump], notes: Sequence[str] = ()) -> FlightReport:
+    """Judge dumps of one job, one per rank."""
+    told = pictures(dumps)
+    by_rank = {dump.rank: dump for dump in dumps}
+    found = list(_mismatches(told, by_rank)) or list(_missing(told, by_rank))
+    members = {rank for dump in dumps for ranks in dump.members.values() for rank in ranks}
+    more = list(notes) + _remarks(dumps, told)
+    events = tuple(
+        e
+        for p in told[:8]
+        for rank, op in list(p.waiting.items())[:4]
+        for e in [_waits(by_rank[rank], p, op)]
+    )
+    return FlightReport(
+        len(dumps),
+        tuple(sorted(rank for rank in by_rank if rank is not None)),
+        max(members) + 1 if members else None,
+        calm=bool(dumps) and not told and any(dump.entries for dump in dumps),
+        empty=bool(dumps) and not any(dump.entries for dump in dumps),
+        events=events,
+        candidates=tuple(found),
+        notes=tuple(more),
+    )
+
+
+def _mismatches(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[Candidate]:
+    found: list[Candidate] = []
+    for picture in told:
+        odd = picture.odd
+        if odd is None:
+            continue
+        culprits = tuple(Who(rank=rank) for rank in odd.ranks)
+        parties = () if culprits else tuple(Who(rank=rank) for rank, _ in odd.shown)
+        shown = dict(odd.shown)
+        picked = [*odd.ranks[:2], *[rank for rank in shown if rank not in odd.ranks][:2]]
+        evidence = tuple(
+            _said(dumps[rank], f"rank {rank}, {picture.title}, collective {odd.seq}: {shown[rank]}")
+            for rank in picked
+        )
+        who = called(culprits) if culprits else f"ranks {listed(shown)}"
+        found.append(
+            Candidate(
+                "collective_mismatch",
+                order.DECLARED_MISMATCH,
+                "high" if culprits and "different collectives" in odd.what else "medium",
+                f"{who} and the others {odd.what} at number {odd.seq} of {picture.title}",
+                evidence,
+                culprits,
+                tuple(Who(rank=rank) for rank in picture.members if rank not in odd.ranks)
+                if culprits
+                else (),
+                parties,
+                collective=_collective(picture),
+            )
+        )
+    return found
+
+
+def _missing(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[Candidate]:
+    ends = sinks(told)
+    dumped = [rank for rank in ends if rank in dumps]
+    gone = [rank for rank in ends if rank not in dumps]
+    root = next((p for p in told if set(ends) & {*p.behind, *p.undumped}), None)
+    if root is None:
+        return []
+    waiting = sorted(rank for picture in told for rank in picture.waiting if rank not in ends)
+    first = root.waiting[min(root.waiting)]
+    inside = f"{first.name} (collective {root.stuck} of {root.title})"
+    victims = tuple(Who(rank=rank) for rank in waiting)
+    evidence = (
+        *(_last(dumps[rank], root) for rank in dumped[:3]),
+        _waits(dumps[min(root.waiting)], root, first),
+    )
+    if dumped:
+        culprits = tuple(Who(rank=rank) for rank in dumped)
+        headline = f"{called(culprits)} never came to {inside}, in which ranks {listed(set(waiting))} wait"
+        confidence: Any = "high" if not gone else "medium"
+        return [
+            Candidate("cpu_stuck_or_slow_rank", order.BEHIND, confidence, headline, evidence, culprits, victims,
+                      collective=_collective(root))
+        ]  # fmt: skip
+    culprits = tuple(Who(rank=rank) for rank in gone)
+    known = len(root.members)
+    if len(gone) * FEW > known + FEW - 1:
+        return []
+    headline = f"{called(culprits)} left no dump, and ranks {listed(set(waiting))} wait for it in {inside}"
+    return [
+        Candidate(
+            "peer_died",
+            order.SILENT,
+            "low",
+            headline,
+            evidence,
+            culprits,
+            victims,
+            collective=_collective(root),
+        )
+    ]
+
+
+def _remarks(dumps: Sequence[Dump], told: Sequence[Picture]) -> list[str]:
+    """What keeps the dumps from deciding: an empty or too short recorder, a finished side, missing ranks."""
+    said: list[str] = []
+    empty = [dump.rank for dump in dumps if not dump.entries and dump.rank is not None]
+    if empty:
+        said.append(
+            f"the recorder of ranks {listed(empty)} was off (no entries): this does not mean that they did nothing"
+        )
+    for picture in told:
+        short = [
+            dump.rank for dump in dumps
+            if dump.rank is not None and (state := dump.groups.get(picture.name)) is not None
+            and picture.stuck is not None and state.first > picture.stuck
+        ]  # fmt: skip
+        if short:
+            said.append(
+                f"the recorder of ranks {listed(short)} is too short: it begins after collective {picture.stuck}"
+            )
+        if picture.undumped:
+            said.append(f"{picture.title}: no dump of ranks {listed(picture.undumped)}")
+        if picture.odd is None and not picture.behind and not picture.undumped:
+            done = f", ranks {listed(picture.finished)} have finished it" if picture.finished else ""
+            said.append(
+                f"{picture.title}: all ranks came to collective {picture.stuck} with the same sizes{done}:"
+                " the data path between their GPUs, or an earlier operation on one of them, holds it"
+            )
+    return said
+
+
+def _collective(picture: Picture) -> Collective:
+    op = picture.waiting[min(picture.waiting)]
+    return Collective(op=op.name, seq=picture.stuck, group=Group(picture.name, picture.desc))
+
+
+def _last(dump: Dump, picture: Picture) -> Event[Any]:
+    """The last thing a missing rank did in the group."""
+    state = dump.groups.get(picture.name)
+    if state is None:
+        return _said(dump, f"rank {dump.rank} recorded nothing in {picture.title}")
+    op = state.ops.get(state.enqueued)
+    doing = f": {op.name}" + (f" from {op.site}" if op.site else "") if op else ""
+    return _said(dump, f"rank {dump.rank} ended at collective {state.enqueued} of {picture.title}{doing}")
+
+
+def _waits(dump: Dump, picture: Picture, op: Op) -> Event[Any]:
+    site = f" from {op.site}" if op.site else ""
+    text = f"rank {dump.rank} waits in {op.name} (collective {op.seq} of {picture.title}, {op.state}){site}"
+    return _said(dump, text)
+
+
+def _said(dump: Dump, text: str) -> Event[Any]:
+    return Event(Recorded("flight-recorder"), Place(dump.path, 0), Who(rank=dump.rank), None, text)

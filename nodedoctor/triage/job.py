@@ -1,0 +1,77 @@
+"""One triage from paths to verdict: read everything, tell the story, judge it, say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodedoctor.triage import advice, verdict
+from nodedoctor.triage.flight.dump import Dump, one_per_rank, read_dump
+from nodedoctor.triage.flight.judge import FlightReport, report
+from nodedoctor.triage.linenumbers import LineNumbers
+from nodedoctor.triage.model import Coverage, Event, Verdict
+from nodedoctor.triage.physics import physics
+from nodedoctor.triage.read import Reading, read
+from nodedoctor.triage.sources import Source, find
+from nodedoctor.triage.story import Story, tell
+from nodedoctor.triage.unpickle import Refused
+
+_DUMPS = ("pickle", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A verdict with what its views need besides it."""
+
+    verdict: Verdict
+    lines: LineNumbers
+    interrupted: bool = False
+
+
+def examine(paths: Iterable[str], more: Iterable[Event[Any]] = ()) -> Examined:
+    """Judge logs and dumps together; `more` are events from nodes or live processes. NotThere for a wrong path."""
+    found = find(list(paths))
+    reading = Reading(notes=list(found.notes))
+    for source in found.sources:
+        if source.kind in _DUMPS or reading.interrupted:
+            continue
+        read(source, reading)
+    flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
+    story = tell([*reading.events, *more, *flight.events])
+    coverage = Coverage(
+        files=len(found.sources),
+        size=reading.size,
+        ranks_seen=tuple(sorted({*story.ranks_seen, *flight.ranks})),
+        ranks_expected=story.expected or flight.expected,
+        notes=tuple(reading.notes),
+    )
+    judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
+    plain = frozenset(source.path for source in found.sources if source.kind == "text")
+    return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+
+
+def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
+    """The dumps among the sources, read one by one; one that cannot be used becomes a note."""
+    dumps: list[Dump] = []
+    for source in sources:
+        try:
+            dumps.append(read_dump(source.path))
+        except (Refused, OSError) as problem:
+            reading.notes.append(f"{source.path}: {problem}")
+        reading.size += source.size
+    kept, notes = one_per_rank(dumps)
+    told = report(kept, notes)
+    reading.notes += told.notes
+    return told
+
+
+def advised(judged: Verdict, story: Story) -> Verdict:
+    """The verdict with its fixes, what it is not, and what would decide."""
+    told = physics(judged.collective) if judged.collective else None
+    return replace(
+        judged,
+        fixes=advice.fixes(story, judged),
+        not_the_cause=advice.not_the_cause(story, told.sentence, told.can_explain) if told else (),
+        next=advice.measurements(story, judged),
+    )

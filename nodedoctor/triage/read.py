@@ -1,0 +1,137 @@
+"""From sources to events: opens each in the way it needs, bounded in memory whatever its size."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib
+import lzma
+import sys
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from nodedoctor.triage import lines, scan
+from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.model import Event, Line, Place
+from nodedoctor.triage.sources import Source
+
+KEPT = 150
+"""Events kept per kind and rank, the first and the last of them; a flood says the same thing over and over."""
+STEPS_KEPT = 8
+"""Steps in a row that are kept: only that there were several matters."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read so far: events in order, bytes, and what could not be read."""
+
+    events: list[Event[Any]] = field(default_factory=list)
+    size: int = 0
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def read(source: Source, reading: Reading) -> None:
+    """Add a source's events; trouble with the source becomes a note. Ctrl-C ends the reading, not the judging."""
+    thin = Thinner()
+    try:
+        for event in read_events(_counted(source, reading)):
+            thin.add(event)
+    except KeyboardInterrupt:
+        _interrupted(source, reading)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reading.notes.append(f"{source.path}: read only in part: {error}")
+    except ImportError:
+        reading.notes.append(
+            f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
+        )
+    reading.events += thin.events()
+
+
+class Thinner:
+    """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[type, int | None], list[tuple[int, Event[Any]]]] = {}
+        self._last: dict[tuple[type, int | None], deque[tuple[int, Event[Any]]]] = {}
+        self._index = self._steps = 0
+
+    def add(self, event: Event[Any]) -> None:
+        """Take an event in, or let it go."""
+        self._index += 1
+        self._steps = self._steps + 1 if isinstance(event.what, Step) else 0
+        if self._steps > STEPS_KEPT:
+            return
+        key = (type(event.what), event.who.rank)
+        kept = self._first.setdefault(key, [])
+        if len(kept) < KEPT:
+            kept.append((self._index, event))
+        else:
+            self._last.setdefault(key, deque(maxlen=KEPT)).append((self._index, event))
+
+    def events(self) -> list[Event[Any]]:
+        """What was kept."""
+        pairs = [pair for kept in (*self._first.values(), *self._last.values()) for pair in kept]
+        return [event for _, event in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def _interrupted(source: Source, reading: Reading) -> None:
+    if not reading.interrupted:
+        reading.notes.append(f"{source.path}: reading was interrupted")
+    reading.interrupted = True
+
+
+def _counted(source: Source, reading: Reading) -> Iterator[Line]:
+    """The lines of a source; reading stops where Ctrl-C comes."""
+    end = 0
+    try:
+        for offset, raw in _spots(source):
+            end = max(end, offset + len(raw))
+            text = raw[: 4 * lines.LONGEST].decode("utf-8", "replace")
+            yield from lines.parse(text, Place(source.path, offset))
+    except KeyboardInterrupt:
+        _interrupted(source, reading)
+    finally:
+        reading.size += max(source.size if source.kind == "text" else 0, end)
+
+
+def _spots(source: Source) -> Iterator[scan.Spot]:
+    if source.kind == "text":
+        yield from scan.spots(source.path, source.size)
+        return
+    if source.kind == "stdin":
+        yield from scan.stream(_eager(sys.stdin.buffer))
+        return
+    with _opened(source) as file:
+        yield from scan.stream(_eager(file))
+
+
+def _eager(file: BinaryIO) -> Callable[[int], bytes]:
+    """Reads what is there instead of waiting until a whole chunk is."""
+    read1: Callable[[int], bytes] | None = getattr(file, "read1", None)
+    return read1 or file.read
+
+
+def _opened(source: Source) -> BinaryIO:
+    if source.kind == "gzip":
+        return gzip.open(source.path)  # type: ignore[return-value]
+    if source.kind == "bzip2":
+        return bz2.open(source.path)
+    if source.kind == "xz":
+        return lzma.open(source.path)
+    if source.kind == "zstd":
+        return _zstd(source.path)
+    return open(source.path, "rb")
+
+
+def _zstd(path: str) -> BinaryIO:
+    """Python has zstd from 3.14; before that the package zstandard, where it is installed."""
+    try:
+        opened: BinaryIO = importlib.import_module("compression.zstd").open(path)
+    except ImportError:
+        opened = importlib.import_module("zstandard").open(path, "rb")
+    return opened

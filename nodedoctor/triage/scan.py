@@ -1,0 +1,193 @@
+"""Finds the few lines that matter in files of any size, without decoding the rest.
+
+Measured on 2 GiB of NCCL_DEBUG=INFO: grep(1) with some forty stems runs at half the speed of three words, one
+`re` alternative in Python at a twentieth. So grep points at the lines and only those are read; streams that
+cannot be seeked are searched in Python. Head, tail and evenly spread samples are read whole: they show progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from nodedoctor import command
+from nodedoctor.registry import Command
+from nodedoctor.triage.events import NEEDLES
+
+WHOLE = 8 << 20
+"""Files up to this size (bytes) are read line by line; so is this much of a stream's beginning."""
+EDGE = 1 << 20
+AFTER = 8192
+"""Bytes read on after a line that matters: the rest of a traceback, the values under a headline."""
+SAMPLES = 256
+SAMPLE = 4096
+LONG_LINE = 1 << 20
+"""Bytes; of a longer line only the beginning is read."""
+CHUNK = 1 << 20
+BUDGET = 48 << 20
+"""Bytes of windows parsed per file; when more lines match, the first and the last are read."""
+PATIENCE = 600.0
+
+STEMS = (
+    "rror", "xception", "Traceback", "atchdog", "WorkNCCL", "ailed", "ailure", "FAILED", "onnect", "imed out", "imeout",
+    "emory", "illed", "Killing", "ignal", "SIG", "exitcode", "exits with", "exit code", "Exit Code", "NCCL WARN", "Xid",
+    "oom-kill", "oom_kill", "OOM", "enqueued", "onitoredBarrier", "CANCELLED", "NODE FAIL", "undefined symbol",
+    "mismatch", "erminat", "oot Cause", "oot cause", "died", "GIL", "best knowledge", "running collective",
+    "blocked for more", "not responding", "clients joined", "egmentation", "oo many open", "ink down", "Link DOWN",
+    "orker group", "core dump", "reempt", "aborted", "shared memory", "driver", "destroy", "uncorrectable", "fallen off",
+    "is dead", "heartbeats", "No space left", "refused", "forcefully",
+)  # fmt: skip
+"""Words of which every line that matters has one; fewer and longer ones than the signs' own needles are faster."""
+
+Spot = tuple[int, bytes]
+
+
+def spots(path: str, size: int) -> Iterator[Spot]:
+    """Offset and bytes of every line worth parsing in a regular file, in order."""
+    with open(path, "rb", buffering=0) as file:
+        if size <= WHOLE or not _even(file.fileno(), size):
+            yield from stream(file.read)
+            return
+        for begin, end in _windows(path, size):
+            yield from _window(file.fileno(), begin, end, size)
+
+
+def stream(read: Callable[[int], bytes]) -> Iterator[Spot]:
+    """The same for anything that can only be read forward; memory stays bounded."""
+    wanted = re.compile(b"|".join(re.escape(stem.encode()) for stem in STEMS))
+    offset, told, carry, skipping = 0, 0, b"", False
+    recent: list[Spot] = []
+    while chunk := read(CHUNK):
+        data = carry + chunk
+        if skipping:
+            newline = data.find(b"\n")
+            if newline < 0:
+                offset, carry = offset + len(data), b""
+                continue
+            offset, data, skipping = offset + newline + 1, data[newline + 1 :], False
+        cut = data.rfind(b"\n") + 1
+        block, carry = data[:cut], data[cut:]
+        if block and offset < WHOLE:
+            yield from _split(block, offset)
+            told = offset + len(block)
+        elif block:
+            for spot in _hits(block, offset, wanted):
+                told = spot[0] + len(spot[1]) + 1
+                yield spot
+            recent = [*recent, (offset, block)][-2:]
+        offset += len(block)
+        if len(carry) > LONG_LINE:
+            yield offset, carry[:AFTER]
+            offset, carry, skipping = offset + len(carry), b"", True
+    for begin, block in recent:
+        yield from (spot for spot in _split(block, begin) if spot[0] >= told)
+    if carry:
+        yield offset, carry[:LONG_LINE]
+
+
+def _split(block: bytes, offset: int) -> Iterator[Spot]:
+    for line in block.split(b"\n"):
+        if line:
+            yield offset, line[:LONG_LINE]
+        offset += len(line) + 1
+
+
+def _hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot]:
+    """Lines with a stem, each with what follows it."""
+    position = 0
+    while found := wanted.search(block, position):
+        begin = block.rfind(b"\n", 0, found.start()) + 1
+        end = block.find(b"\n", min(found.end() + AFTER, len(block) - 1))
+        end = len(block) if end < 0 else end
+        yield from _split(block[max(begin, position) : end], offset + max(begin, position))
+        position = end
+
+
+def _even(descriptor: int, size: int) -> bool:
+    """True when no line is so long that grep would have to hold it in memory."""
+    for offset in range(0, size, 16 << 20):
+        step = offset
+        while step < min(size, offset + (16 << 20)):
+            if b"\n" in os.pread(descriptor, 65536 if step == offset else CHUNK, step):
+                break
+            step += 65536 if step == offset else CHUNK
+        else:
+            return False
+    return True
+
+
+def _windows(path: str, size: int) -> list[tuple[int, int]]:
+    """Merged byte ranges to read: around every hit, both ends, and samples between."""
+    hits = _grep(path)
+    if hits is None:
+        return [(0, WHOLE), (size - WHOLE, size)]
+    ranges = [(0, EDGE), (size - EDGE, size)]
+    ranges += [(at, at + SAMPLE) for at in range(EDGE, size - EDGE, max(size // SAMPLES, SAMPLE))]
+    ranges += [(at, at + AFTER) for at in hits]
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return _within_budget(merged)
+
+
+def _within_budget(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The first and the last ranges when all would be too much to parse."""
+    if sum(end - begin for begin, end in ranges) <= BUDGET:
+        return ranges
+    front = _upto(ranges, BUDGET // 3)
+    back = [
+        (-end, -begin)
+        for begin, end in _upto([(-end, -begin) for begin, end in reversed(ranges)], BUDGET * 2 // 3)
+    ]
+    cut = front[-1][1]
+    return front + [(max(begin, cut), end) for begin, end in reversed(back) if end > cut]
+
+
+def _upto(ranges: list[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
+    taken: list[tuple[int, int]] = []
+    for begin, end in ranges:
+        taken.append((begin, min(end, begin + budget)))
+        budget -= end - begin
+        if budget <= 0:
+            break
+    return taken
+
+
+def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
+    """The whole lines of a range; the line a hit stands in is taken from its beginning."""
+    lead = os.pread(descriptor, min(begin, CHUNK // 16), max(0, begin - CHUNK // 16))
+    start = begin - (len(lead) - (lead.rfind(b"\n") + 1))
+    for at in range(start, end, CHUNK * 8):
+        block = os.pread(descriptor, min(end, at + CHUNK * 8) - at, at)
+        if at + len(block) < size:
+            rest = os.pread(descriptor, CHUNK // 16, at + len(block))
+            block += rest[: rest.find(b"\n")] if b"\n" in rest else rest
+        cut = 0 if at == start else block.find(b"\n") + 1
+        yield from _split(block[cut:], at + cut)
+
+
+def _grep(path: str) -> list[int] | None:
+    """Offsets of lines with a stem; None when grep(1) cannot be asked."""
+    found = _asked(path, STEMS)
+    if found is not None and found[1]:
+        found = _asked(path, NEEDLES)
+    if found is not None and found[1]:
+        first = _asked(path, NEEDLES, "-m", "20000")
+        found = ((first[0] if first else []) + found[0], False)
+    return None if found is None else found[0]
+
+
+def _asked(path: str, words: tuple[str, ...], *options: str) -> tuple[list[int], bool] | None:
+    pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
+    argv = ("grep", "-aboE", *options, "-e", pattern, "--", os.path.abspath(path))
+    seen = asyncio.run(command.run("grep", Command(argv, env={"LC_ALL": "C"}), PATIENCE))
+    if not seen.answered or seen.rc not in (0, 1):
+        return None
+    lines = seen.text.split("\n")[1 if seen.truncated else 0 :]
+    numbers = (line.partition(":")[0] for line in lines)
+    return [int(number) for number in numbers if number.isdigit()], seen.truncated

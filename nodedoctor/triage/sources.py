@@ -1,0 +1,129 @@
+"""What the given paths are: logs, compressed logs, flight-recorder dumps; folders and patterns are opened up.
+
+A file is judged by its first bytes, never by its name. What cannot be read becomes a note, not an exception.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "stdin", "pipe"]
+
+FILES_AT_MOST = 20_000
+"""Files taken from folders: a folder of a whole cluster's logs, and an end to a wrong path like `/`."""
+
+_MAGIC: tuple[tuple[bytes, Kind], ...] = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+_RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
+
+    path: str
+    kind: Kind
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the paths came to, and what was left out and why."""
+
+    sources: tuple[Source, ...]
+    notes: tuple[str, ...] = ()
+
+
+class NotThere(Exception):
+    """A path that was given does not exist or cannot be read, in one line."""
+
+
+def find(paths: list[str]) -> Found:
+    """The sources behind paths, folders and patterns; NotThere for one that leads nowhere."""
+    sources: dict[str, Source] = {}
+    notes: list[str] = []
+    for given in paths:
+        if given == "-":
+            sources["-"] = Source("-", "stdin")
+            continue
+        for path, explicit in _paths(given):
+            if len(sources) >= FILES_AT_MOST:
+                notes.append(f"only the first {FILES_AT_MOST} files were read")
+                break
+            source = _source(path, explicit, notes)
+            if source is not None:
+                sources.setdefault(os.path.realpath(path), source)
+    return Found(tuple(sources.values()), tuple(notes))
+
+
+def _paths(given: str) -> Iterator[tuple[str, bool]]:
+    """Files in reading order, and whether each was named itself."""
+    if os.path.isdir(given):
+        yield from ((path, False) for path in _walk(given))
+    elif os.path.lexists(given):
+        yield given, True
+    else:
+        matches = sorted(glob.glob(given, recursive=True))
+        if not matches:
+            raise NotThere(f"{given}: no such file or folder")
+        for match in matches:
+            if os.path.isdir(match):
+                yield from ((path, False) for path in _walk(match))
+            else:
+                yield match, True
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for root, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            yield os.path.join(root, name)
+
+
+def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
+    """What a path is, None when it is left out; a pipe in a folder would be waited for forever."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            if explicit and (stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode)):
+                return Source(path, "pipe")
+            return None
+        with open(path, "rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        if explicit:
+            raise NotThere(f"{path}: {error.strerror}") from None
+        notes.append(f"{path}: {error.strerror}")
+        return None
+    kind = kind_of(head)
+    if kind == "text" and not explicit and b"\0" in head:
+        notes.append(f"{path}: left out, it is neither text nor a dump")
+        return None
+    return Source(path, kind, status.st_size)
+
+
+def kind_of(head: bytes) -> Kind:
+    """What a file is by its first bytes."""
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    if len(head) > 2 and head[0] == 0x80 and head[1] in (2, 3, 4, 5) and head[2:3] in b"}]\x95(c":
+        return "pickle"
+    if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _RECORDER):
+        return "json"
+    return "text"
+
+
+def stream_size(source: Source) -> str:
+    """A source's name as people know it."""
+    return "standard input" if source.kind == "stdin" else str(Path(source.path))

@@ -1,0 +1,89 @@
+"""Reads a pickle that may be hostile: plain data only, within limits of size and memory.
+
+PyTorch's own reader loads dumps with plain pickle, which runs whatever a file asks for. Genuine dumps hold no
+global at all, so every global is refused here, and what a lying memo index could allocate is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import pickle
+import resource
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+LARGEST = 1 << 30
+"""Bytes; the largest dump seen is 30 MB."""
+MEMORY = 4 << 30
+"""Bytes of address space one dump may add while it is loaded."""
+
+
+class Refused(Exception):
+    """A dump that cannot be or must not be loaded, in one line."""
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> NoReturn:
+        """Refuse: a dump needs none, and calling one could run anything."""
+        raise Refused(f"it asks for {module}.{name}, which no genuine dump does; it was not loaded")
+
+    def persistent_load(self, pid: Any, /) -> NoReturn:
+        """Refuse references to objects outside of the file."""
+        raise Refused("it refers to objects outside of the file")
+
+
+def load(data: bytes) -> Any:
+    """The plain data in a pickle; Refused when it is more than that, too big or broken."""
+    if len(data) > LARGEST:
+        raise Refused(f"{len(data)} bytes are too many for a dump")
+    with _bounded():
+        try:
+            return _Plain(io.BytesIO(data)).load()
+        except Refused:
+            raise
+        except (MemoryError, RecursionError):
+            raise Refused("it would need more memory than a dump can need") from None
+        except Exception as error:  # a broken pickle raises nearly anything
+            raise Refused(f"broken: {type(error).__name__}: {error}") from None
+
+
+def salvage(data: bytes) -> list[Any]:
+    """What stood on the reader's stack when a truncated pickle ended: the values read until then."""
+    base: Any = pickle._Unpickler  # type: ignore[attr-defined]
+
+    class Stack(base):  # type: ignore[misc]
+        find_class = _Plain.find_class
+        persistent_load = _Plain.persistent_load
+
+    reader: Any = Stack(io.BytesIO(data[:LARGEST]))
+    with _bounded(), contextlib.suppress(Exception):
+        reader.load()
+    stacks = [*getattr(reader, "metastack", []), getattr(reader, "stack", [])]
+    return [item for stack in stacks for item in stack]
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """A ceiling on our address space, and no garbage collection while thousands of dicts are built."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    ceiling = _address_space() + MEMORY
+    limit = ceiling if soft == resource.RLIM_INFINITY else min(soft, ceiling)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        if collecting:
+            gc.enable()
+
+
+def _address_space() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return 2 << 30
