@@ -20,7 +20,6 @@ process in an uninterruptible read, so it is left behind, without any of our pip
 
 from __future__ import annotations
 
-import argparse
 import errno
 import fnmatch
 import json
@@ -30,8 +29,11 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+
+TYPE_CHECKING = False  # importing argparse or typing would take as long as a typical read
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
 
 TEXT_BYTES = 64 * 1024
 TOTAL_BYTES = 3 * 1024 * 1024  # below the 4 MiB an observation keeps, with room for error names
@@ -41,17 +43,20 @@ GLOB = frozenset("*?[")
 ABSENT = ("ENOENT", "ENOTDIR")
 TYPES = {"-": "file", "d": "dir", "c": "char", "b": "block", "p": "fifo", "s": "socket"}
 
-Emit = Callable[[str, str, Any], None]
-"""Takes one value: its section, its path, itself."""
+if TYPE_CHECKING:
+    Emit = Callable[[str, str, Any], None]  # takes one value: its section, its path, itself
 
 
-class Item(NamedTuple):
+class Item:
     """What to read: the verb, the path so far, the components still to match, whether a glob was matched."""
 
-    verb: str
-    path: str
-    rest: tuple[str, ...] = ()
-    globbed: bool = False
+    __slots__ = ("globbed", "path", "rest", "verb")
+
+    def __init__(self, verb: str, path: str, rest: tuple[str, ...] = (), globbed: bool = False) -> None:
+        self.verb = verb
+        self.path = path
+        self.rest = rest
+        self.globbed = globbed
 
 
 class Document:
@@ -91,11 +96,11 @@ def read_item(item: Item, root: str, emit: Emit) -> None:
 
 def expand(item: Item, root: str, emit: Emit) -> Iterator[Item]:
     """Match the components left. A directory that cannot be listed is reported, not taken for empty."""
-    verb, path, rest, globbed = item
-    if not rest:
+    if not item.rest:
         yield item
-    elif GLOB.isdisjoint(rest[0]):
-        yield from expand(Item(verb, os.path.join(path, rest[0]), rest[1:], globbed), root, emit)
+    elif GLOB.isdisjoint(item.rest[0]):
+        path = os.path.join(item.path, item.rest[0])
+        yield from expand(Item(item.verb, path, item.rest[1:], item.globbed), root, emit)
     else:
         for match in matches(item, root, emit):
             yield from expand(match, root, emit)
@@ -103,15 +108,15 @@ def expand(item: Item, root: str, emit: Emit) -> Iterator[Item]:
 
 def matches(item: Item, root: str, emit: Emit) -> list[Item]:
     """Match the next component, in order of names; hidden names only when the pattern asks for them."""
-    verb, path, (pattern, *rest), globbed = item
+    pattern = item.rest[0]
     try:
-        names = sorted(os.listdir(inside(root, path)))
+        names = sorted(os.listdir(inside(root, item.path)))
     except OSError as error:
-        complain(emit, normal(path), error, globbed)
+        complain(emit, normal(item.path), error, item.globbed)
         return []
     hidden = pattern.startswith(".")
     names = [n for n in names if fnmatch.fnmatchcase(n, pattern) and (hidden or not n.startswith("."))]
-    return [Item(verb, os.path.join(path, name), tuple(rest), True) for name in names]
+    return [Item(item.verb, os.path.join(item.path, name), item.rest[1:], True) for name in names]
 
 
 def complain(emit: Emit, path: str, error: OSError, globbed: bool) -> None:
@@ -275,22 +280,34 @@ def read_each(items: list[Item], root: str, seconds: float, document: Document) 
             document.add("errors", path, "TIMEOUT")
 
 
+def parse_options(words: list[str]) -> tuple[str, float, list[str]]:
+    """The root, the seconds each path may take (0: no limit), and the words; exits when that is no sense."""
+    options = {"--root": "/", "--each": "0"}
+    while words and words[0].startswith("--"):
+        if words[0] not in options or len(words) < 2:
+            usage()
+        options[words[0]], words = words[1], words[2:]
+    return options["--root"], float(options["--each"]), words
+
+
+def usage() -> NoReturn:
+    """Say how to call this program; exit 2."""
+    sys.stderr.write(f"{__doc__}\na word is VERB:/PATH, the verb one of {' '.join(READERS)}\n")
+    sys.exit(2)
+
+
 def main() -> None:
     """Read what the words ask for and print the document."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--root", default="/", help="where the file system to look at is mounted")
-    parser.add_argument("--each", type=float, default=0, metavar="SECONDS", help="deadline of every path")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="read:PATH, link:PATH, ...")
-    options = parser.parse_args()
-    items = [item for item in map(parse_word, options.words) if item]
-    if len(items) < len(options.words):
-        parser.error("a word is VERB:/PATH, the verb one of " + " ".join(READERS))
+    root, seconds, words = parse_options(sys.argv[1:])
+    items = [item for item in map(parse_word, words) if item]
+    if len(items) < len(words):
+        usage()
     document = Document()
-    if options.each > 0:
-        read_each(items, options.root, options.each, document)
+    if seconds > 0:
+        read_each(items, root, seconds, document)
     else:
         for item in items:
-            read_item(item, options.root, document.add)
+            read_item(item, root, document.add)
     sys.stdout.write(json.dumps(document.sections, sort_keys=True) + "\n")
     sys.stdout.flush()
     os._exit(0)  # nothing that was left behind may delay the end
