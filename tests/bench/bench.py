@@ -7,12 +7,14 @@ Arguments name the parts to run.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from timing import Timing, measure
 
 NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
@@ -53,7 +55,25 @@ def _row(name: str, timing: Timing, own: Timing) -> str:
     )
 
 
-PARTS: dict[str, Callable[[], None]] = {"headless": headless}
+def gpus() -> None:
+    """Headless runs on a stand-in for 8 H100s whose nvidia-smi takes a second per call."""
+    from fakes import build_nvml, nvml_env, write_config
+    from fakes.tree import nvidia_tree, write
+
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        write(here / "bin" / "nvidia-smi", "#!/bin/sh\nsleep 1\nexit 0\n")
+        (here / "bin" / "nvidia-smi").chmod(0o755)
+        env = nvml_env(build_nvml(here), write_config(here / "nvml.conf", {}))
+        env = {**os.environ, **env, "PATH": f"{here / 'bin'}:{os.environ['PATH']}"}
+        root = str(nvidia_tree(here / "tree"))
+        for words in (["--tag", "fast"], []):
+            argv = [NODEDOCTOR, "--json", "--root", root, *words]
+            timing = measure(argv, env=env)
+            print(_row(" ".join(["nodedoctor --json", *words]), timing, timing))
+
+
+PARTS: dict[str, Callable[[], None]] = {"headless": headless, "gpus": gpus}
 
 
 def main() -> None:
