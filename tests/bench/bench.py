@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from timing import Timing, measure
 
 NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
@@ -57,6 +56,7 @@ def _row(name: str, timing: Timing, own: Timing) -> str:
 
 def gpus() -> None:
     """Headless runs on a stand-in for 8 H100s whose nvidia-smi takes a second per call."""
+    sys.path.append(str(Path(__file__).parent.parent))
     from fakes import build_nvml, nvml_env, write_config
     from fakes.tree import nvidia_tree, write
 
