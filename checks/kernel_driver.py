@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.facts.kernel_events import DriverEvent
-from nodedoctor.facts.kernel_log import KernelLog
+from nodedoctor.facts.kernel_log import KernelLog, is_over
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import subject_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment
@@ -19,13 +19,12 @@ def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]
     Why: without a working driver no program sees the GPU; the reason stands only in the kernel log.
     Fix disturbs: every job on this node.
     """
-    loaded = max((e.when.at for e in log.driver if e.kind in ("boot", "loaded")), default=-1)
     told: dict[tuple[str, str | None], list[DriverEvent]] = {}
     for event in log.driver:
-        if event.kind not in ("boot", "loaded", "reset") and log.counts(event.when, moment):
+        if event.kind not in ("boot", "loaded", "reset", "bound") and log.counts(event.when, moment):
             told.setdefault((event.kind, event.device), []).append(event)
     for events in told.values():
-        yield _driver_trouble(events[-1], len(events), events[-1].when.at < loaded, pci)
+        yield _driver_trouble(events[-1], len(events), log, pci)
     if not told:
         yield Finding.ok(f"no failure of the driver in {log.span}")
 
@@ -39,20 +38,31 @@ _TROUBLE = {
 }
 
 
-def _driver_trouble(event: DriverEvent, times: int, over: bool, pci: Pci | None) -> Finding:
-    """Before the last driver load it is history; a driver without any GPU on the bus is no fault."""
+def _driver_trouble(event: DriverEvent, times: int, log: KernelLog, pci: Pci | None) -> Finding:
+    """Before the last driver load it is history; a driver without any GPU to drive is no fault."""
     subject = subject_of(event.device, None, pci) if event.device else f"driver:{event.kind}"
     evidence = [Evidence("kernel-log", f"{event.when.text} {event.text}".strip())]
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
     summary = _TROUBLE[event.kind] + versions + (f", {times} times" if times > 1 else "")
-    if over:
-        return Finding.info(
-            f"{summary}, before the driver was loaded again", subject=subject, evidence=evidence
-        )
-    if event.kind == "no-gpu" and pci is not None and not pci.gpus:
-        return Finding.info(f"{summary}; there is none on the bus", subject=subject, evidence=evidence)
+    excuse = (
+        "before the driver was loaded again"
+        if is_over(event.when, log.starts())
+        else _excuse(event, log, pci)
+    )
+    if excuse:
+        return Finding.info(f"{summary}: {excuse}", subject=subject, evidence=evidence)
     build = Finding.warn if event.kind == "peermem" else Finding.fail
     return build(summary, subject=subject, evidence=evidence, fix=_driver_fix(event.kind))
+
+
+def _excuse(event: DriverEvent, log: KernelLog, pci: Pci | None) -> str:
+    """Why the driver rightly got no GPU; empty where it should have got one."""
+    if event.kind != "no-gpu":
+        return ""
+    if pci is not None and not pci.gpus:
+        return "there is none on the bus"
+    holders = {other.version for other in log.driver if other.kind == "bound"}
+    return "they are kept for virtual machines" if holders == {"vfio-pci"} else ""
 
 
 def _driver_fix(kind: str) -> Fix:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nodedoctor.facts.gpu import Gpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.kernel_events import Xid
-from nodedoctor.facts.kernel_log import KernelLog
+from nodedoctor.facts.kernel_log import KernelLog, is_over
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import gpu_index, subject_of
 from nodedoctor.knowledge import xids as table
@@ -21,6 +21,7 @@ DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _CONTAINED = 94
 """Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
 _RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
 _NVLINK5 = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
@@ -72,27 +73,35 @@ def _gpu(
     device: str | None, events: list[Xid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
 ) -> Finding:
     """One finding per GPU: the worst of its errors, the others named beside it."""
-    reset = _last_reset(device, log)
-    now = [event for event in events if event.when.at > reset]
-    before = [event for event in events if event.when.at < reset]
-    gpu = _gpu_at(device, gpus)
-    subject = subject_of(device, gpus, pci)
+    starts = log.starts(device)
+    done = max((event.when.at for event in events if _asked(event) == 0), default=-1)
+    over = [event.when.at < done or is_over(event.when, starts) for event in events]
     branch = _branch(log, gpus)
-    old = [one for one in _judged(before, branch) if one.status is not Status.PASS]
-    if not now and (not old or all(one.of_program for one in old) or (gpu is not None and clean(gpu))):
-        worst = (old or _judged(before, branch))[0]
-        summary = f"{worst.times} before the last reset or driver load; the counters are clean since"
-        return Finding.info(summary, subject=subject, evidence=_evidence([worst]))
-    judged = _judged(now or before, branch)
+    now, before = (
+        _judged([e for e, o in zip(events, over, strict=True) if o is was], branch) for was in (False, True)
+    )
+    subject = subject_of(device, gpus, pci)
+    gpu = _gpu_at(device, gpus)
+    harmless = all(one.of_program or one.status is Status.PASS for one in before)
+    if not now and before and (done >= 0 or harmless or (gpu is not None and clean(gpu))):
+        codes = ", ".join(one.times for one in before)
+        summary = f"{codes}: before the last reset or driver load, and no sign of it is left"
+        return Finding.info(summary, subject=subject, evidence=_evidence(before))
     index = gpu_index(device, gpus, pci) if device else None
-    return _finding(judged, subject, device if index is None else str(index))
+    return _finding(now or before, subject, device if index is None else str(index))
 
 
 def _judged(events: Iterable[Xid], branch: int) -> list[Judged]:
     """The errors by number, the worst first."""
     by_code: dict[int, list[Xid]] = {}
+    causes: dict[int, Xid] = {}
     for event in events:
         by_code.setdefault(event.code, []).append(event)
+        cause = _CAUSED.search(event.text) if event.code == 45 else None
+        if cause:
+            causes.setdefault(int(cause.group(1)), event)
+    for code, event in causes.items():  # the line of the cause itself is lost
+        by_code.setdefault(code, [event])
     judged = [_judge(code, tuple(found), branch) for code, found in by_code.items()]
     known = [one for one in judged if one is not None]
     return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
@@ -123,9 +132,9 @@ def _advice(row: table.XidRow) -> str:
 
 def _recovery(events: tuple[Xid, ...]) -> Judged | None:
     """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
-    told = _RECOVERY.search(events[-1].text)
-    asked = table.recovery_action(int(told.group(1), 16)) if told else None
-    if asked is not None and asked.value == 0:
+    value = _asked(events[-1])
+    asked = table.recovery_action(value) if value is not None else None
+    if value == 0:
         return None
     name = asked.name if asked else "an action this table does not know"
     action: Action = asked.action if asked else "investigate"
@@ -213,15 +222,10 @@ def _evidence(judged: list[Judged]) -> list[Evidence]:
     return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in lines]
 
 
-def _last_reset(device: str | None, log: KernelLog) -> int:
-    """Where in the log the GPU last started anew: boot, driver load, a reset, or a recovery done."""
-    places = [e.when.at for e in log.driver if e.kind in ("boot", "loaded")]
-    places += [e.when.at for e in log.driver if e.kind == "reset" and e.device == device]
-    for event in log.xids:
-        told = _RECOVERY.search(event.text) if event.code == 154 and event.device == device else None
-        if told and int(told.group(1), 16) == 0:
-            places.append(event.when.at)
-    return max(places, default=-1)
+def _asked(event: Xid) -> int | None:
+    """The recovery action an Xid 154 changes to; None for any other."""
+    told = _RECOVERY.search(event.text) if event.code == 154 else None
+    return int(told.group(1), 16) if told else None
 
 
 def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:

@@ -13,7 +13,9 @@ from typing import Literal, Protocol
 from nodedoctor.facts.kernel_lines import When
 from nodedoctor.model import Evidence
 
-DriverKind = Literal["boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "refused", "peermem"]
+DriverKind = Literal[
+    "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
+]
 Severity = Literal["corrected", "non-fatal", "fatal", "link-down"]
 StallKind = Literal["hung-task", "soft-lockup", "hard-lockup", "rcu-stall", "crash"]
 NicKind = Literal[
@@ -52,7 +54,10 @@ class Sxid:
 
 @dataclass(frozen=True, slots=True)
 class DriverEvent:
-    """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start."""
+    """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start.
+
+    `version` is the driver's, of a mismatch the two, of a GPU that is bound elsewhere who has it.
+    """
 
     when: When
     text: str

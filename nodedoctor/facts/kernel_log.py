@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ WAY_OUT = (
 ON_HOST = "Run on the host: the kernel's log is not visible from inside this container."
 
 # Words that lead to a line, and what reads it. A word costs one pass over the text.
-_BUS = ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]")
+_BUS = ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible")
 _OOM = ("Killed process", "Kill process", "oom_memcg=")
 _HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "detected expedited")
 _STALL = (*_HANG, "self-detected stall", "segfault at", "general protection", " trap ")
@@ -44,6 +44,8 @@ _NVIDIA = ("Xid", "NVRM:", "nvidia", "NVIDIA")
 _BOOT = "Linux version "
 _WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, _BOOT)
 _STACK_LINES = 40
+_LOADING_SECONDS = 10.0
+"""Eight GPUs are tried within seconds (NVIDIA/NVSentinel#155: the message came 0.2 s after the failure)."""
 
 _NO_LOG = ("No journal files", "-- No entries --", "dmesg:", "Hint: You are currently not seeing")
 
@@ -141,6 +143,12 @@ class KernelLog:
             return True
         return when.seconds >= moment.since.timestamp()
 
+    def starts(self, device: str | None = None) -> tuple[When, ...]:
+        """When kernel, driver or that device started anew."""
+        fresh = ("boot", "loaded")
+        ours = (e for e in self.driver if e.kind in fresh or (e.kind == "reset" and e.device == device))
+        return tuple(event.when for event in ours)
+
     def public(self) -> dict[str, Any]:
         """How much there was of what; the events themselves stand in the findings."""
         return {
@@ -158,6 +166,21 @@ class KernelLog:
             "nics": dict(Counter(event.kind for event in self.nics)),
             "iommu": len(self.iommu),
         }
+
+
+def is_over(event: When, starts: Iterable[When]) -> bool:
+    """Whether a line came before one of the fresh starts.
+
+    The driver says that it was loaded after it has tried its GPUs, so what came just before belongs to it.
+    """
+    return any(start.at > event.at and _apart(event, start) > _LOADING_SECONDS for start in starts)
+
+
+def _apart(first: When, second: When) -> float:
+    """Seconds between two lines; infinity when one has no time."""
+    if first.seconds is None or second.seconds is None:
+        return float("inf")
+    return second.seconds - first.seconds
 
 
 def _document(text: str) -> dict[str, Any] | None:

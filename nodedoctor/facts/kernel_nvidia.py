@@ -37,12 +37,17 @@ _LOADED = re.compile(
 _MISMATCH = re.compile(r"NVRM: API mismatch: the client")
 _VERSION = re.compile(r"\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _DEVICE = re.compile(rf"\b({ADDRESS})(?=[\s:),]|$)")
+_BOUND = re.compile(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
 _RESET = re.compile(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")
 
 # A message, what it means, longest story first.
 _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
     (re.compile(r"RmInitAdapter failed|rm_init_adapter failed"), "gpu-failed"),
-    (re.compile(r"NVRM: .*BAR\d is 0M @ 0x0"), "gpu-failed"),
+    (
+        re.compile(r"NVRM: .*BAR\d is 0M @ 0x0|NVRM: Can't find an IRQ|NVRM: request_mem_region failed"),
+        "gpu-failed",
+    ),
+    (re.compile(r"NVRM: .*[Ff]ailed to copy vbios to system memory"), "gpu-failed"),
     (re.compile(r"NVRM: This (?:PCI|64-bit) .*(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
     (
         re.compile(r"NVRM: .*(?:is not supported by|not supported by open|requires use of the NVIDIA open)"),
@@ -133,6 +138,9 @@ def driver_event(line: Line, after: str) -> DriverEvent | None:
         return DriverEvent(line.when, text[:EVIDENCE], "loaded", version=loaded.group("version"))
     if again := _RESET.search(text):
         return DriverEvent(line.when, text[:EVIDENCE], "reset", bdf(again.group("device")))
+    if bound := _BOUND.search(text):
+        device, driver = bound.group("device", "driver")
+        return DriverEvent(line.when, text[:EVIDENCE], "bound", bdf(device), driver)
     if _MISMATCH.search(text):
         versions = _VERSION.findall(f"{text} {after}")[:2]
         told = f"{text} {after}" if len(_VERSION.findall(text)) < 2 else text

@@ -24,6 +24,7 @@ _SEVERITY = re.compile(
 _MAKER = re.compile(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
 _LOST = re.compile(
     r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
+    r"|[Uu]nable to change power state .*device inaccessible"
 )
 _CPER = re.compile(r"event severity: (corrected|recoverable|fatal)")
 _CPER_DEVICE = re.compile(rf"\[Hardware Error\]:\s+device_id: ({ADDRESS})")

@@ -5,8 +5,8 @@
 Tried in this order: the journal (this boot, or as far back as --since), dmesg, /var/log/kern.log,
 /var/log/messages. The document says which one it is (`source`), its `text`, why the earlier ones were no use
 (`failed`: a source and one of denied, absent, empty, error, with the words it used), and when the kernel
-booted (`boot_epoch`), because dmesg may count from there. What is too long loses first the lines that name
-nothing of interest, then its beginning, and is `cut`.
+booted (`boot_epoch`), because dmesg may count from there. What is too long loses lines that name nothing
+of interest and repetitions, then its beginning, and is `cut`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from typing import Any, NamedTuple
 
 TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 MiB
 FILE_BYTES = 16 * 1024 * 1024
+LATEST_BYTES = 512 * 1024
+SAME_SHAPE = 100
 LINES = "100000"
 SECONDS = 6.0
 DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be root", re.ASCII)
+NUMBERS = re.compile(rb"[0-9a-f]*[0-9][0-9a-f]*")
 OF_INTEREST = re.compile(
     rb"NVRM|Xid|nvidia|NVIDIA|AER|DPC|PCIe|pciehp|Hardware Error|[Oo]ut of memory|Killed process|oom"
     rb"|blocked for|lockup|LOCKUP|stall|segfault|protection fault|mlx[45]|DMAR|AMD-Vi|smmu|Linux version"
@@ -95,11 +98,23 @@ def log_file(path: str) -> Answer:
 
 
 def shorten(text: bytes) -> tuple[bytes, bool]:
-    """Make it fit: keep lines of interest, then the latest of them."""
+    """Make it fit: keep lines of interest, few of each kind, and all of the latest.
+
+    A storm of 100 000 lines that differ in numbers must not push out the one line that explains it.
+    """
     if len(text) <= TEXT_BYTES:
         return text, False
-    kept = b"".join(line for line in text.splitlines(True) if OF_INTEREST.search(line))
-    return kept[-TEXT_BYTES:], True
+    lines = [line for line in text.splitlines(True) if OF_INTEREST.search(line)]
+    seen: dict[bytes, int] = {}
+    kept: list[bytes] = []
+    left = sum(map(len, lines))
+    for line in lines:
+        shape = NUMBERS.sub(b"", line)
+        seen[shape] = seen.get(shape, 0) + 1
+        if seen[shape] <= SAME_SHAPE or left <= LATEST_BYTES:
+            kept.append(line)
+        left -= len(line)
+    return b"".join(kept)[-TEXT_BYTES:], True
 
 
 def boot_epoch(root: str) -> int | None:
