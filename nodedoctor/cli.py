@@ -64,6 +64,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor import compare
 
         return compare.main(words[1:])
+    if words and words[0] == "watch":
+        from nodedoctor.tui import start
+
+        return start.watch(words[1:])
     return diagnose(words)
 
 

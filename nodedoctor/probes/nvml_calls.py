@@ -171,6 +171,7 @@ LIVE = (
     "memory_bytes",
     "temperature_c",
     "power_draw_mw",
+    "power_limit_mw",
     "pstate",
     "clock_graphics_mhz",
     "clock_sm_mhz",

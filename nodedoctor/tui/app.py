@@ -44,6 +44,7 @@ class NodeDoctor(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "open('checks')", "Checks", id="screen-checks"),
         Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="who reaches whom"),
+        Binding("3", "open('live')", "Live", id="screen-live", tooltip="load of GPUs, ports and host"),
         Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),
         Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
         Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
@@ -57,22 +58,26 @@ class NodeDoctor(App[None]):
 
     state: reactive[State | None] = reactive(None, always_update=True)
 
-    def __init__(self, rounds: Rounds, *, ascii: bool = False) -> None:
+    def __init__(self, rounds: Rounds, *, ascii: bool = False, first: str = "checks") -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.rounds = rounds
         self.glyphs = ASCII if ascii else UNICODE
         self.copied: list[str] = []
+        self._first = first
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
         self.add_mode("checks", self._checks)
         self.add_mode("topology", self._topology)
+        self.add_mode("live", self._live)
         self.add_mode("compare", self._compare)
         self.add_mode("probes", self._probes)
 
     def on_mount(self) -> None:
         """Follow the runs."""
         self._follow()
+        if self._first != self.DEFAULT_MODE:
+            self.switch_mode(self._first)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""
@@ -195,3 +200,8 @@ class NodeDoctor(App[None]):
         from nodedoctor.tui.screens.topology import TopologyScreen
 
         return TopologyScreen(self.glyphs)
+
+    def _live(self) -> Screen[None]:
+        from nodedoctor.tui.screens.live import LiveScreen
+
+        return LiveScreen(self.rounds, self.glyphs)

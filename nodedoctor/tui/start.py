@@ -46,12 +46,26 @@ def last_words(sitting: Sitting) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sit(session: Session) -> Sitting:
-    """Show the session until the person leaves."""
-    return asyncio.run(_sit(session))
+def sit(session: Session, first: str = "checks") -> Sitting:
+    """Show the session until the person leaves; `first` is the screen to begin with."""
+    return asyncio.run(_sit(session, first))
 
 
-async def _sit(session: Session) -> Sitting:
+def watch(words: list[str]) -> int:
+    """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
+    from nodedoctor.cli import Exit, Parser, complain
+    from nodedoctor.session import Request
+
+    parser = Parser(
+        prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
+    )
+    parser.parse_args(words)
+    if not possible():
+        return complain("watch needs a terminal; for scripts there is `nodedoctor --json`")
+    return sit(Session(Request(tags=("fast",))), "live").code or Exit.OK
+
+
+async def _sit(session: Session, first: str) -> Sitting:
     from nodedoctor.tui.rounds import Rounds
 
     rounds = Rounds(session)
@@ -60,7 +74,7 @@ async def _sit(session: Session) -> Sitting:
     prepare_environment()
     from nodedoctor.tui.app import NodeDoctor
 
-    app = NodeDoctor(rounds, ascii=not speaks_utf8())
+    app = NodeDoctor(rounds, ascii=not speaks_utf8(), first=first)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, app.exit, None, 128 + number)

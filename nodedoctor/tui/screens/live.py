@@ -1,0 +1,187 @@
+"""What the node does now: every GPU, who is late, the host, its ports, the kernel log as it comes."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from nodedoctor import command
+from nodedoctor.facts.nvml_watch import LoadSample, sample_of
+from nodedoctor.registry import Command
+from nodedoctor.report.inert import inert
+from nodedoctor.tui import load
+from nodedoctor.tui.kernel import kernel_lines
+from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para
+from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.panes import Panes
+
+INTERVAL = 1.0
+LOG_LINES = 200
+
+
+class LiveScreen(Screen[None]):
+    """One line per GPU; below it the selected GPU, the host and the kernel log."""
+
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("z", "Zoom"), ("1", "Checks"))
+
+    def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._rounds = rounds
+        self._glyphs = glyphs
+        self._state: State | None = None
+        self._sample = LoadSample()
+        self._problem = ""
+        self._host: dict[str, Any] = {}
+        self._ports: list[dict[str, Any]] = []
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._history = load.History()
+        self.panes = Panes(glyphs, stacked=True)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the node shown is not this machine: then nothing here is asked."""
+        return self._rounds.session.snapshot is not None
+
+    def compose(self) -> ComposeResult:
+        """Title and columns, GPUs, everything else, keys."""
+        yield Lines(id="head")
+        yield self.panes
+        yield Hints(self.HINTS)
+
+    def on_mount(self) -> None:
+        """Follow the app's state, and this machine unless the node is a recorded one."""
+        self.watch(self.app, "state", self.show)
+        if not self.recorded:
+            self._follow_gpus()
+            self._follow_host()
+            self._follow_ports()
+            self._follow_log()
+
+    def on_resize(self) -> None:
+        """Columns depend on the width."""
+        self.call_after_refresh(self._draw)
+
+    def show(self, state: State | None) -> None:
+        """Show a new state: it knows who is which rank."""
+        self._state = state
+        if state is not None and self.recorded:
+            self._sample = LoadSample(loads=tuple(load.recorded(state.report.facts or {})))
+        self._draw()
+
+    def on_listing_moved(self) -> None:
+        """Show the GPU under the cursor."""
+        self._draw_page()
+
+    @work(group="gpus")
+    async def _follow_gpus(self) -> None:
+        """NVML in a child: where it hangs, the line that names the waiting call is all that comes."""
+        argv = command.child("nvml", "--watch", str(INTERVAL), packages=True)
+        before: LoadSample | None = None
+        async for line in command.follow(Command(argv)):
+            sample = sample_of(line, before)
+            if sample is None:
+                continue
+            self._problem = _problem(sample)
+            if sample.time_seconds is not None:
+                before = self._sample = sample
+                self._history.add(sample.loads)
+            self._draw()
+        self._problem = self._problem or "NVML says no more: its child has ended"
+        self._draw()
+
+    @work(group="host")
+    async def _follow_host(self) -> None:
+        async for said in self._sayings():
+            self._host = said
+            self._draw()
+
+    @work(group="ports")
+    async def _follow_ports(self) -> None:
+        async for said in self._sayings("--infiniband"):
+            ports = said.get("ports")
+            self._ports = (
+                [port for port in ports if isinstance(port, dict)] if isinstance(ports, list) else []
+            )
+
+    @work(group="log")
+    async def _follow_log(self) -> None:
+        async for line in kernel_lines():
+            self._log.append(line)
+            self._draw_page()
+
+    async def _sayings(self, *words: str) -> Any:
+        root = self._rounds.session.request.options.root
+        argv = command.child("host_watch", str(INTERVAL), "--root", root, *words)
+        async for line in command.follow(Command(argv)):
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(said, dict):
+                yield said
+
+    def _draw(self) -> None:
+        if not self.is_mounted:
+            return
+        loads, late = self._sample.loads, load.stragglers(self._sample.loads)
+        width = self.size.width - 1
+        words = load.waiting_words(loads)
+        title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
+        self.query_one("#head", Lines).show([tuple(title), load.columns(width) if loads else ()])
+        self.panes.listing.show(
+            [load.row(one, one.gpu.index in late, self._history, width, self._glyphs) for one in loads]
+        )
+        self._draw_page()
+
+    def _draw_page(self) -> None:
+        key = self.panes.listing.key
+        self.panes.page.show(f"gpu {key}", list(self._paras(key)))
+
+    def _paras(self, key: str | None) -> Iterator[Para]:
+        if self._problem:
+            yield Para(inert(self._problem), f"{'nvml':<9} ", lead_style=RUN)
+        for lost in self._sample.lost:
+            yield Para(inert(f"{lost.error} {lost.text}"), f"GPU{lost.index} lost  ", lead_style="bold red")
+        ranks = _ranks(self._state)
+        for one in self._sample.loads:
+            if str(one.gpu.index) == key:
+                yield from load.about(one, ranks)
+        yield from load.host_lines(self._host, self._ports)
+        if not self._log and not self.recorded:
+            yield Para("nothing yet", f"{'kernel':<9} ", QUIET)
+        for number, line in enumerate(reversed(self._log)):
+            yield Para(inert(line)[:2000], f"{'kernel' if number == 0 else '':<9} ", verbatim=True)
+
+    def _what(self) -> str:
+        if self.recorded:
+            return "a recorded node: one reading, nothing follows"
+        return f"every {INTERVAL:.0f} s" if self._sample.loads else "waiting for the first reading"
+
+
+def _problem(sample: LoadSample) -> str:
+    if sample.init_error:
+        return f"{sample.init_error.name}: {sample.init_error.text}"
+    return f"the driver does not answer {sample.waiting}" if sample.waiting else ""
+
+
+def _ranks(state: State | None) -> dict[int, str]:
+    """Who is which rank, by pid."""
+    facts = (state.report.facts or {}) if state else {}
+    found = facts.get("processes")
+    rows = found.get("all") if isinstance(found, dict) else None
+    said: dict[int, str] = {}
+    for process in rows or ():
+        if isinstance(process, dict) and process.get("role"):
+            rank = f"rank {process['rank']} " if process.get("rank") is not None else ""
+            said[process["pid"]] = (
+                f"{rank}{process['role'] if not rank else ''} {process.get('script') or ''}".strip()
+            )
+    return said
