@@ -1,6 +1,6 @@
 """Are all GPUs of this node there, for us, and does the driver show them?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.facts.answers import DriverAnswers
 from nodedoctor.facts.container import Container
@@ -10,12 +10,10 @@ from nodedoctor.facts.gpu import LostGpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.inventory import Inventory, Slot
 from nodedoctor.facts.machine import Machine
-from nodedoctor.facts.signs import NONE_HERE
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.knowledge.nvml_errors import (
     DEVICES_LOST,
     GIVE_GPUS,
-    HUNG,
     NO_DRIVER,
     OFF_THE_BUS,
     nvml_error,
@@ -48,7 +46,7 @@ def gpus_present(
     yield from absent
     if gpus and gpus.gpus:
         yield from _some(inventory, gpus, machine)
-    elif why := _none_by_design(inventory, driver, granted):
+    elif (why := inventory.none_by_design) and not granted:
         if not absent:
             yield Finding.skip(why)
     else:
@@ -93,9 +91,9 @@ def _none(
     inside: bool,
 ) -> Iterator[Finding]:
     """The driver shows no GPU although there should be some: one finding for all of them."""
-    slots = [_evidence(slot) for slot in inventory.slots or ()]
+    slots = _first(_evidence(slot) for slot in inventory.slots or ())
     if hang := _hang(answers):
-        yield Finding.unknown("stuck", f"which GPUs work is not known: {hang}", evidence=slots, fix=HUNG)
+        yield Finding.unknown("stuck", f"which GPUs work is not known: {hang}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup refuses every NVIDIA device, even /dev/nvidiactl"
         yield Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
@@ -129,24 +127,6 @@ def _nothing_known(answers: DriverAnswers | None, slots: list[Evidence]) -> Find
     why = next((answer.unseen for answer in asked if answer.unseen), "nobody could ask the driver")
     fix = Fix("Install nvidia-smi, or nvidia-ml-py beside nodedoctor.", action="none")
     return Finding.unknown("missing-tool", f"no GPU could be asked: {why}", evidence=slots, fix=fix)
-
-
-def _none_by_design(inventory: Inventory, driver: Driver | None, granted: int | None) -> str | None:
-    """Why it is right that we see no GPU; None when it is not."""
-    slots = inventory.slots or ()
-    if inventory.none_here:
-        return NONE_HERE
-    if inventory.cut_off or granted or inventory.ours:
-        return None
-    if slots and all(slot.given_away for slot in slots):
-        return f"all {len(slots)} GPUs are bound to {slots[0].bound_to}: they belong to virtual machines"
-    if slots and inventory.restricted:
-        return f"this container or job was given none of the {len(slots)} GPUs of the host"
-    if driver and driver.platform == "tegra":
-        return "Tegra (Jetson): the GPU is part of the chip, not on the PCI bus, and NVML does not show it"
-    if driver and driver.platform == "wsl2" and not driver.libraries:
-        return "WSL2 whose Windows has no NVIDIA driver"
-    return None
 
 
 def _missing(slot: Slot) -> Finding:
@@ -200,7 +180,7 @@ def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
     if board is None or len(slots) >= board.gpus:
         return []
     summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus: this is a {board.name} board"
-    return [Finding.fail(summary, evidence=[_evidence(slot) for slot in slots], fix=OFF_THE_BUS)]
+    return [Finding.fail(summary, evidence=_first(map(_evidence, slots)), fix=OFF_THE_BUS)]
 
 
 def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
@@ -223,9 +203,9 @@ def _hidden(inventory: Inventory) -> Iterator[Finding]:
 def _summary(inventory: Inventory) -> str:
     shown, slots = inventory.shown or 0, inventory.slots or ()
     gpus = f"{shown} GPU{'s' if shown > 1 else ''}"
-    if "wsl2 platform" in inventory.signs:
+    if inventory.platform == "wsl2":
         return f"{gpus} through WSL2: the driver is the one of Windows"
-    if "tegra platform" in inventory.signs:
+    if inventory.platform == "tegra":
         return f"{gpus} on Tegra (Jetson)"
     if inventory.restricted and len(slots) > shown:
         return f"{gpus}, all that this container or job was given of the host's {len(slots)}"
@@ -247,7 +227,14 @@ def _evidence(slot: Slot) -> Evidence:
 
 def _nodes(driver: Driver | None) -> list[Evidence]:
     told = ((n.path, n.mode, n.access or "none") for n in (driver.nodes if driver else ()))
-    return [Evidence("driver-files", f"{path} mode {mode}, access: {rw}") for path, mode, rw in told]
+    return _first(Evidence("driver-files", f"{path} mode {mode}, access: {rw}") for path, mode, rw in told)
+
+
+def _first(lines: Iterable[Evidence], most: int = 4) -> list[Evidence]:
+    """The first lines, and how many more there are: eight GPUs say eight times the same."""
+    listed = list(lines)
+    more = [Evidence(listed[0].probe, f"... and {len(listed) - most} more")] if len(listed) > most else []
+    return listed[:most] + more
 
 
 def _number(text: str | None) -> int | None:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from nodedoctor.facts.answers import Answer, DriverAnswers
 from nodedoctor.facts.container import Container
 from nodedoctor.facts.driver import Driver
-from nodedoctor.facts.gpu import Gpu, InitError, LostGpu
+from nodedoctor.facts.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.inventory import Inventory
-from nodedoctor.facts.signs import NONE_HERE
 from nodedoctor.knowledge.nvml_errors import (
     DEVICES_LOST,
     HUNG,
@@ -53,57 +52,40 @@ def answers(
     Why: whatever hangs here hangs every CUDA call of a job, and its watchdog reports it as a network timeout.
     Fix disturbs: every job on the node when the driver has to be reloaded.
     """
-    inside = bool(container and container.inside)
-    if why := _nothing_to_ask(inventory, answers, driver):
+    if why := inventory.none_by_design:
         yield Finding.skip(why)
         return
-    if answers is None or not (answers.answers or answers.tripped):
-        yield Finding.unknown("missing-tool", "neither NVML nor nvidia-smi was asked", fix=NO_DRIVER)
+    if answers is None:
+        yield Finding.unknown("missing-tool", "neither NVML nor nvidia-smi was asked")
         return
-    troubles = list(_troubles(inventory, answers, gpus, inside))
+    inside = inventory.restricted or bool(container and container.inside)
+    unloaded = bool(driver and driver.loaded is False)
+    troubles = [*_silences(answers), *_failures(answers, inventory, inside, unloaded), *_sick(gpus)]
     yield from troubles
     if not troubles:
         yield _well(answers.answers)
 
 
-def _nothing_to_ask(
-    inventory: Inventory, answers: DriverAnswers | None, driver: Driver | None
-) -> str | None:
-    """Why there is no driver here that should answer."""
-    if any(answer.gpus for answer in answers.answers) if answers else False:
-        return None
-    if inventory.none_here:
-        return NONE_HERE
-    slots = inventory.slots or ()
-    if slots and inventory.restricted and not inventory.cut_off and not inventory.ours:
-        return f"this container or job was given none of the {len(slots)} GPUs of the host"
-    if slots and all(slot.given_away for slot in slots):
-        return f"the GPUs are bound to {slots[0].bound_to}: they belong to virtual machines"
-    if driver and driver.platform == "tegra":
-        return "Tegra (Jetson): the driver is part of the system and has no NVML"
-    if driver and driver.platform == "wsl2" and not driver.libraries:
-        return "WSL2 whose Windows has no NVIDIA driver"
-    return None
-
-
-def _troubles(
-    inventory: Inventory, answers: DriverAnswers, gpus: Gpus | None, inside: bool
-) -> Iterator[Finding]:
-    somebody = any(answer.gpus for answer in answers.answers)
-    if answers.tripped and not any(answer.outcome in ("stuck", "timeout") for answer in answers.answers):
+def _silences(answers: DriverAnswers) -> Iterator[Finding]:
+    """Questions that got no answer, or a late one."""
+    hung = [answer for answer in answers.answers if answer.outcome in ("stuck", "timeout")]
+    if answers.tripped and not hung:
         yield Finding.fail(f"the driver hangs: {answers.tripped}", fix=HUNG)
+    somebody = _somebody(answers)
     for answer in answers.answers:
-        if answer.outcome in ("stuck", "timeout"):
+        if answer in hung:
             yield _hung(answer)
         elif answer.outcome == "crash":
             yield _crashed(answer, somebody)
-        elif answer.init_error:
-            yield _failed(answer, answer.init_error, inventory, inside, somebody)
         elif answer.reason and not somebody:
             yield Finding.unknown(answer.reason, answer.unseen)
         elif answer.seconds is not None and answer.seconds > SLOW_SECONDS:
             yield _slow(answer)
-    yield from _sick(gpus)
+
+
+def _somebody(answers: DriverAnswers) -> bool:
+    """Whether any source came back with GPUs."""
+    return any(answer.gpus and answer.outcome == "ok" for answer in answers.answers)
 
 
 def _hung(answer: Answer) -> Finding:
@@ -125,25 +107,28 @@ def _crashed(answer: Answer, somebody: bool) -> Finding:
 
 
 def _where(answer: Answer) -> list[Evidence]:
-    told = dict.fromkeys(text for text in (answer.note, answer.at) if text)
-    return [Evidence(answer.probe, text) for text in told]
+    """The engine's note, and which call it was in where that is known (it then repeats the note)."""
+    told = [answer.at] if answer.note in answer.at else [answer.note, answer.at]
+    return [Evidence(answer.probe, text) for text in told if text]
 
 
-def _failed(
-    answer: Answer, failed: InitError, inventory: Inventory, inside: bool, somebody: bool
-) -> Finding:
-    """The library did not start."""
-    error = nvml_error(failed.name)
-    said = [Evidence(answer.probe, failed.text)]
-    if somebody:
-        summary = f"{answer.probe}: {error.meaning}; nvidia-smi answers"
-        return Finding.warn(summary, evidence=said, fix=error.fix)
-    if inventory.cut_off:
-        summary = "the device cgroup has taken the NVIDIA devices away"
-        return Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
-    code = f" ({failed.code})" if failed.code is not None else ""
-    fix = error.fix_here(inside or inventory.restricted)
-    return Finding.fail(f"{error.name}{code}: {error.meaning}", evidence=said, fix=fix)
+def _failures(
+    answers: DriverAnswers, inventory: Inventory, inside: bool, unloaded: bool
+) -> Iterator[Finding]:
+    """Errors that kept the library from starting; one finding for all who met the same one."""
+    failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
+    for name in dict.fromkeys(error.name for _, error in failed):
+        said = [Evidence(probe, error.text) for probe, error in failed if error.name == name]
+        error = nvml_error(name)
+        if _somebody(answers):
+            summary = f"{said[0].probe}: {error.meaning}; another source answers"
+            yield Finding.warn(summary, evidence=said, fix=error.fix)
+        elif inventory.cut_off:
+            summary = "the device cgroup has taken the NVIDIA devices away"
+            yield Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+        else:
+            fix = NO_DRIVER if unloaded and not inside else error.fix_here(inside)
+            yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
 
 
 def _slow(answer: Answer) -> Finding:
@@ -159,8 +144,9 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
     if gpus is None:
         return
     for gone in gpus.lost:
-        if gone.error != "NOT_ASKED":
-            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, gone.text))
+        if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
+            said = gone.text or f"GPU {gone.index}: {gone.error}"
+            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, said))
     for gpu in gpus.gpus:
         if name := _broken(gpu):
             fields = [field for field, error in gpu.errors.items() if error == name]
@@ -176,9 +162,8 @@ def _subject(gone: LostGpu) -> str:
 
 def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
     error = nvml_error(name)
-    evidence = [said] if said.text else []
     summary = f"{name}: {error.meaning}"
-    return Finding.fail(summary, subject=subject, evidence=evidence, fix=error.fix_here(False, index))
+    return Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
 
 
 def _broken(gpu: Gpu) -> str | None:
@@ -193,7 +178,8 @@ def _well(answers: tuple[Answer, ...]) -> Finding:
     best = max(answers, key=lambda answer: answer.gpus)
     took = f" in {best.seconds:.2f} s" if best.seconds is not None else ""
     version = f", driver {best.driver_version}" if best.driver_version else ""
-    return Finding.ok(f"{best.probe} answered{took}: {best.gpus} GPUs{version}")
+    gpus = f"{best.gpus} GPU{'' if best.gpus == 1 else 's'}"
+    return Finding.ok(f"{best.probe} answered{took}: {gpus}{version}")
 
 
 def _at(index: int | None) -> str:

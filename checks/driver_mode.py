@@ -11,7 +11,6 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Action, Evidence, Finding, Fix, Reason
 from nodedoctor.registry import check
 
-_NO_GPUS = "the driver shows no GPU"
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
 
@@ -86,7 +85,7 @@ def persistence(
     off = [gpu for gpu in told if not gpu.persistence_mode]
     daemon = services.get("nvidia-persistenced") if services else None
     if not gpus.gpus:
-        yield Finding.skip(_NO_GPUS)
+        yield _no_gpus(gpus)
     elif not told:
         yield _untold("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
     elif not off:
@@ -126,7 +125,7 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
         summary = f"the driver asks for: {action.replace('-', ' ')}"
         yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
     if not gpus.gpus:
-        yield Finding.skip(_NO_GPUS)
+        yield _no_gpus(gpus)
     elif len(silent) == len(gpus.gpus):
         yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
     elif not wanting:
@@ -149,7 +148,7 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
     Fix disturbs: what runs on the GPU whose mode is changed.
     """
     if not gpus.gpus:
-        yield Finding.skip(_NO_GPUS)
+        yield _no_gpus(gpus)
         return
     findings = [*_mig(gpus), *_compute(gpus), *_special(gpus)]
     yield from findings
@@ -217,6 +216,16 @@ def _special(gpus: Gpus) -> Iterator[Finding]:
     kinds = {gpu.virtualization_mode or "" for gpu in gpus.gpus} & {"vgpu", "host-vgpu", "host-vsga"}
     if kinds:
         yield Finding.info(f"virtual GPUs ({', '.join(sorted(kinds))}): P2P and NVLink may be missing")
+
+
+def _no_gpus(gpus: Gpus) -> Finding:
+    """Where no GPU is shown these questions stay open, unless there is none to ask about."""
+    if gpus.interrupted:
+        return Finding.unknown(gpus.interrupted, f"no GPU was read: {gpus.interrupted_note}")
+    if gpus.init_error or gpus.lost:
+        why = gpus.init_error.text if gpus.init_error else gpus.lost[0].text
+        return Finding.unknown("not-visible-here", f"no GPU could be read: {why}")
+    return Finding.skip("the driver shows no GPU")
 
 
 def _untold(what: str, errors: list[str | None]) -> Finding:

@@ -115,7 +115,9 @@ def _mismatch(
         said += [Evidence("driver-files", line) for line in lines if line]
     said += [Evidence("driver-packages", text) for text in _unlike(packages, module)]
     told = ", ".join(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
-    summary = f"the loaded kernel module is {module or 'another one'}, the libraries are {told or 'not'}"
+    summary = "the loaded kernel module and the driver's libraries are of different versions"
+    if module and told:
+        summary = f"the loaded kernel module is {module}, the libraries are {told}"
     return Finding.fail(summary, evidence=said, fix=fix)
 
 

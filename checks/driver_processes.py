@@ -44,7 +44,9 @@ def processes(
         yield Finding.skip(NONE_HERE)
         return
     host = container is not None and not container.inside
-    findings = [*_unowned(gpus, processes)] if host and gpus else []
+    # Under WSL2 the desktop of Windows uses the same GPU, and its processes are not listed.
+    alone = host and inventory.platform != "wsl2"
+    findings = [*_unowned(gpus, processes)] if alone and gpus else []
     if processes is None:
         summary = "the states of the processes that hold GPUs could not be seen"
         findings.append(Finding.unknown("not-visible-here", summary))
@@ -58,7 +60,7 @@ def processes(
 def _summary(processes: Processes | None, gpus: Gpus | None) -> str:
     listed = {p.pid for gpu in (gpus.gpus if gpus else ()) for p in gpu.processes or ()}
     holders = listed | {process.pid for process in (processes.holding_gpus if processes else ())}
-    return f"{len(holders)} process{'' if len(holders) == 1 else 'es'} with a GPU open, none stuck or left over"
+    return f"{len(holders) or 'no'} processes with a GPU open, none stuck or left over"
 
 
 def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
@@ -139,7 +141,8 @@ def _unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
 
 
 def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
-    said = [Evidence(gpus.source, f"GPU {gpu.index}: {summary}")]
+    listed = f"{len(gpu.processes or ())} processes listed"
+    said = [Evidence(gpus.source, f"GPU {gpu.index}: {gpu.memory_used_mib} MiB used, {listed}")]
     fix = Fix(
         "Look again after a minute. If it stays, a process ended without giving its memory back: find "
         "whoever still has the device open, or reset the GPU when it is idle.",

@@ -13,7 +13,7 @@ from nodedoctor.facts.container import Container
 from nodedoctor.facts.driver import DeviceNode, Driver, DriverGpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.pci import Pci, PciDevice
-from nodedoctor.facts.signs import looked, signs
+from nodedoctor.facts.signs import NONE_HERE, looked, signs
 from nodedoctor.model import Unseen
 from nodedoctor.registry import fact
 
@@ -54,7 +54,8 @@ class Inventory:
     shows, None when it did not answer; `nodes` how many GPU nodes we may use, None when that was not looked
     at. `restricted` is true in a container or a job's cgroup. `cut_off` says that the device cgroup refuses
     even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design. `looked` is
-    false for pasted texts: neither bus nor files tell whether there should be GPUs.
+    false for pasted texts: neither bus nor files tell whether there should be GPUs. `windows_driver` is false
+    under WSL2 when Windows has lent no NVIDIA libraries.
     """
 
     slots: tuple[Slot, ...] | None
@@ -64,6 +65,8 @@ class Inventory:
     restricted: bool = False
     cut_off: bool = False
     looked: bool = True
+    platform: Literal["wsl2", "tegra"] | None = None
+    windows_driver: bool = True
     signs: tuple[str, ...] = ()
 
     @classmethod
@@ -86,6 +89,8 @@ class Inventory:
             restricted=inside or withheld,
             cut_off=_cut_off(files),
             looked=looked(pci, driver),
+            platform=files.platform if files else None,
+            windows_driver=not files or files.platform != "wsl2" or bool(files.libraries),
             signs=signs(pci, driver),
         )
 
@@ -97,6 +102,22 @@ class Inventory:
     def none_here(self) -> bool:
         """Nothing of NVIDIA's was found where one can look without a driver, and no source shows a GPU."""
         return self.looked and not self.signs and not self.shown
+
+    @property
+    def none_by_design(self) -> str | None:
+        """Why it is right that the driver shows us no GPU; None when it is not right."""
+        slots = self.slots or ()
+        if self.none_here:
+            return NONE_HERE
+        if self.shown or self.cut_off or self.ours:
+            return None
+        if slots and all(slot.given_away for slot in slots):
+            return f"all {len(slots)} GPUs are bound to {slots[0].bound_to}: they belong to virtual machines"
+        if slots and self.restricted:
+            return f"this container or job was given none of the {len(slots)} GPUs of the host"
+        if self.platform == "tegra":
+            return "Tegra (Jetson): its GPU is part of the chip, not on the PCI bus, and unknown to NVML"
+        return None if self.windows_driver else "WSL2 whose Windows has no NVIDIA driver"
 
     @property
     def ours(self) -> tuple[Slot, ...]:
