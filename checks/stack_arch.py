@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.packages import numbers
+from nodedoctor.facts.pci import Pci
+from nodedoctor.facts.signs import NONE_HERE, looked, signs
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch, torch_index
@@ -22,7 +25,12 @@ FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 @check("stack.torch-arch", "torch is compiled for these GPUs")
 def torch_arch(
-    target: TargetPython, torch: Torch, gpus: Gpus | None, imported: ImportedTorch | None
+    target: TargetPython,
+    torch: Torch,
+    gpus: Gpus | None,
+    imported: ImportedTorch | None,
+    pci: Pci | None,
+    driver: Driver | None,
 ) -> Iterator[Finding]:
     """The GPUs' compute capabilities against the architectures torch was compiled for.
 
@@ -32,8 +40,10 @@ def torch_arch(
     names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
     models = names or [(name, None) for name in target.gpu_names]
     archs, source = _archs(target, torch, imported)
-    if not models:
-        yield Finding.skip("no GPU to compare with was seen")
+    if not models and looked(pci, driver) and not signs(pci, driver):
+        yield Finding.skip(NONE_HERE)
+    elif not models:
+        yield Finding.unknown("not-visible-here", "which GPUs this node has could not be seen")
     elif torch.cuda == "" or torch.hip:
         yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
     elif not archs:
@@ -109,7 +119,7 @@ def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
         version, tag = wheel.torch, wheel.tag
     if not version:
         return Fix("Install a torch that is compiled for this GPU, or compile it.", action="config")
-    command = target.install(f"torch=={version}", "--index-url", torch_index(tag))
+    command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))
     text = f"Install a torch that is compiled for this GPU: the {tag} build of {version} is."
     return Fix(text, (command,), "config", "the Python environment", "nodedoctor stack.torch-arch")
 

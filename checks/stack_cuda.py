@@ -75,7 +75,10 @@ def _leftovers(
     stems = {_stem(package) for package in packages} & set(SHARED)
     rivals = [package for package in majors if majors[package] == own and _stem(package) in stems]
     wanting = sorted({name for package in packages for name in _wanted_by(target, package)})
-    what = f"{len(packages)} packages for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
+    names = ", ".join(map(str, packages[:2])) + (
+        f" and {len(packages) - 2} more" if len(packages) > 2 else ""
+    )
+    what = f"{names} for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
     if rivals:
         what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten by them"
     evidence = [Evidence(target.source, f"{p} in {p.location}" if p.location else str(p)) for p in packages]

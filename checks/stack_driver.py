@@ -14,12 +14,13 @@ from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch, torch_index
 from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.knowledge.torch_pins import torch_release
+from nodedoctor.knowledge.torch_pins import TorchVariant, torch_release
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 from nodedoctor.registry import check
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+DISTURBS = "the Python environment; a new driver needs the GPUs idle"
 
 Fit = Literal["native", "minor", "forward", "none"]
 
@@ -49,7 +50,7 @@ def torch_driver(
     elif not here:
         yield Finding.unknown("not-visible-here", "whether this node has NVIDIA GPUs could not be seen")
     elif torch.hip or torch.cuda == "":
-        yield _without_cuda(target, torch)
+        yield _without_cuda(target, torch, version or "")
     elif torch.cuda is None or not version:
         missing = "the CUDA this torch was built with" if torch.cuda is None else "the driver's version"
         yield Finding.unknown("not-visible-here", f"{missing} could not be seen", subject="package:torch")
@@ -73,16 +74,31 @@ def _no_torch(target: TargetPython, expect: Expect) -> Finding:
     )
 
 
-def _without_cuda(target: TargetPython, torch: Torch) -> Finding:
+def _without_cuda(target: TargetPython, torch: Torch, driver: str) -> Finding:
     kind = f"built for ROCm {torch.hip}" if torch.hip else "a CPU-only build"
-    text = "Install a build with CUDA; on aarch64 the default index has one from torch 2.11 on."
-    command = target.install(f"torch=={torch.public_version}", "--index-url", torch_index("cu128"))
+    build = _build_for(torch, cuda.driver_version(driver))
+    there = f": {build.torch} is there for CUDA {_dotted(build.cuda)}" if build else ""
     return Finding.fail(
         f"torch {torch.version} is {kind}, and this node has NVIDIA GPUs",
         subject="package:torch",
-        evidence=[Evidence(target.source, f"{torch.location}/torch/version.py: cuda = None")],
-        fix=Fix(text, (command,), "config", "the Python environment"),
+        evidence=[Evidence(target.source, f"{torch.location or 'torch'}/version.py: cuda = None")],
+        fix=Fix(f"Install a build with CUDA{there}.", _install(target, build), "config", DISTURBS),
     )
+
+
+def _build_for(torch: Torch, driver: cuda.Driver | None) -> TorchVariant | None:
+    """The build of the same release with the newest CUDA that runs on a driver; None when none is known."""
+    release = torch_release(torch.version)
+    builds = release.variants if release and driver else ()
+    fitting = [build for build in builds if driver and cuda.fit(driver, build.cuda) in ("native", "minor")]
+    return max(fitting, key=lambda build: build.cuda, default=None)
+
+
+def _install(target: TargetPython, build: TorchVariant | None) -> tuple[str, ...]:
+    """The local version makes installers replace another build of the same release."""
+    if build is None:
+        return ()
+    return (target.install(f"torch=={build.torch}+{build.tag}", "--index-url", torch_index(build.tag)),)
 
 
 def _judge_driver(target: TargetPython, torch: Torch, driver: str, reported: str, compat: str) -> Finding:
@@ -135,21 +151,15 @@ def _compat(libraries: Libraries | None, driver: str, gpus: Gpus | None) -> str:
 
 
 def _fit_fix(target: TargetPython, torch: Torch, driver: cuda.Driver) -> Fix:
-    asks = cuda.min_driver_for_cuda(cuda.cuda_version(torch.cuda or "") or (0, 0))
+    needed = cuda.cuda_version(torch.cuda or "") or (0, 0)
+    asks, build = cuda.min_driver_for_cuda(needed), _build_for(torch, driver)
     newer = f"Update the driver to {cuda.driver_text(asks.minor)} or newer" if asks else "Update the driver"
-    release = torch_release(torch.version)
-    fitting = (
-        [v for v in release.variants if cuda.fit(driver, v.cuda) in ("native", "minor")] if release else []
-    )
-    text, commands = f"{newer}, or install a torch built with an older CUDA.", tuple[str, ...]()
-    if fitting and release:
-        build = max(fitting, key=lambda variant: variant.cuda)
-        text = f"{newer}, or install the same torch built with CUDA {_dotted(build.cuda)}."
-        commands = (target.install(f"torch=={release.torch}", "--index-url", torch_index(build.tag)),)
-    if cuda.fit(driver, cuda.cuda_version(torch.cuda or "") or (0, 0)) == "forward-only":
+    other = f"the same torch built with CUDA {_dotted(build.cuda)}" if build else "a torch for an older CUDA"
+    text = f"{newer}, or install {other}."
+    if cuda.fit(driver, needed) == "forward-only":
         text += " On data-centre GPUs NVIDIA's cuda-compat package works too."
-    disturbs = "the Python environment; a new driver needs the GPUs idle"
-    return Fix(text, commands, "config", disturbs, "nodedoctor stack.torch-driver", FORWARD_DOCS)
+    verify = "nodedoctor stack.torch-driver"
+    return Fix(text, _install(target, build), "config", DISTURBS, verify, FORWARD_DOCS)
 
 
 def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from nodedoctor.facts.libraries import Libraries, Library, Resolved
 from nodedoctor.facts.packages import Package
 from nodedoctor.facts.pins import Pin, older, requirements_seen, same_release, torch_pin, wheels_of
 from nodedoctor.facts.target import TargetPython
+from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
@@ -119,7 +120,9 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
 
 
 @check("stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"})
-def nccl_copies(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
+def nccl_copies(
+    target: TargetPython, torch: Torch, libraries: Libraries | None, imported: ImportedTorch | None
+) -> Iterator[Finding]:
     """Every libnccl that could be loaded, its version, which one wins for torch in this environment, and why.
 
     Why: an LD_LIBRARY_PATH of a module system or an image may put another NCCL in front of torch's on some
@@ -137,6 +140,7 @@ def nccl_copies(target: TargetPython, torch: Torch, libraries: Libraries | None)
         )
     else:
         yield from _judge_copies(target, torch, libraries)
+        yield from _told_by_torch(libraries, imported)
 
 
 def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> Iterator[Finding]:
@@ -175,6 +179,18 @@ def _judge_winner(
     judge = Finding.fail if older(copy.version, pin.wanted.exact or "") else Finding.warn
     summary = f"{what}, it requires {pin.wanted.exact or pin.wanted}"
     return judge(summary, subject=subject, evidence=evidence, fix=_winner_fix(target, pin, rule))
+
+
+def _told_by_torch(libraries: Libraries, imported: ImportedTorch | None) -> Iterator[Finding]:
+    """The version of the NCCL that answered once torch was imported, where it is not the predicted one."""
+    said = ".".join(imported.nccl) if imported else ""
+    won = libraries.winner("libnccl.so")
+    if said and won and won[1] and won[1].version and not same_release(said, won[1].version):
+        yield Finding.warn(
+            f"torch, once imported, uses NCCL {said}, not {won[1].version} from {won[0].path}",
+            subject="library:libnccl-imported",
+            evidence=[Evidence("target-torch", f"torch.cuda.nccl.version() = {said}")],
+        )
 
 
 def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:

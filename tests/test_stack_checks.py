@@ -88,7 +88,7 @@ def test_a_torch_for_the_driver_is_proposed():
     found = judge("stack.torch-driver", target(), Torch("2.14.0+cu130", "13.0"), gpus(H100))
     assert found[0].fix is not None
     assert found[0].fix.commands == (
-        "/venv/bin/python -m pip install torch==2.14.0 --index-url https://download.pytorch.org/whl/cu126",
+        "/venv/bin/python -m pip install torch==2.14.0+cu126 --index-url https://download.pytorch.org/whl/cu126",
     )
     assert "580" in found[0].fix.text
 
@@ -148,6 +148,20 @@ def test_no_torch(expect, explicit, status):
     assert status == "fail" or "/opt/train/bin/python has torch 2.9.0+cu128" in found[0].summary
 
 
+@pytest.mark.parametrize(
+    ("version", "driver", "tag"),
+    [
+        ("2.5.1+cpu", "570.86.10", "2.5.1+cu124"),
+        ("2.5.1+cpu", "470.82.01", "2.5.1+cu118"),
+        ("9.9.0+cpu", "570.86.10", ""),
+    ],
+)
+def test_a_build_with_cuda_is_proposed(version, driver, tag):
+    (found,) = judge("stack.torch-driver", target(), Torch(version, ""), gpus(H100, driver=driver))
+    assert found.fix is not None
+    assert [f"torch=={tag} " in command for command in found.fix.commands] == ([True] if tag else [])
+
+
 def test_what_torch_itself_says():
     asked = ImportedTorch(
         "2.9.0+cu128", "12.8", error="RuntimeError: Unexpected error from cudaGetDeviceCount()"
@@ -192,7 +206,8 @@ def test_architectures_of_a_mixed_node():
     torch = replace(TORCH, archs=("sm_80", "sm_90"))
     found = judge("stack.torch-arch", target(), torch, gpus(H100, H100, V100, V100))
     assert brief(found) == [("pass", "gpu:0"), ("fail", "gpu:2")]
-    assert brief(judge("stack.torch-arch", target(), torch)) == [("skip", "")]
+    assert brief(judge("stack.torch-arch", target(), torch)) == [("unknown", "")]
+    assert brief(judge("stack.torch-arch", target(), torch, *NO_NVIDIA)) == [("skip", "")]
     assert brief(judge("stack.torch-arch", target(gpu_names=(H100, H100)), torch)) == [
         ("pass", "package:torch")
     ]
@@ -206,8 +221,8 @@ def test_architectures_that_torch_itself_names():
 @pytest.mark.parametrize(
     ("version", "gpu", "command"),
     [
-        ("2.14.0+cu130", V100, "torch==2.14.0 --index-url https://download.pytorch.org/whl/cu126"),
-        ("2.5.1+cu124", B200, "torch==2.15.0 --index-url https://download.pytorch.org/whl/cu132"),
+        ("2.14.0+cu130", V100, "torch==2.14.0+cu126 --index-url https://download.pytorch.org/whl/cu126"),
+        ("2.5.1+cu124", B200, "torch==2.15.0+cu132 --index-url https://download.pytorch.org/whl/cu132"),
     ],
 )
 def test_a_torch_for_the_gpu_is_proposed(version, gpu, command):
@@ -309,6 +324,14 @@ def test_the_nccl_that_wins(copies, resolved, expected):
     assert all(copy.path in shown and copy.version in shown for copy in copies)
     if expected == "fail" and copies:
         assert found[0].fix is not None and found[0].fix.commands == ("unset LD_LIBRARY_PATH",)
+
+
+def test_the_nccl_that_torch_reports():
+    libraries, python = Libraries((WHEEL,), (RPATH,)), target("torch 2.9.0", f"{NCCL} 2.27.5", requires=PIN)
+    same, other = ImportedTorch(nccl=("2", "27", "5")), ImportedTorch(nccl=("2", "18", "1"))
+    assert brief(judge("stack.nccl-copies", python, TORCH, libraries, same)) == [("pass", "library:libnccl")]
+    found = judge("stack.nccl-copies", python, TORCH, libraries, other)
+    assert brief(found)[1:] == [("warn", "library:libnccl-imported")]
 
 
 def test_an_nccl_that_nobody_pinned():

@@ -151,8 +151,9 @@ class TargetPython:
         return (self._python, "-m", "pip")
 
     def public(self) -> dict[str, Any]:
-        """Everything, with names and versions only of the packages."""
-        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "packages"}
+        """Everything but torch, which is a fact of its own; of the packages names and versions."""
+        left_out = ("packages", "torch_build")
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
         for name in ("others", "running"):
             shown[name] = [dataclasses.asdict(item) for item in shown[name]]
         shown["toolkit"] = dataclasses.asdict(self.toolkit) if self.toolkit else None
