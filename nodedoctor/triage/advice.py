@@ -10,15 +10,18 @@ from nodedoctor.triage.model import Cause, Verdict
 from nodedoctor.triage.story import Story
 
 TORCH_BY_LINE = {
-    737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2, 4), 616: (2, 5),
-    629: (2, 6), 632: (2, 7), 685: (2, 8), 683: (2, 9), 688: (2, 10), 689: (2, 11), 757: (2, 12), 730: (2, 13),
+    737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
+    4), 616: (2, 5),
+    629: (2, 6), 632: (2, 7), 685: (2, 8), 683: (2, 9), 688: (2, 10), 689: (2, 11), 757: (2, 12),
+    730: (2, 13),
     741: (2, 14), 738: (2, 15),
 }  # fmt: skip
 """Line of `Watchdog caught` in ProcessGroupNCCL.cpp, read from the binaries of the official wheels."""
 
 TIMEOUTS: dict[str, tuple[str, str]] = {
     "skyrl": (
-        "SkyRL: SKYRL_WORKER_NCCL_TIMEOUT_IN_S, in seconds (default 600); it must be in the workers' environment "
+        "SkyRL: SKYRL_WORKER_NCCL_TIMEOUT_IN_S, in seconds (default 600); it must be in the workers' "
+        "environment "
         "(uv --env-file, runtime_env, or exported before `ray start`), not only in the driver's shell",
         "export SKYRL_WORKER_NCCL_TIMEOUT_IN_S=3600",
     ),
@@ -86,7 +89,8 @@ def timeout_settings(story: Story) -> list[Fix]:
         told.append(Fix(f"Only if the wait was legitimate: {text}.", (command,) if command else (), "config"))
     told.append(
         Fix(
-            "Groups made by new_group() or a DeviceMesh do not inherit that timeout: give it to each of them.",
+            "Groups made by new_group() or a DeviceMesh do not inherit that timeout: give it to each "
+            "of them.",
             action="config",
         )
     )
@@ -132,6 +136,7 @@ def _recorder(version: tuple[int, int] | None) -> Fix:
     old = ("export TORCH_NCCL_TRACE_BUFFER_SIZE=2000", "export TORCH_NCCL_DUMP_ON_TIMEOUT=1",
            "export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/shared/fr/rank_")  # fmt: skip
     new = ("export TORCH_FR_BUFFER_SIZE=2000", "export TORCH_FR_DUMP_TEMP_FILE=/shared/fr/rank_")
+    commands: tuple[str, ...]
     if version is None:
         text, commands = (
             "Switch the flight recorder on (old and new names, whichever torch it is)",
@@ -191,7 +196,8 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "collective_mismatch": (
         (
-            "Make all ranks call the same collectives: none under `if rank == 0`, the same number of batches.",
+            "Make all ranks call the same collectives: none under `if rank == 0`, the same number of "
+            "batches.",
             (),
             "config",
         ),

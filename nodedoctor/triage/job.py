@@ -30,7 +30,7 @@ class Examined:
 
 
 def examine(paths: Iterable[str], more: Iterable[Event[Any]] = ()) -> Examined:
-    """Judge logs and dumps together; `more` are events from nodes or live processes. NotThere for a wrong path."""
+    """Judge logs and dumps together; `more` are events from elsewhere. NotThere for a wrong path."""
     found = find(list(paths))
     reading = Reading(notes=list(found.notes))
     for source in found.sources:

@@ -1,4 +1,4 @@
-"""Line numbers for the few lines that are shown: counted at the end, so that gigabytes are not counted for nothing."""
+"""Line numbers for the few lines that are shown: counted at the end, not while gigabytes are read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _DATE = re.compile(
     r"\[?(?:\w{3} )?(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?\]?"
     r"(?: (?:stdout|stderr) [FP] | - |:? +|\t|$)?"
 )
-_CLOCK = re.compile(r"\[\d\d:\d\d:\d\d(?:\.\d+)?\] ?")
+_CLOCK = re.compile(r"\[\d\d:\d\d:\d\d(?:\.\d+)?\] ?|\d\d:\d\d:\d\d(?:[.,]\d+)? (?=\[)|\[\d{1,7}\] (?=\[)")
 _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d) (\S+) (?=[\w./-]+(?:\[\d+\])?: )")
 _RANK = re.compile(r"\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
@@ -38,7 +38,11 @@ _GLOG = re.compile(
 )
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d+):\d+ \[(-?\d+)\] (?=\S)")
 _REPEATED = re.compile(r"\s*\[repeated (\d+)x across (?:cluster|all nodes)\].*$")
-_SPLIT = re.compile(r"\[rank\d{1,6}\]:(?=[ \[])")
+_SPLIT = re.compile(
+    r"\[(?:rank|default)\d{1,6}\]:(?=[ \[])"
+    r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
+    r"|(?<=[\]%])Traceback \(most recent call last\):"
+)
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)

@@ -1,4 +1,4 @@
-"""Could the data's size explain the wait? Bytes of a collective, and the time they need on each kind of link."""
+"""Could the data's size explain the wait? Bytes of a collective, and their time on each kind of link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSBW_GBPS: dict[str, float] = {
 
 _SIZES = {"bf16": 2, "fp32": 4}
 _SLOWEST = 0.1
-"""GB/s that even one gigabit of Ethernet brings: what fits into a tenth of the timeout at this rate is no reason."""
+"""GB/s that even gigabit Ethernet brings: what fits into a tenth of the timeout at this rate is no reason."""
 _SHARED = ("ALLGATHER", "REDUCE_SCATTER", "ALLREDUCE")
 
 
@@ -88,7 +88,8 @@ def _sentence(
     if enough is None:
         return ""
     volume = quantity(sizes["bf16"])
-    told = f"{volume} in bf16 take {duration(times['nvlink4'])} over NVLink and {duration(times['ethernet_10g'])} over 10 GbE"
+    fast, slow = duration(times["nvlink4"]), duration(times["ethernet_10g"])
+    told = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
     if enough:
         rate = quantity(sizes["bf16"] * factor / timeout)
         return f"{told}; to need {timeout:g} s the link would have to run at {rate}/s"

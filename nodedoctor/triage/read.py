@@ -20,7 +20,7 @@ from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.sources import Source
 
 KEPT = 150
-"""Events kept per kind and rank, the first and the last of them; a flood says the same thing over and over."""
+"""Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
 STEPS_KEPT = 8
 """Steps in a row that are kept: only that there were several matters."""
 
@@ -36,7 +36,7 @@ class Reading:
 
 
 def read(source: Source, reading: Reading) -> None:
-    """Add a source's events; trouble with the source becomes a note. Ctrl-C ends the reading, not the judging."""
+    """Add a source's events; trouble with it becomes a note. Ctrl-C ends the reading, not the judging."""
     thin = Thinner()
     try:
         for event in read_events(_counted(source, reading)):
@@ -117,15 +117,9 @@ def _eager(file: BinaryIO) -> Callable[[int], bytes]:
 
 
 def _opened(source: Source) -> BinaryIO:
-    if source.kind == "gzip":
-        return gzip.open(source.path)  # type: ignore[return-value]
-    if source.kind == "bzip2":
-        return bz2.open(source.path)
-    if source.kind == "xz":
-        return lzma.open(source.path)
-    if source.kind == "zstd":
-        return _zstd(source.path)
-    return open(source.path, "rb")
+    opened: Any = _OPENERS.get(source.kind, open)(source.path, "rb")
+    file: BinaryIO = opened
+    return file
 
 
 def _zstd(path: str) -> BinaryIO:
@@ -135,3 +129,11 @@ def _zstd(path: str) -> BinaryIO:
     except ImportError:
         opened = importlib.import_module("zstandard").open(path, "rb")
     return opened
+
+
+_OPENERS: dict[str, Callable[[str, str], Any]] = {
+    "gzip": gzip.open,
+    "bzip2": bz2.open,
+    "xz": lzma.open,
+    "zstd": lambda path, mode: _zstd(path),
+}

@@ -2,7 +2,7 @@
 
 Measured on 2 GiB of NCCL_DEBUG=INFO: grep(1) with some forty stems runs at half the speed of three words, one
 `re` alternative in Python at a twentieth. So grep points at the lines and only those are read; streams that
-cannot be seeked are searched in Python. Head, tail and evenly spread samples are read whole: they show progress.
+cannot be seeked are searched in Python. Head, tail and samples between are read whole: they show progress.
 """
 
 from __future__ import annotations
@@ -31,15 +31,20 @@ BUDGET = 48 << 20
 PATIENCE = 600.0
 
 STEMS = (
-    "rror", "xception", "Traceback", "atchdog", "WorkNCCL", "ailed", "ailure", "FAILED", "onnect", "imed out", "imeout",
-    "emory", "illed", "Killing", "ignal", "SIG", "exitcode", "exits with", "exit code", "Exit Code", "NCCL WARN", "Xid",
-    "oom-kill", "oom_kill", "OOM", "enqueued", "onitoredBarrier", "CANCELLED", "NODE FAIL", "undefined symbol",
+    "rror", "xception", "Traceback", "atchdog", "WorkNCCL", "ailed", "ailure", "FAILED", "onnect",
+    "imed out", "imeout",
+    "emory", "illed", "Killing", "ignal", "SIG", "exitcode", "exits with", "exit code", "Exit Code",
+    "NCCL WARN", "Xid",
+    "oom-kill", "oom_kill", "OOM", "enqueued", "onitoredBarrier", "CANCELLED", "NODE FAIL",
+    "undefined symbol",
     "mismatch", "erminat", "oot Cause", "oot cause", "died", "GIL", "best knowledge", "running collective",
-    "blocked for more", "not responding", "clients joined", "egmentation", "oo many open", "ink down", "Link DOWN",
-    "orker group", "core dump", "reempt", "aborted", "shared memory", "driver", "destroy", "uncorrectable", "fallen off",
+    "blocked for more", "not responding", "clients joined", "egmentation", "oo many open", "ink down",
+    "Link DOWN",
+    "orker group", "core dump", "reempt", "aborted", "shared memory", "driver", "destroy",
+    "uncorrectable", "fallen off",
     "is dead", "heartbeats", "No space left", "refused", "forcefully",
 )  # fmt: skip
-"""Words of which every line that matters has one; fewer and longer ones than the signs' own needles are faster."""
+"""Every line that matters has one of these; fewer words than the signs' own needles are faster."""
 
 Spot = tuple[int, bytes]
 

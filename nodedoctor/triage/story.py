@@ -178,14 +178,29 @@ def _final(event: Event[Any], events: list[Event[Any]]) -> bool:
 def _identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
     known = _rank_by_pid(events)
+    alone = _one_node(events)
 
     def named(event: Event[Any]) -> Event[Any]:
-        pid = event.who.pid
-        if event.who.rank is not None or pid is None or pid not in known:
+        rank = known.get(event.who.pid) if event.who.pid is not None else None
+        if rank is None and alone and isinstance(event.what, Exit):
+            rank = event.who.local_rank
+        if event.who.rank is not None or rank is None:
             return event
-        return replace(event, who=replace(event.who, rank=known[pid]))
+        return replace(event, who=replace(event.who, rank=rank))
 
-    return [named(event) for event in events] if known else events
+    return [named(event) for event in events]
+
+
+def _one_node(events: list[Event[Any]]) -> bool:
+    """True when nothing speaks of a second node: then a local rank is the global one."""
+    hosts = {event.who.host for event in events if event.who.host is not None}
+    sizes = [event.what.ranks for event in events if isinstance(event.what, (Size, Communicator))]
+    ranks = [event.who.rank for event in events if event.who.rank is not None]
+    return len(hosts) < 2 and max([*sizes, *(rank + 1 for rank in ranks)], default=1) <= PER_NODE
+
+
+PER_NODE = 8
+"""GPUs of the largest common node; more ranks mean several nodes."""
 
 
 def _rank_by_pid(events: list[Event[Any]]) -> dict[int, int]:
@@ -205,7 +220,7 @@ def _rank_by_pid(events: list[Event[Any]]) -> dict[int, int]:
 
 
 def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
-    """One wait per rank, group and collective; the group may stand only in a later line about the same work."""
+    """One wait per rank, group and collective; the group may stand only in a later line about it."""
     groups: dict[tuple[int | None, int | None], Group] = {}
     for event in events:
         what = event.what

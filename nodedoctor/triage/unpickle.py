@@ -34,6 +34,18 @@ class _Plain(pickle.Unpickler):
         raise Refused("it refers to objects outside of the file")
 
 
+class _Stack(pickle._Unpickler):
+    """The reader written in Python: slow, but what it has read so far can be looked at when it fails."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse, as above."""
+        raise Refused(f"it asks for {module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        """Refuse, as above."""
+        raise Refused("it refers to objects outside of the file")
+
+
 def load(data: bytes) -> Any:
     """The plain data in a pickle; Refused when it is more than that, too big or broken."""
     if len(data) > LARGEST:
@@ -51,13 +63,7 @@ def load(data: bytes) -> Any:
 
 def salvage(data: bytes) -> list[Any]:
     """What stood on the reader's stack when a truncated pickle ended: the values read until then."""
-    base: Any = pickle._Unpickler  # type: ignore[attr-defined]
-
-    class Stack(base):  # type: ignore[misc]
-        find_class = _Plain.find_class
-        persistent_load = _Plain.persistent_load
-
-    reader: Any = Stack(io.BytesIO(data[:LARGEST]))
+    reader: Any = _Stack(io.BytesIO(data[:LARGEST]))
     with _bounded(), contextlib.suppress(Exception):
         reader.load()
     stacks = [*getattr(reader, "metastack", []), getattr(reader, "stack", [])]

@@ -7,8 +7,11 @@ from typing import Any
 
 from nodedoctor.triage.causes import candidates
 from nodedoctor.triage.causes.who import distinct
+from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.progress import Finished, Step
 from nodedoctor.triage.events.slurm import OrderedStop
+from nodedoctor.triage.events.store import PeerGone
+from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
 from nodedoctor.triage.model import Candidate, Coverage, Event, Verdict, Who
 from nodedoctor.triage.story import Story
 
@@ -17,9 +20,9 @@ TIMELINE = 24
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
-    """The verdict on the last incident; `more` are causes seen elsewhere, `calm`: dumps show that nobody waits."""
+    """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
     found = sorted([*candidates(story), *more], key=lambda candidate: candidate.order)
-    if not story.trouble and not more:
+    if (not story.trouble or _teardown(story)) and not more:
         return _calm(story, coverage, calm)
     if not found:
         return _undetermined(story, coverage)
@@ -64,6 +67,16 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         evidence=_evidence((*stops[-1:], *done[-1:], *story.of(Step)[-1:])),
         incidents=story.incidents,
         coverage=coverage,
+    )
+
+
+def _teardown(story: Story) -> bool:
+    """True when the job had said that it was done first: trouble while it took itself down."""
+    done = {e.place.source: e.place.offset for e in reversed(story.of(Finished)) if "rain" in e.text}
+    kinds = (Heartbeat, TimedOut, Status, Dying, Failed, PeerGone, NcclError, GilHeld)
+    return bool(done) and all(
+        isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)
+        for event in story.trouble
     )
 
 

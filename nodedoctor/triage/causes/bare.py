@@ -21,7 +21,8 @@ def heartbeat(story: Story) -> Iterator[Candidate]:
     others = len(story.ranks_seen) - len(stuck)
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
     place = order.STUCK + 3 if not story.waits or culprits else order.HINT + 20
-    headline = f"{called(culprits) or 'the process'} stood still in a call that its watchdog could not pass (GIL, CUDA, storage)"
+    who = called(culprits) or "the process"
+    headline = f"{who} stood still in a call that its watchdog could not pass (GIL, CUDA, storage)"
     yield Candidate(
         "cpu_stuck_or_slow_rank", place, "medium" if culprits else "low", headline, tuple(beats[:3]), culprits
     )

@@ -19,7 +19,8 @@ _GUARD = re.compile(
     r"\b(?:\w*rank\w*|get_rank\(\))(?:\(\))? ?(==|!=) ?(\d+)|\b(is_main_process|is_global_zero|is_rank_0)\b"
 )
 _COLLECTIVES = re.compile(
-    r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter|dist\.|backward\("
+    r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
+    r"|dist\.|backward\("
     r"|save_checkpoint|wait_for_everyone"
 )
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
@@ -98,7 +99,8 @@ def different(story: Story) -> Iterator[Candidate]:
             "collective_mismatch",
             order.DIFFERENT,
             "medium",
-            f"{called(culprits or parties)} {'was' if len(culprits) == 1 else 'were'} in another collective: {told}",
+            f"{called(culprits or parties)} {'was' if len(culprits) == 1 else 'were'} in another "
+            f"collective: {told}",
             tuple(wait.event for wait in waits[:6]),
             culprits,
             tuple(w.who for w in waits if w.who.rank not in odd),

@@ -1,4 +1,4 @@
-"""Causes that one process reports about itself or its node: hardware, memory, driver, versions, limits, its code."""
+"""Causes that one process reports about itself or its node: hardware, memory, versions, limits, its code."""
 
 from __future__ import annotations
 
@@ -39,14 +39,19 @@ SOFTWARE_XIDS = frozenset((13, 31, 32, 43, 45, 63, 68, 69, 94, 121))
 """Xids the application causes, or that a GPU survives. https://docs.nvidia.com/deploy/xid-errors/"""
 
 _ECHOES = re.compile(
-    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception|Ray\w*Error|Actor\w*Error"
-    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError|CalledProcessError"
-    r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool|Rendezvous\w+|NodeDiedError"
+    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
+    r"|Ray\w*Error|Actor\w*Error"
+    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
+    r"|CalledProcessError"
+    r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
+    r"|Rendezvous\w+|NodeDiedError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 _ECHO_WORDS = re.compile(
-    r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting|communicator was aborted"
-    r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process|has died|died unexpectedly"
+    r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
+    r"|communicator was aborted"
+    r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
+    r"|has died|died unexpectedly"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
 

@@ -63,7 +63,8 @@ def late(story: Story) -> Iterator[Candidate]:
     timeout = (first[3].timeout_ms or 0) / 1000
     comers: list[tuple[Who, Event[Any]]] = [
         (who, event) for moment, who, event, work in began
-        if work.signature[:2] == first[3].signature[:2] and (moment or 0) - start > max(5.0, timeout * LATE_SHARE)
+        if work.signature[:2] == first[3].signature[:2]
+        and (moment or 0) - start > max(5.0, timeout * LATE_SHARE)
     ]  # fmt: skip
     for event in story.of(Failed):
         limit = event.what.work.timeout_ms
@@ -150,7 +151,8 @@ def legitimate(story: Story) -> Iterator[Candidate]:
             "timeout_too_short_legit_work",
             order.STUCK + 1,
             "medium" if culprits else "low",
-            f"{called(culprits) or 'another rank'} was {work.what.kind} while the others waited, longer than their timeout",
+            f"{called(culprits) or 'another rank'} was {work.what.kind} while the others waited, "
+            f"longer than their timeout",
             (work, *(wait.event for wait in story.waits[:2])),
             culprits,
         )
@@ -187,7 +189,7 @@ def _absent(
 
 
 def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] | None:
-    """The last long work begun before the first timeout, if no training step of that process came after it."""
+    """The last long work begun before the first timeout, if no training step came after it."""
     waited = {wait.who.rank for wait in story.waits}
     for event in reversed(story.of(LongWork)):
         rank = event.who.rank
@@ -221,9 +223,9 @@ def _silent(story: Story) -> tuple[Who, ...]:
             waited[event.who.rank] = event.who
     if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
         return ()
-    group = _group_size(story)
-    known = set(story.ranks_seen) | set(range(story.expected or 0))
-    if group is not None and group <= max(waited) + 1 and not story.expected:
+    group = _group_size(story) or 0
+    known = set(story.ranks_seen) | set(range(max(story.expected or 0, max(waited) + 1)))
+    if group > max(waited) and not story.expected:
         known |= set(range(group))
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in story.waits):
         known &= {rank for rank in known if rank in waited}

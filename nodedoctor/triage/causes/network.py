@@ -12,7 +12,7 @@ from nodedoctor.triage.story import Story
 
 
 def flushed(story: Story) -> Iterator[Candidate]:
-    """InfiniBand status 5 is secondary: the connection was already down, most often because the peer ended."""
+    """InfiniBand status 5 is secondary: the connection was down already, mostly because the peer ended."""
     events = story.of(IbFlush)
     if events:
         headline = f"the peer {events[0].what.peer} had already closed the InfiniBand connection"

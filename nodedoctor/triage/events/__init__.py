@@ -59,7 +59,7 @@ _PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
     traces, block = Tracebacks(), ElasticBlock()
-    for line in lines:
+    for line in _joined(lines):
         found = False
         for event in _signs(line):
             found = True
@@ -78,6 +78,25 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
             alive = progress.read(line.text)
             if alive is not None:
                 yield Event(alive, line.place, line.who, line.time, line.text, line.repeated, line.origin)
+
+
+def _joined(lines: Iterable[Line]) -> Iterator[Line]:
+    """Terminals break the watchdog's long line when it is copied: put its two halves together."""
+    broken: Line | None = None
+    for line in lines:
+        if broken is not None:
+            if line.text and not line.text.startswith("["):
+                line = replace(broken, text=f"{broken.text}{line.text}")
+            else:
+                yield broken
+        broken = line if "Watchdog caught" in line.text and _HALF.search(line.text) else None
+        if broken is None:
+            yield line
+    if broken is not None:
+        yield broken
+
+
+_HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
 def _signs(line: Line) -> Iterator[Event[Any]]:

@@ -18,10 +18,13 @@ _FAULT = r"(?:CUDA error|Cuda failure|CUDA failure|cudaError|CUDA_ERROR|Accelera
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "CUDA out of memory|HIP out of memory|OutOfMemoryError|CUDA error: out of memory|failure 'out of memory"
-        "|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA|Failed to CUDA calloc|CUDA_ERROR_OUT_OF_MEMORY|NVRTC_ERROR_OUT_OF"
+        "CUDA out of memory|HIP out of memory|OutOfMemoryError|CUDA error: out of memory"
+        "|failure 'out of memory"
+        "|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA|Failed to CUDA calloc|CUDA_ERROR_OUT_OF_MEMORY"
+        "|NVRTC_ERROR_OUT_OF"
         "|RESOURCE_EXHAUSTED",
-        r"(?:(?:CUDA|HIP) out of memory(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
+        r"(?:(?:CUDA|HIP) out of memory(?:\. Tried to allocate (?P<wanted>[\d.]+ "
+        r"[KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|(?:CUDA error|[Cc]uda failure(?: 2)?):? '?out of memory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
         r"|RESOURCE_EXHAUSTED: Out of memory)",
@@ -38,9 +41,11 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "gpu_hardware_xid",
         "device-lost",
-        "CUDA error: unknown error|CUDA error: unspecified launch failure|failure 'unspecified launch|GPU is lost"
+        "CUDA error: unknown error|CUDA error: unspecified launch failure"
+        "|failure 'unspecified launch|GPU is lost"
         "|failure 'unknown error|fallen off the bus|cudaErrorUnknown|GPU requires reset|unknown error",
-        rf"(?:{_FAULT}:? ?(?:999)? ?'?(?:unknown error|unspecified launch failure))|GPU is lost|fallen off the bus"
+        rf"(?:{_FAULT}:? ?(?:999)? ?'?(?:unknown error|unspecified launch failure))|GPU is lost"
+        rf"|fallen off the bus"
         r"|GPU requires reset",
         "the GPU stopped answering the program",
         personal=True,
@@ -49,10 +54,13 @@ SIGNS: tuple[Sign, ...] = (
         "user_code_exception",
         "cuda-program-fault",
         "illegal memory access|device-side assert|misaligned address|illegal instruction|the launch timed out"
-        "|invalid device ordinal|CUBLAS_STATUS_|invalid program counter|invalid configuration argument|CUDNN_STATUS_",
+        "|invalid device ordinal|CUBLAS_STATUS_|invalid program counter"
+        "|invalid configuration argument|CUDNN_STATUS_",
         r"an illegal memory access was encountered|device-side assert triggered|misaligned address"
-        r"|an illegal instruction was encountered|the launch timed out and was terminated|invalid device ordinal"
-        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_INITIALIZED)|invalid program counter"
+        r"|an illegal instruction was encountered|the launch timed out and was terminated"
+        r"|invalid device ordinal"
+        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_INITIALIZED)"
+        r"|invalid program counter"
         r"|invalid configuration argument|CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)",
         "a kernel of the program went wrong on the GPU",
         personal=True,
@@ -61,7 +69,8 @@ SIGNS: tuple[Sign, ...] = (
         "nvlink_fabric",
         "fabric-not-ready",
         "system not yet initialized|abric manager|abric Manager|cudaErrorSystemNotReady|fabricmanager",
-        r"system not yet initialized|cudaErrorSystemNotReady|[Ff]abric ?[Mm]anager.*(?:not running|fail|error|stopped|inactive)",
+        r"system not yet initialized|cudaErrorSystemNotReady|[Ff]abric ?[Mm]anager.*(?:not running"
+        r"|fail|error|stopped|inactive)",
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
     ),
     symptom(
@@ -69,7 +78,8 @@ SIGNS: tuple[Sign, ...] = (
         "driver-too-old",
         "driver on your system is too old|driver too old|driver version is insufficient|unsupported toolchain"
         "|CUDA driver is a stub",
-        r"driver (?:on your system is )?too old|driver version is insufficient|compiled with an unsupported toolchain"
+        r"driver (?:on your system is )?too old|driver version is insufficient"
+        r"|compiled with an unsupported toolchain"
         r"|CUDA driver is a stub library",
         "the NVIDIA driver is too old for this CUDA, or not loaded",
     ),
@@ -77,9 +87,12 @@ SIGNS: tuple[Sign, ...] = (
         "driver_problem",
         "driver-missing",
         "no CUDA-capable device|No CUDA GPUs are available|Found no NVIDIA driver|NVIDIA-SMI has failed"
-        "|driver not loaded|might not have a CUDA|could not select device driver|initialize NVML|busy or unavailable"
-        "|CUDA unknown error|Driver/library version mismatch|nvidia-container-cli|NVML Shared Library Not Found|no GPUs found",
-        r"no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver|NVIDIA-SMI has failed"
+        "|driver not loaded|might not have a CUDA|could not select device driver|initialize NVML"
+        "|busy or unavailable"
+        "|CUDA unknown error|Driver/library version mismatch|nvidia-container-cli"
+        "|NVML Shared Library Not Found|no GPUs found",
+        r"no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver"
+        r"|NVIDIA-SMI has failed"
         r"|driver not loaded|might not have a CUDA (?:gpu|GPU)|could not select device driver|initialize NVML"
         r"|devices?(?:\(s\))? is/are busy or unavailable|CUDA unknown error|Driver/library version mismatch"
         r"|nvidia-container-cli: .*error|NVML Shared Library Not Found|no GPUs found",
@@ -88,13 +101,18 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "version_mismatch",
         "wrong-build",
-        "undefined symbol|no kernel image is available|is not compatible with the current PyTorch|symbol lookup error"
-        "|invalid device function|unsupported display driver|forward compatibility|mismatches the version that was used"
+        "undefined symbol|no kernel image is available|is not compatible with the current PyTorch"
+        "|symbol lookup error"
+        "|invalid device function|unsupported display driver|forward compatibility"
+        "|mismatches the version that was used"
         "|cannot open shared object file|' not found (required by|orch not compiled with CUDA"
         "|cuDNN version incompatibility|NCCL version mismatch|incompatible with the version",
-        r"undefined symbol: |no kernel image is available|is not compatible with the current PyTorch installation"
-        r"|symbol lookup error|invalid device function|unsupported display driver|forward compatibility was attempted"
-        r"|detected CUDA version .*mismatches the version|lib(?:nccl(?!-)|cud|cublas|cufft|cusparse|cupti|nv|torch|c10)\S*: "
+        r"undefined symbol: |no kernel image is available"
+        r"|is not compatible with the current PyTorch installation"
+        r"|symbol lookup error|invalid device function|unsupported display driver"
+        r"|forward compatibility was attempted"
+        r"|detected CUDA version .*mismatches the version|lib(?:nccl(?!-)|cud|cublas|cufft|cusparse"
+        r"|cupti|nv|torch|c10)\S*: "
         r"cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found"
         r"|orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch",
         "libraries that do not fit each other: NCCL, CUDA, torch or the driver's compatibility layer",

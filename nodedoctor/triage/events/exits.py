@@ -1,4 +1,4 @@
-"""How processes ended: torchelastic, mp.spawn, mpirun, srun, DeepSpeed, shells and Kubernetes, each its way."""
+"""How processes ended: torchelastic, mp.spawn, mpirun, srun, DeepSpeed, shells, Kubernetes: each its way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from nodedoctor.triage.events.sign import Sign, number, sign
 
-SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9,
+SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
+           "SIGKILL": 9,
            "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}  # fmt: skip
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Terminated": 15, "Hangup": 1,
           "Floating point exception": 8, "Illegal instruction": 4, "Interrupt": 2}  # fmt: skip
@@ -15,7 +16,7 @@ _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A process ended with this code: negative for a signal, as Python counts. `first`: its launcher saw it first."""
+    """A process ended with this code: negative for a signal. `first`: its launcher saw this one first."""
 
     code: int
     first: bool = False
@@ -74,12 +75,19 @@ SIGNS: tuple[Sign, ...] = (
         r"Job step aborted|Terminating StepId"
         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)",
         lambda _: Stopped(),
-    ),  # fmt: skip
+    ),
     sign(
         "oot Cause|oot cause|oot failure",
-        r"[Rr]oot (?:[Cc]ause|failure)(?: on|:)? (?P<who>rank):? ?(?P<rank>\d+)\b(?:.{0,20}exit ?code:? ?(?P<code>-?\d+))?"
+        r"[Rr]oot (?:[Cc]ause|failure)(?: on"
+        r"|:)? (?P<who>rank):? ?(?P<rank>\d+)\b(?:.{0,20}exit ?code:? ?(?P<code>-?\d+))?"
         r"(?:.{0,20}(?P<signal>SIG[A-Z]+))?",
         _prose,
+    ),
+    sign(
+        "exitcode",
+        r"rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *(?P<code>-?\d+) "
+        r"\(pid: (?P<pid>\d+)\)",
+        lambda found: Exit(int(found["code"]), first=True),
     ),
     sign(
         "terminated with signal|terminated with exit code",
@@ -88,19 +96,21 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         "exited on signal",
-        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal (?P<signal>\d+)",
+        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal "
+        r"(?P<signal>\d+)",
         lambda found: Exit(-int(found["signal"]), first=True),
     ),
     sign(
         ": task",
-        _NODE
-        + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)",
+        _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
+        r"|Illegal instruction)",
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign(": task", _NODE + r"Exited with exit code (?P<code>\d+)", lambda found: Exit(int(found["code"]))),
     sign(
         ": task",
-        r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault|Bus error|Aborted)",
+        r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault"
+        r"|Bus error|Aborted)",
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign("exits with return code", r"exits with return code = (-?\d+)", _deepspeed),
@@ -117,7 +127,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         "SIGSEGV|SIGBUS|Fatal Python error|Signal 11|died with <Signals",
-        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error)|SIGSEGV received"
+        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error)"
+        r"|SIGSEGV received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: Exit(
             -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or "SIGSEGV"))
@@ -125,7 +136,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         "DataLoader worker",
-        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: (?P<signal>Killed|Segmentation"
+        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
+        r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted)|exited unexpectedly)",
         lambda found: Exit(_signal(found["signal"] or "Killed")),
     ),
@@ -135,16 +147,18 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: NodeLost(),
     ),
     sign(
-        "health check failed|missed too many heartbeats|node was terminated|Node is dead|NodeDiedError|NodeLost"
+        "health check failed|missed too many heartbeats|node was terminated|Node is dead"
+        "|NodeDiedError|NodeLost"
         "|node is not ready|lease expired",
-        r"health check failed|missed too many heartbeats|node was terminated unexpectedly|Node is dead|NodeDiedError",
+        r"health check failed|missed too many heartbeats|node was terminated unexpectedly"
+        r"|Node is dead|NodeDiedError",
         lambda _: NodeLost(),
     ),
 )
 
 
 class ElasticBlock:
-    """The failure list of torchelastic: `rank : 1 (local_rank: 1)` two lines above `exitcode : -9 (pid: 42)`."""
+    """The failure list of torchelastic: `rank : 1 (local_rank: 1)`, then `exitcode : -9 (pid: 42)`."""
 
     _ROW = re.compile(r"^\s*(time|host|rank|exitcode) +: +(.*)$")
 

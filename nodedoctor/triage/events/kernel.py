@@ -45,8 +45,10 @@ SIGNS: tuple[Sign, ...] = (
         decisive=False,
     ),
     sign(
-        "blocked for more than|not responding|connection lost|was evicted by|Connection to .* was lost|Connection to ",
-        r"task (?P<name>\S+):(?P<pid>\d+) blocked for more than \d+ seconds|nfs: server (?P<srv>\S+) not responding"
+        "blocked for more than|not responding|connection lost|was evicted by"
+        "|Connection to .* was lost|Connection to ",
+        r"task (?P<name>\S+):(?P<pid>\d+) blocked for more than \d+ seconds"
+        r"|nfs: server (?P<srv>\S+) not responding"
         r"|Lustre(?:Error)?:.*(?:connection lost|was lost|evicted)",
         lambda found: Stalled(found[0][:120]),
     ),

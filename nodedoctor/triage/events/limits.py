@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from nodedoctor.triage.events.sign import Sign, symptom
+from nodedoctor.triage.model import Cause
 
-_LIMITS = "shm_or_limits"
+_LIMITS: Cause = "shm_or_limits"
 
 SIGNS: tuple[Sign, ...] = (
     symptom(
@@ -25,7 +26,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _LIMITS,
         "threads",
-        "can't start new thread|Thread creation failed|pthread_create failed|fork: retry|Resource temporarily",
+        "can't start new thread|Thread creation failed|pthread_create failed|fork: retry"
+        "|Resource temporarily",
         r"can't start new thread|Thread creation failed|pthread_create failed|fork: retry"
         r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
         "the limit of processes and threads was reached",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 from nodedoctor.triage.events.store import PeerGone
+from nodedoctor.triage.model import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class Communicator:
     step: str
 
 
-_SOCKET = "network_socket_interface"
-_IB = "network_ib"
+_SOCKET: Cause = "network_socket_interface"
+_IB: Cause = "network_ib"
 
 SIGNS: tuple[Sign, ...] = (
     sign(
@@ -70,7 +71,8 @@ SIGNS: tuple[Sign, ...] = (
         _SOCKET,
         "connect-failed",
         "onnect to ",
-        r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect|\w*[sS]ocket\w*) ?: [Cc]onnect to \S+ "
+        r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect"
+        r"|\w*[sS]ocket\w*) ?: [Cc]onnect to \S+ "
         r"(?:failed|returned .*exceeded error retry count)",
         "NCCL could not connect to a peer's address",
     ),
@@ -109,7 +111,8 @@ SIGNS: tuple[Sign, ...] = (
         _IB,
         "ib-setup",
         "ibv_",
-        r"(?:Call to )?ibv_(?:modify_qp|create_qp|open_device|poll_cq|query_port|query_gid|alloc_pd)\w* failed",
+        r"(?:Call to )?ibv_(?:modify_qp|create_qp|open_device|poll_cq|query_port|query_gid"
+        r"|alloc_pd)\w* failed",
         "an InfiniBand queue pair could not be set up",
     ),
     symptom(
@@ -130,7 +133,8 @@ SIGNS: tuple[Sign, ...] = (
         "shm_or_limits",
         "dev-shm",
         "/dev/shm|shared memory segment",
-        r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left|open of|could not|"
+        r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left"
+        r"|open of|could not|"
         r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)",
         "shared memory (/dev/shm) is too small or not shared",
     ),
@@ -146,7 +150,8 @@ SIGNS: tuple[Sign, ...] = (
         "nvls",
         "NVLS|nvls.cc|NVLink SHARP",
         r"(?:[Ff]ailed to (?:bind|create|allocate|map).*(?:NVLS|NVLink SHARP|[Mm]ulticast)"
-        r"|(?:bind|creat|allocat)\w* .*NVLS.*(?:CUDA|fail|error)|nvls\.cc:\d+.*(?:[Cc]uda failure|CUDA (?:error )?\d+|fail))",
+        r"|(?:bind|creat|allocat)\w* .*NVLS.*(?:CUDA|fail|error)|nvls\.cc:\d+.*(?:[Cc]uda failure"
+        r"|CUDA (?:error )?\d+|fail))",
         "NVLink SHARP (NVLS) could not be set up: Fabric Manager, NVSwitches, or a VM without them",
     ),
     symptom(

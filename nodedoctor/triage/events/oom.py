@@ -36,7 +36,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: HostOom("the kernel", number(found["pid"] or found["pid2"])),
     ),
     sign(
-        "invoked oom-killer|oom_kill event|oom-kill event|OOM Killed|out-of-memory handler|OUT_OF_MEMORY|oom_kill ",
+        "invoked oom-killer|oom_kill event|oom-kill event|OOM Killed|out-of-memory handler"
+        "|OUT_OF_MEMORY|oom_kill ",
         r"invoked oom-killer|[Dd]etected \d+ oom[_-]kill event|OOM Killed|cgroup out-of-memory handler"
         r"|\bOUT_OF_MEMORY\b|\boom_kill [1-9]",
         lambda found: HostOom("the kernel" if "invoked" in found[0] else "Slurm"),

@@ -63,21 +63,27 @@ class Roster:
 
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 _STEP = re.compile(
-    r"\b(?:step|iter(?:ation)?|epoch|batch|update|global_step|train_loss|loss|lm loss)s?\b['\"]?\s*[:=]?\s*[\[(]?\s*\d"
+    r"\b(?:step|iter(?:ation)?|epoch|batch|update|global_step|train_loss|loss"
+    r"|lm loss)s?\b['\"]?\s*[:=]?\s*[\[(]?\s*\d"
     r"|\d+(?:\.\d+)?\s?(?:it/s|s/it|tokens?/s|samples/s|tok/s)|\bstep-log\b|\[\d+:\d\d<\d+:\d\d",
     re.IGNORECASE,
 )
 _WORK = (
-    ("saving a checkpoint", r"[Ss]aving (?:model |the )?(?:checkpoint|state|weights)|[Ss]aving .*(?:checkpoint|\.pt\b|"
-     r"safetensors)|Save(?:d|ing)? checkpoint|Start(?:ing|ed)? (?:to )?(?:save|checkpoint)|checkpoint.*(?:in progress|begin)"
+    ("saving a checkpoint", r"[Ss]aving (?:model |the )?(?:checkpoint|state|weights)"
+                            r"|[Ss]aving .*(?:checkpoint|\.pt\b|"
+     r"safetensors)|Save(?:d|ing)? checkpoint|Start(?:ing|ed)? (?:to )?(?:save|checkpoint)"
+     r"|checkpoint.*(?:in progress|begin)"
      r"|consolidating|gathering (?:the )?full state"),
     ("preparing the data", r"[Tt]okeniz(?:ing|er on|e) |Running tokenizer|^Map(?:ping)?\b.*(?:%|num_proc)"
-     r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train|validation|test) split"
+     r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train"
+     r"|validation|test) split"
      r"|building (?:the )?(?:dataset|index)|Filter(?:ing)? .*examples|Packing "),
-    ("evaluating", r"\*{3,} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:evaluation|validation)|[Ee]valuating\b"
+    ("evaluating", r"\*{3,} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:evaluation"
+                   r"|validation)|[Ee]valuating\b"
      r"|[Ss]tart(?:ing)? (?:eval|validation)"),
     ("generating", r"[Gg]enerating (?:samples|responses|rollouts)|[Rr]ollout (?:start|in progress)"),
-    ("compiling", r"torch\.compile|[Cc]ompiling (?:the )?(?:model|graph|kernel)|inductor.*compil|[Cc]ompilation (?:start|took)"
+    ("compiling", r"torch\.compile|[Cc]ompiling (?:the )?(?:model|graph|kernel)|inductor.*compil"
+                  r"|[Cc]ompilation (?:start|took)"
      r"|Capturing (?:CUDA|cuda) graph"),
     ("downloading", r"[Dd]ownloading (?:model|data|shards|checkpoint|.*\d+%)|Fetching \d+ files"),
     ("loading weights", r"Loading checkpoint shards|[Ll]oading (?:model )?(?:weights|checkpoint)"),
@@ -85,8 +91,10 @@ _WORK = (
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 
 _DONE = re.compile(
-    r"exits? successfully|[Tt]raining (?:is )?(?:completed?|finished|done)|[Ff]inished [Tt]raining|Done training"
-    r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b|[Jj]ob (?:completed|finished) success"
+    r"exits? successfully|[Tt]raining (?:is )?(?:completed?|finished|done)|[Ff]inished [Tt]raining"
+    r"|Done training"
+    r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
+    r"|[Jj]ob (?:completed|finished) success"
     r"|^step-log .*finished|COMPLETED\b.*ExitCode 0|`Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
     r"|peak memory consumption"
 )
@@ -117,20 +125,26 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         "local failure|injecting|simulated failure|raising ",
-        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:(?:injecting|simulat\w+) (?:a )?(?:local )?(?:failure|exception|error|crash))",
+        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:(?:injecting"
+        r"|simulat\w+) (?:a )?(?:local )?(?:failure|exception|error|crash))",
         lambda _: LocalFailure(),
     ),
     sign(
         "world_size|WORLD_SIZE|world size|world=|size: |distributed world|nranks ",
-        r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
+        r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
+        r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
         lambda found: Size(number(found["n"] or found["n2"] or found["n3"]) or 0) or None,
     ),
     sign(
-        "kyrl|kyRL|SKYRL|policy_train|deepspeed|DeepSpeed|openrlhf|OpenRLHF|verl|WorkerDict|egatron|swift|torchtitan|lightning"
+        "kyrl|kyRL|SKYRL|policy_train|deepspeed|DeepSpeed|openrlhf|OpenRLHF|verl|WorkerDict|egatron"
+        "|swift|torchtitan|lightning"
         "|NCCL_TIMEOUT|accelerate|transformers|llamafactory",
-        r"(?P<skyrl>[Ss]ky[Rr][Ll]|SKYRL_|policy_train)|(?P<deepspeed>[Dd]eep[Ss]peed)|(?P<openrlhf>[Oo]pen[Rr][Ll][Hh][Ff])"
-        r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)|(?P<torchtitan>torchtitan)"
-        r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)|(?P<transformers>transformers)",
+        r"(?P<skyrl>[Ss]ky[Rr][Ll]|SKYRL_|policy_train)|(?P<deepspeed>[Dd]eep[Ss]peed)"
+        r"|(?P<openrlhf>[Oo]pen[Rr][Ll][Hh][Ff])"
+        r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)"
+        r"|(?P<torchtitan>torchtitan)"
+        r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)"
+        r"|(?P<transformers>transformers)",
         lambda found: Mentions(found.lastgroup or ""),
     ),
     sign("rank=", r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),

@@ -30,7 +30,8 @@ SIGNS: tuple[Sign, ...] = (
     sign("ActorDiedError|ActorUnavailableError", r"Actor(?:Died|Unavailable)Error", lambda _: ActorDied("")),
     sign(
         "Worker PID:",
-        r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: (?P<type>[A-Z_]+))?",
+        r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: "
+        r"(?P<type>[A-Z_]+))?",
         lambda found: ActorDied(found["type"] or ""),
     ),
     sign(

@@ -22,7 +22,8 @@ class Attempt:
 SIGNS: tuple[Sign, ...] = (
     sign(
         "CANCELLED",
-        r"\*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+(?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)",
+        r"\*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+(?: [Dd][Uu][Ee] to (?P<lower>.*?)"
+        r"| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)",
         lambda found: (
             None
             if (found["why"] or "").startswith(("NODE FAIL", "TASK FAIL"))

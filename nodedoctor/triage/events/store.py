@@ -1,4 +1,4 @@
-"""Gloo, the TCP store, monitored barriers and DETAIL's collective checks: who waits for whom at start and on CPU."""
+"""Gloo, the TCP store, monitored barriers, DETAIL's collective checks: who waits for whom at start."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign, symptom
+from nodedoctor.triage.model import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,11 @@ class ClientsMissing:
 
 
 _RUNNING = re.compile(
-    r"Rank (\d+)(?: is running collective)?: (?:CollectiveFingerPrint\()?"
-    r"((?:SequenceNumber=\d+(?:, ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
+    r"Rank (\d+)(?: is running (?:inconsistent )?collective)?: (?:CollectiveFingerPrint\()?"
+    r"((?:SequenceNumber=\d+(?:,? ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
     r"(?:, ?TensorDtypes=\w+)?)"
 )
-_SOCKET = "network_socket_interface"
+_SOCKET: Cause = "network_socket_interface"
 
 
 def fingerprints(text: str) -> tuple[Fingerprint, ...]:
@@ -122,8 +123,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: SizeMismatch(int(found[1]), int(found[2])),
     ),
     sign(
-        "Detected mismatch between collectives|is running collective|TensorShape=",
-        r"Detected mismatch between collectives|Rank \d+(?: is running collective)?: ",
+        "Detected mismatch between collectives|is running |TensorShape=",
+        r"Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?: ",
         lambda found: (
             Mismatch(fingerprints(found.string))
             if "Detected mismatch" in found.string or fingerprints(found.string)
@@ -132,7 +133,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         "store->get(",
-        r"retrieving ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)",
+        r"retr\w+ing ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)",
         _store_wait,
     ),
     sign(

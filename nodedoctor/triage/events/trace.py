@@ -1,4 +1,4 @@
-"""Python tracebacks: the stack and the first exception, put together per process although lines interleave."""
+"""Python tracebacks: stack and exception, put together per process although their lines interleave."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ LONGEST_STACK = 64
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d+)(?:, in (.+))?')
 _RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault|Died|Aborted))(?:\(\w+\))?"
+    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault|Died"
+    r"|Aborted))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
-_SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
+_SPAWNED = re.compile(r"^(?:-- )?Process (\d+) terminated with the following error:")
 _AGAIN = "During handling of the above exception"
 
 

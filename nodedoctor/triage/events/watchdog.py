@@ -12,7 +12,7 @@ GROUP = (
     r"\[PG (?:ID )?(?P<pgid>[^\s\]]+)"
     r"(?: PG GUID (?P<guid>[^\s(\]]+)(?:\((?P<desc>[^)]*)\))?)? Rank (?P<grank>\d+)\]"
 )
-"""`[PG 0 Rank 1]` in torch 2.3 and 2.4, `[PG ID 0 PG GUID 0(default_pg) Rank 1]` from 2.5: a rank in a group."""
+"""`[PG 0 Rank 1]` in torch 2.3 and 2.4, `[PG ID 0 PG GUID 0(default_pg) Rank 1]` from 2.5."""
 
 _GROUP = re.compile(GROUP)
 _WORK = re.compile(r"\w*Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
@@ -165,17 +165,20 @@ SIGNS: tuple[Sign, ...] = (
     sign("Could not acquire GIL", r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
     sign(
         "To our best knowledge",
-        r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging|the lagging/dead)(?P<rest>.*)",
+        r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging"
+        r"|the lagging/dead)(?P<rest>.*)",
         lambda found: Lagging(ranks_in(found["some"] or found["rest"])),
     ),
     sign(
         "destroying NCCL communicators|destroy_process_group entered",
-        r"(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)",
+        r"(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"
+        r"|destroy_process_group entered)",
         lambda _: Left(),
     ),
     sign(
         "watchdog thread terminated",
-        rf"(?:{GROUP} |\[Rank (?P<grank2>\d+)\] )?(?:Process group|NCCL) watchdog thread terminated with exception: (?P<why>.*)",
+        rf"(?:{GROUP} |\[Rank (?P<grank2>\d+)\] )?(?:Process group"
+        rf"|NCCL) watchdog thread terminated with exception: (?P<why>.*)",
         lambda found: Dying(found["why"]),
     ),
 )

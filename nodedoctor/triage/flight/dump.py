@@ -1,6 +1,6 @@
-"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today: per group only what a verdict needs.
+"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today: only what a verdict needs of it.
 
-State means different things: with NCCL `retired` without `completed` is a timeout, with gloo `retired` is done.
+State means different things: with NCCL `retired` but not completed is a timeout, with gloo `retired` is done.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ _LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_ex
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One recorded collective. `state` is scheduled, started or completed; `site` the job's own line that made it."""
+    """One recorded collective: `state` is scheduled, started or completed; `site` the job's own line."""
 
     seq: int
     name: str
@@ -105,7 +106,7 @@ def _salvaged(values: list[Any]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "entries": [v for v in values if isinstance(v, dict) and "profiling_name" in v]
     }
-    for key, value in zip(values, values[1:], strict=False):
+    for key, value in pairwise(values):
         if isinstance(key, str) and key in ("pg_config", "pg_status", "version"):
             document[key] = value
         if key == "entries" and isinstance(value, list) and value:

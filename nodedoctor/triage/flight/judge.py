@@ -115,9 +115,17 @@ def _missing(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[Can
         headline = f"{called(culprits)} never came to {inside}, in which ranks {listed(set(waiting))} wait"
         confidence: Any = "high" if not gone else "medium"
         return [
-            Candidate("cpu_stuck_or_slow_rank", order.BEHIND, confidence, headline, evidence, culprits, victims,
-                      collective=_collective(root))
-        ]  # fmt: skip
+            Candidate(
+                "cpu_stuck_or_slow_rank",
+                order.BEHIND,
+                confidence,
+                headline,
+                evidence,
+                culprits,
+                victims,
+                collective=_collective(root),
+            )
+        ]
     culprits = tuple(Who(rank=rank) for rank in gone)
     known = len(root.members)
     if len(gone) * FEW > known + FEW - 1:
@@ -143,7 +151,7 @@ def _remarks(dumps: Sequence[Dump], told: Sequence[Picture]) -> list[str]:
     empty = [dump.rank for dump in dumps if not dump.entries and dump.rank is not None]
     if empty:
         said.append(
-            f"the recorder of ranks {listed(empty)} was off (no entries): this does not mean that they did nothing"
+            f"the recorder of ranks {listed(empty)} was off (no entries): that does not mean they did nothing"
         )
     for picture in told:
         short = [
@@ -152,9 +160,8 @@ def _remarks(dumps: Sequence[Dump], told: Sequence[Picture]) -> list[str]:
             and picture.stuck is not None and state.first > picture.stuck
         ]  # fmt: skip
         if short:
-            said.append(
-                f"the recorder of ranks {listed(short)} is too short: it begins after collective {picture.stuck}"
-            )
+            begins = f"it begins after collective {picture.stuck}"
+            said.append(f"the recorder of ranks {listed(short)} is too short: {begins}")
         if picture.undumped:
             said.append(f"{picture.title}: no dump of ranks {listed(picture.undumped)}")
         if picture.odd is None and not picture.behind and not picture.undumped:
