@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -45,6 +45,7 @@ class NodeDoctor(App[None]):
         Binding("1", "open('checks')", "Checks", id="screen-checks"),
         Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="who reaches whom"),
         Binding("3", "open('live')", "Live", id="screen-live", tooltip="load of GPUs, ports and host"),
+        Binding("4", "open('triage')", "Triage", id="screen-triage", tooltip="why a job died"),
         Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),
         Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
         Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
@@ -58,26 +59,37 @@ class NodeDoctor(App[None]):
 
     state: reactive[State | None] = reactive(None, always_update=True)
 
-    def __init__(self, rounds: Rounds, *, ascii: bool = False, first: str = "checks") -> None:
+    def __init__(
+        self,
+        rounds: Rounds,
+        *,
+        ascii: bool = False,
+        first: str = "checks",
+        triage: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.rounds = rounds
         self.glyphs = ASCII if ascii else UNICODE
         self.copied: list[str] = []
         self._first = first
+        self._document = triage
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
         self.add_mode("checks", self._checks)
         self.add_mode("topology", self._topology)
         self.add_mode("live", self._live)
+        self.add_mode("triage", self._triage)
         self.add_mode("compare", self._compare)
         self.add_mode("probes", self._probes)
 
-    def on_mount(self) -> None:
-        """Follow the runs."""
+    async def on_mount(self) -> None:
+        """Follow the runs, and go to the screen that was asked for."""
         self._follow()
-        if self._first != self.DEFAULT_MODE:
-            self.switch_mode(self._first)
+        if self._document is not None:
+            await self.show_triage(self._document)
+        elif self._first != self.DEFAULT_MODE:
+            await self.switch_mode(self._first)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""
@@ -117,6 +129,7 @@ class NodeDoctor(App[None]):
         """Everything that has a key here, under the words a person would type."""
         for key, text, run in self._keys(screen):
             yield SystemCommand(text, f"key {key}", run)
+        yield SystemCommand("Open logs of a dead job", "triage: why it died", self.on_ask_triage)
         yield SystemCommand("What could not be seen", "filter is:unknown", self.show_unseen)
 
     async def show_unseen(self) -> None:
@@ -169,6 +182,32 @@ class NodeDoctor(App[None]):
         if isinstance(self.screen, CompareScreen):
             self.screen.against(document)
 
+    def on_ask_triage(self) -> None:
+        """Ask for the logs of a job."""
+        self._ask("logs of the job (a file or a folder)", "", self._read_logs)
+
+    async def show_triage(self, document: Mapping[str, Any]) -> None:
+        """Go to the Triage screen with a document."""
+        from nodedoctor.tui.screens.triage import TriageScreen
+
+        await self.switch_mode("triage")
+        if isinstance(self.screen, TriageScreen):
+            self.screen.open(document)
+
+    def _read_logs(self, path: str | None) -> None:
+        if path:
+            self.run_worker(self._triage_of(path), group="triage", exclusive=True)
+
+    async def _triage_of(self, path: str) -> None:
+        from nodedoctor.compare import CompareError
+        from nodedoctor.tui import reading
+
+        self.notify(f"reading {path}", markup=False)
+        try:
+            await self.show_triage(await reading.triage(path))
+        except CompareError as error:
+            self.notify(str(error), severity="error", markup=False)
+
     def _save(self, path: str | None) -> None:
         if path:
             self.run_worker(self._write(path), group="save")
@@ -205,3 +244,8 @@ class NodeDoctor(App[None]):
         from nodedoctor.tui.screens.live import LiveScreen
 
         return LiveScreen(self.rounds, self.glyphs)
+
+    def _triage(self) -> Screen[None]:
+        from nodedoctor.tui.screens.triage import TriageScreen
+
+        return TriageScreen(self.glyphs)

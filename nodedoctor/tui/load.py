@@ -65,8 +65,8 @@ def waiting_words(loads: Sequence[GpuLoad]) -> str:
     picture = ""
     if told:
         low = all(draw < POLLING * limit for draw, limit in told)
-        picture = " and low power: the picture of a hung collective" if low else " and working: it is late"
-    return f"{names} idle while {len(peers)} others are at full utilisation{picture}"
+        picture = " with low power: looks like a hung collective" if low else " and working: it is late"
+    return f"{names} idle, {len(peers)} others at 100%{picture}"
 
 
 def columns(width: int) -> tuple[Part, ...]:

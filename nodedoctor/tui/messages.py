@@ -15,3 +15,7 @@ class ShowCheck(Message):
 
 class AskCompare(Message):
     """Ask for a saved report, then compare with it."""
+
+
+class AskTriage(Message):
+    """Ask for the logs of a job, then show why it died."""

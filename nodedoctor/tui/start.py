@@ -11,7 +11,9 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nodedoctor.model import Report
 from nodedoctor.report.inert import inert
@@ -46,9 +48,18 @@ def last_words(sitting: Sitting) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sit(session: Session, first: str = "checks") -> Sitting:
+def sit(session: Session, first: str = "checks", triage: Mapping[str, Any] | None = None) -> Sitting:
     """Show the session until the person leaves; `first` is the screen to begin with."""
-    return asyncio.run(_sit(session, first))
+    return asyncio.run(_sit(session, first, triage))
+
+
+def show_triage(document: Mapping[str, Any]) -> Sitting:
+    """Show a `nodedoctor.triage/1` document. This machine is not looked at: the job ran anywhere."""
+    from nodedoctor.session import Request
+
+    session = Session(Request())
+    session.checks = ()
+    return sit(session, "triage", document)
 
 
 def watch(words: list[str]) -> int:
@@ -65,7 +76,7 @@ def watch(words: list[str]) -> int:
     return sit(Session(Request(tags=("fast",))), "live").code or Exit.OK
 
 
-async def _sit(session: Session, first: str) -> Sitting:
+async def _sit(session: Session, first: str, triage: Mapping[str, Any] | None) -> Sitting:
     from nodedoctor.tui.rounds import Rounds
 
     rounds = Rounds(session)
@@ -74,7 +85,7 @@ async def _sit(session: Session, first: str) -> Sitting:
     prepare_environment()
     from nodedoctor.tui.app import NodeDoctor
 
-    app = NodeDoctor(rounds, ascii=not speaks_utf8(), first=first)
+    app = NodeDoctor(rounds, ascii=not speaks_utf8(), first=first, triage=triage)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, app.exit, None, 128 + number)

@@ -140,8 +140,8 @@ class Listing(ScrollView, can_focus=True):
         body = f"{row.body} bold" if here else row.body
         back = " reverse" if here and self.has_focus else ""
         if row.parts:
-            rest = tuple((text, style + back) for text, style in row.parts)
-            return (("> " if here else "  ", "bold"), (fit(row.word, word, ""), row.style + back), *rest)
+            # Not reversed as a whole: a sparkline would say the opposite.
+            return (("> " if here else "  ", "bold"), (fit(row.word, word, ""), row.style + back), *row.parts)
         room = self.room - word - name - end - (6 if end else 5)
         return (
             ("> " if here else "  ", "bold"),
