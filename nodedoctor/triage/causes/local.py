@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
@@ -35,8 +36,8 @@ _UNREACHABLE = frozenset(
     ("connect-failed", "no-route", "store-unreachable", "name-unresolved", "rendezvous-failed")
 )
 
-SOFTWARE_XIDS = frozenset((13, 31, 32, 43, 45, 63, 68, 69, 94, 121))
-"""Xids the application causes, or that a GPU survives. https://docs.nvidia.com/deploy/xid-errors/"""
+HARMLESS = frozenset((45, 63, 92, 121, 154))
+"""Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
 
 _ECHOES = re.compile(
     r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
@@ -80,21 +81,34 @@ def symptoms(story: Story) -> Iterator[Candidate]:
 
 
 def xids(story: Story) -> Iterator[Candidate]:
-    """The driver's own word about a GPU outranks every message of the job."""
-    hard = [e for e in story.of(Xid) if e.what.code not in SOFTWARE_XIDS or e.what.switch]
+    """The driver's own word about a GPU outranks every message of the job; some Xids are the program's fault."""
+    told = [event for event in story.of(Xid) if not _harmless(event.what)]
+    soft = [event for event in told if _of_program(event.what)]
+    hard = [event for event in told if event not in soft]
     if hard:
-        first = hard[0]
-        name = "SXid" if first.what.switch else "Xid"
-        culprits = tuple(distinct(e.who for e in hard))
-        yield Candidate(
-            "gpu_hardware_xid",
-            order.GPU_FAULT - 1,
-            "high",
-            f"{name} {first.what.code} on the GPU at {first.what.pci}"
-            + (f" ({called(culprits)})" if culprits else ""),
-            tuple(hard[:4]),
-            culprits,
-        )
+        yield _xid("gpu_hardware_xid", order.GPU_FAULT - 1, hard)
+    if soft:
+        yield _xid("user_code_exception", order.EXCEPTION + 2, soft)
+
+
+def _xid(cause: Cause, place: int, events: list[Event[Xid]]) -> Candidate:
+    first = events[0].what
+    culprits = tuple(distinct(event.who for event in events))
+    headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
+    headline += f" ({called(culprits)})" if culprits else ""
+    return Candidate(cause, place, "high", headline, tuple(events[:4]), culprits)
+
+
+def _harmless(what: Xid) -> bool:
+    if what.switch:
+        row = sxid(what.code)
+        return row is not None and row.kind == "non-fatal"
+    return what.code in HARMLESS
+
+
+def _of_program(what: Xid) -> bool:
+    row = None if what.switch else xid(what.code)
+    return row is not None and row.of_program
 
 
 def host_memory(story: Story) -> Iterator[Candidate]:
