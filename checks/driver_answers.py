@@ -145,8 +145,8 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
         return
     for gone in gpus.lost:
         if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
-            said = gone.text or f"GPU {gone.index}: {gone.error}"
-            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, said))
+            text = gone.text or f"GPU {gone.index}: {gone.error}"
+            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, text))
     for gpu in gpus.gpus:
         if name := _broken(gpu):
             fields = [field for field, error in gpu.errors.items() if error == name]

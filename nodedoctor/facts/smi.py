@@ -12,7 +12,7 @@ from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.facts.smi_errors import init_error, library_version, lost_gpus, normal_bus_id
 from nodedoctor.facts.smi_gpu import gpu_of
 from nodedoctor.facts.smi_q import read_q
-from nodedoctor.facts.smi_tree import Section
+from nodedoctor.facts.smi_tree import Section, inert
 from nodedoctor.facts.smi_values import whole
 from nodedoctor.facts.smi_xml import read_xml
 from nodedoctor.model import Observation, Unseen
@@ -176,7 +176,8 @@ def _interruption(seen: Observation, counted: int | None, shown: int) -> str:
 
 def _unseen(seen: Observation) -> Unseen:
     if seen.answered and "not found" in _said(seen):
-        return Unseen("missing-tool", f"{seen.probe}: {_said(seen).strip()[:200]}", probe=seen.probe)
+        said = inert(_said(seen).strip()[:200])
+        return Unseen("missing-tool", f"{seen.probe}: {said}", probe=seen.probe)
     return Unseen.of(seen)
 
 
