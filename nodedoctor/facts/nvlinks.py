@@ -1,0 +1,75 @@
+"""The NVLinks of every GPU, from NVML, else from `nvidia-smi nvlink`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nodedoctor.facts.gpu import Gpu, NvLink
+from nodedoctor.facts.gpus import Gpus
+from nodedoctor.facts.nvlink_text import ERRORS, STATUS, GpuLinks, State, read_links
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.registry import fact
+
+WAY_OUT = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the host."
+
+
+@fact(Gpus, STATUS, ERRORS)
+@dataclass(frozen=True, slots=True)
+class NvLinks:
+    """The NVLinks of every GPU that told anything about them; `source` is the probe that did."""
+
+    source: str
+    gpus: tuple[GpuLinks, ...]
+
+    @classmethod
+    def parse(cls, gpus: Gpus | Unseen, status: Observation, errors: Observation) -> NvLinks | Unseen:
+        """Prefer NVML; texts fill in what it did not tell. Models without NVLink have nothing to see."""
+        listed = gpus.gpus if isinstance(gpus, Gpus) else ()
+        if any(gpu.nvlinks is not None for gpu in listed):
+            source = gpus.source if isinstance(gpus, Gpus) else ""
+            return cls(source, tuple(_of_nvml(gpu) for gpu in listed))
+        texts = {seen.probe: read_links(seen.text) for seen in (status, errors) if seen.answered}
+        read = {probe: gpus for probe, gpus in texts.items() if gpus}
+        if not read:
+            return _unseen(gpus, listed, status)
+        counted = {gpu.index: gpu for gpu in read.get(ERRORS, ())}
+        first = read.get(STATUS) or read[ERRORS]
+        joined = [_joined(gpu, counted.get(gpu.index)) for gpu in first]
+        return cls(next(iter(read)), tuple(joined))
+
+
+def _unseen(gpus: Gpus | Unseen, listed: tuple[Gpu, ...], status: Observation) -> Unseen:
+    models = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in listed]
+    known = [model for model in models if model]
+    if models and len(known) == len(models) and not any(model.nvlink_links for model in known):
+        return Unseen.skip(f"{known[0].name} has no NVLink")
+    if isinstance(gpus, Unseen) and not gpus.applies:
+        return gpus
+    return Unseen.of(status, WAY_OUT)
+
+
+def _of_nvml(gpu: Gpu) -> GpuLinks:
+    links = gpu.nvlinks or ()
+    if gpu.mig_mode and not any(link.active for link in links):
+        return GpuLinks(gpu.index, gpu.name, "mig", said="MIG mode", uuid=gpu.uuid)
+    if gpu.nvlinks is None:
+        said = gpu.errors.get("nvlinks", "NO_DATA")
+        return GpuLinks(gpu.index, gpu.name, "unreadable", said=said, uuid=gpu.uuid)
+    state: State = "listed" if links else "none"
+    return GpuLinks(gpu.index, gpu.name, state, links, uuid=gpu.uuid)
+
+
+def _joined(gpu: GpuLinks, counted: GpuLinks | None) -> GpuLinks:
+    """The states of one text with the counters of the other."""
+    if counted is None or counted is gpu:
+        return gpu
+    others: Mapping[int, NvLink] = {link.link: link for link in counted.links}
+    links = (
+        replace(link, counters=others[link.link].counters, ber=others[link.link].ber)
+        if link.link in others
+        else link
+        for link in gpu.links
+    )
+    return replace(gpu, links=tuple(links))
