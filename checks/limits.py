@@ -280,4 +280,8 @@ def _amount(bound: Bound | None) -> str:
 
 
 def _size(gib: float) -> str:
-    return f"{gib:.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"
+    for unit in ("GiB", "MiB", "KiB"):
+        if gib >= 1 or unit == "KiB":
+            break
+        gib *= 1024
+    return f"{gib:.0f} {unit}" if gib >= 10 else f"{gib:.3g} {unit}"

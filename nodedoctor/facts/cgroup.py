@@ -181,7 +181,7 @@ def _levels(groups: Groups, controller: str) -> list[str]:
     top = f"{ROOT}/{controller}" if groups.version == 1 else ROOT
     parts = [part for part in path.split("/") if part not in ("", "..")]
     folders = ["/".join([top, *parts[:count]]) for count in range(len(parts), -1, -1)]
-    return [folder for folder in folders if not re.search(r"[*?\[]", folder)][-16:]
+    return [folder for folder in folders if not re.search(r"[*?\[\0]", folder)][-16:]
 
 
 def _gib(count: int | None) -> float | None:

@@ -60,7 +60,7 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     paths = {*_uses(known.variables if isinstance(known, Env) else {})}
     mounts = parse_mountinfo(files.text(_MOUNTINFO) or "") if isinstance(files, Files) else ()
     paths |= {mount.point for mount in worth_asking(mounts)}
-    words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[]", path)]
+    words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
     each = ("--each", str(EACH_SECONDS))
     return Command(child("files", "--root", options.root, *each, f"read:{_MOUNTINFO}", *words))
 
@@ -179,7 +179,7 @@ def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
         inodes=_whole(space.get("inodes")),
         inodes_free=_whole(space.get("inodes_free")),
         read_only=volume.read_only or space.get("read_only") is True,
-        seconds=seconds if isinstance(seconds, (int, float)) else None,
+        seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6 else None,
     )
 
 

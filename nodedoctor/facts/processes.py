@@ -171,7 +171,7 @@ def _process(row: Mapping[str, Any]) -> Process:
         uid=_whole(row.get("uid")),
         user=text.get("user", ""),
         state=text.get("state", ""),
-        started=float(started) if isinstance(started, (int, float)) else None,
+        started=float(started) if isinstance(started, (int, float)) and 0 <= started < 1e12 else None,
         rss_gib=round(rss / GIB, 3) if rss is not None else None,
         threads=_whole(row.get("threads")),
         job=environment.get("SLURM_JOB_ID") or _job(text.get("cgroup", "")),
