@@ -225,6 +225,35 @@ def test_the_interpreter_of_a_running_process(env):
     assert told["prefix"] == str(env) and told["found"]["why"] == f"runs rank {process.pid}"
 
 
+def test_a_process_in_another_container_is_only_named(env):
+    command = ["unshare", "--mount", str(env / "bin" / "python"), "-c", "print(flush=True); input()"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            pytest.skip("no mount namespaces for us here")
+        told = ask("find_python", "--pid", f"rank:{process.pid}")
+    finally:
+        process.kill()
+        process.wait()
+    (other,) = (item for item in told["found"]["others"] if item["why"] == f"runs rank {process.pid}")
+    assert other["problem"] == "it runs in another container: reach it with --exec"
+
+
+def test_an_active_environment_without_an_interpreter_is_named(env, tmp_path):
+    told = ask("find_python", env={"VIRTUAL_ENV": str(tmp_path), "CONDA_PREFIX": str(env)})
+    assert told["prefix"] == str(env)
+    assert told["found"]["others"][0]["problem"] == "there is no interpreter"
+
+
+def test_what_a_startup_file_prints_is_passed_over(tmp_path):
+    (make_env(tmp_path) / "banner.pth").write_text("import sys; print('Welcome')\n")
+    seen = observe("--python", str(tmp_path))
+    assert seen.text.startswith("Welcome") and target(seen).prefix == str(tmp_path)
+
+
 def test_a_shim_is_resolved(env, tmp_path):
     shim = tmp_path / "python3"
     shim.write_text(f'#!/bin/sh\nexec {env}/bin/python "$@"\n')
@@ -286,6 +315,16 @@ def test_root_becomes_the_owner_of_the_environment(elsewhere):
     told = ask("find_python", "--python", str(elsewhere / "venv"), env={"MY_TOKEN": "secret", "LANG": "C"})
     assert told["uid"] == 12345 and told["owner"] == 12345
     assert set(mark.read_text().split("12345")) == {""}
+
+
+def test_root_does_not_import_what_belongs_to_others(elsewhere):
+    (elsewhere / "theirs").mkdir()
+    os.chown(elsewhere / "theirs", 12345, 12345)
+    add_torch(elsewhere / "theirs")
+    env = {"PYTHONPATH": str(elsewhere / "theirs")}
+    seen = observe("--deep", "--python", str(elsewhere / "venv"), env=env)
+    found = ImportedTorch.parse(seen)
+    assert isinstance(found, Unseen) and found.reason == "denied" and "theirs" in found.note
 
 
 def test_root_does_not_run_what_others_may_write(elsewhere):

@@ -12,14 +12,19 @@ Document = Mapping[str, Any]
 
 
 def document(seen: Observation) -> Document | None:
-    """The object a child printed; None when there was no answer or it is no JSON object."""
+    """The object a child printed; None when there was no answer or it is no JSON object.
+
+    What a start-up file of a foreign interpreter printed before it, on lines of its own, is passed over.
+    """
     if not seen.answered:
         return None
-    try:
-        found = json.loads(seen.text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    for candidate in (seen.text, seen.text.rstrip().rpartition("\n")[2]):
+        try:
+            found = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        return found if isinstance(found, dict) else None
+    return None
 
 
 def text(item: Document, key: str) -> str:

@@ -68,7 +68,12 @@ class ImportedTorch:
     @classmethod
     def parse(cls, seen: Observation) -> ImportedTorch | Unseen:
         """Read what probes/target_python.py --deep prints."""
-        told = part(document(seen) or {}, "deep")
+        answer = document(seen) or {}
+        told, refused = part(answer, "deep"), text(part(answer, "error"), "note")
+        if refused:
+            return Unseen(
+                "denied", f"{seen.probe}: {refused}", "Run as the owner of that Python.", seen.probe
+            )
         if not told:
             return Unseen.of(seen, "Run with --deep to import torch and ask it.")
         return cls(

@@ -141,8 +141,8 @@ def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
 def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Candidate]:
     paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
     path = next((path for path in paths if os.path.exists(path)), "")
-    if path or problem:
-        yield Candidate(path or paths[0], why, "" if problem else _torch_below(Path(prefix)), problem)
+    problem = problem or ("" if path else "there is no interpreter")
+    yield Candidate(path or paths[0], why, "" if problem else _torch_below(Path(prefix)), problem)
 
 
 def _project() -> Iterator[Candidate]:

@@ -38,7 +38,8 @@ def foreign_owner(python: str) -> int | None:
     binary = Path(os.path.abspath(python))
     prefix = binary.parent.parent
     places = [binary, Path(os.path.realpath(binary)), prefix / "pyvenv.cfg"]
-    places += map(Path, glob.iglob(f"{glob.escape(str(prefix))}/lib*/python3*/*-packages"))
+    for below in ("lib*", "local/lib"):
+        places += map(Path, glob.iglob(f"{glob.escape(str(prefix))}/{below}/python3*/*-packages"))
     owners = (_foreign(path) for place in places for path in (place, *place.parents))
     return next((owner for owner in owners if owner is not None), None)
 

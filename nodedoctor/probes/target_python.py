@@ -247,7 +247,14 @@ def deep() -> dict[str, object]:
 def main() -> None:
     """Print the document."""
     found = [argument for argument in sys.argv[1:] if argument.startswith("{")]
-    document = {"deep": deep()} if "--deep" in sys.argv else describe()
+    foreign = [folder for folder in package_folders() if os.geteuid() == 0 and owner(folder) != 0]
+    if "--deep" not in sys.argv:
+        document = describe()
+    elif foreign:
+        note = f"root does not import packages of another user, and {foreign[0]} is on the search path"
+        document = {"error": {"reason": "denied", "note": note}}
+    else:
+        document = {"deep": deep()}
     document["found"] = json.loads(found[0]) if found else {}
     print(json.dumps(document))
 
