@@ -55,7 +55,10 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@touch $@ $(VENV)/.run
 
 # compat: a plain path entry. The default import hook costs every interpreter 10 ms, our children included.
+# (pip before 22.1 cannot be told, and Ubuntu 22.04 has that: there the hook it is.)
 define install
-if command -v uv >/dev/null 2>&1; then uv pip install --quiet --python $(BIN)/python -C editable_mode=compat -e '$(1)'; \
-else $(BIN)/python -m pip install --quiet --disable-pip-version-check -C editable_mode=compat -e '$(1)'; fi
+if command -v uv >/dev/null 2>&1; then uv pip install --quiet --python $(BIN)/python -C editable_mode=compat -e '$(1)'; else \
+  pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
+  if $$pip --help | grep -q -e --config-settings; then pip="$$pip --config-settings editable_mode=compat"; fi; \
+  $$pip -e '$(1)'; fi
 endef
