@@ -11,6 +11,7 @@ KEYS = {
     "gpu": "part of the GPU model's name, e.g. H100",
     "driver": "driver version or its beginning, e.g. 570 or 570.86.10",
     "torch": "yes, or a version or its beginning, e.g. 2.9: the target Python must have it",
+    "ib": "count and rate in Gb/s of active InfiniBand or RoCE rails, e.g. 8x400 or 8",
     "ray": "yes, or a version or its beginning, e.g. 2.51: the target Python must have it",
 }
 """Known keys and what they mean; `nodedoctor expect --keys` prints them."""

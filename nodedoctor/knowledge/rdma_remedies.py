@@ -1,0 +1,38 @@
+"""What to do about an RDMA port: fixes that several checks give.
+
+Sources: linux-rdma/rdma-core (ibportstat(8), sminfo(8)), NVIDIA/nccl networking troubleshooting.
+"""
+
+from __future__ import annotations
+
+from nodedoctor.model import Action, Fix
+
+NCCL_DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+
+
+def port_fix(text: str, commands: tuple[str, ...] = (), action: Action = "investigate") -> Fix:
+    """Something to do at one port."""
+    return Fix(text, commands, action, "what uses this port", "nodedoctor ib", NCCL_DOCS)
+
+
+def cable() -> Fix:
+    """The usual suspects of a link that is down, slow, narrow or full of errors."""
+    return port_fix("Reseat or replace cable and transceiver; look at the switch port and its counters.")
+
+
+def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
+    """A port that somebody or something has switched off."""
+    if infiniband:
+        text = "Enable the port; firmware disables one whose link fails too often: then replace its cable."
+        return port_fix(text, (f"sudo ibportstat -C {hca} -P {number} -D 0 enable",))
+    text = "Bring its interface up; if it stays down look at the switch port and the cable."
+    return port_fix(text, (f"sudo ip link set {netdev} up",) if netdev else (), "config")
+
+
+def subnet_manager() -> Fix:
+    """No subnet manager serves this port."""
+    text = (
+        "Start the fabric's subnet manager (opensm, the switch's or UFM's), or look why it skips this port."
+    )
+    commands = ("sudo sminfo", "systemctl status opensm")
+    return Fix(text, commands, "restart-service", "nothing", "nodedoctor ib", NCCL_DOCS)
