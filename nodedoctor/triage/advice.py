@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from nodedoctor.model import Action, Fix
+from nodedoctor.triage import guesses
+from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.model import Cause, Verdict
 from nodedoctor.triage.story import Story
@@ -97,15 +100,20 @@ def timeout_settings(story: Story) -> list[Fix]:
     return told
 
 
-def not_the_cause(story: Story, sentence: str, explains: bool | None) -> tuple[tuple[str, str], ...]:
+def not_the_cause(
+    story: Story, suspects: Sequence[int | None], sentence: str, explains: bool | None
+) -> tuple[tuple[str, str], ...]:
     """What people would try first and need not."""
     told: list[tuple[str, str]] = []
     if sentence and explains is False:
         told.append(("network bandwidth or the amount of data", sentence))
     if story.waits:
         told.append(NO_SUCH_VARIABLE)
+        other = guesses.other_group(story)
+        if other:
+            told.append(other)
         first = story.first_wait
-        if first is not None and first.who.rank is not None:
+        if first is not None and first.who.rank not in (None, *suspects):
             told.append((f"rank {first.who.rank}", "the rank that prints the timeout waited for another one"))
     return tuple(told)
 
@@ -118,8 +126,12 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.outcome == "undetermined" and not story.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
     if verdict.outcome == "undetermined" or verdict.confidence == "low":
-        seen = ", ".join(str(rank) for rank in sorted(story.ranks_seen)[:8])
-        have = f"only rank {seen} is in these logs" if seen else "these logs name no rank"
+        seen = sorted(story.ranks_seen)
+        have = (
+            f"only {'rank' if len(seen) == 1 else 'ranks'} {listed(seen)} in these"
+            if seen
+            else "these name none"
+        )
         told.append(Fix(f"Read the logs of all ranks together: {have}.", ("nodedoctor triage LOG_FOLDER",)))
         if story.folded:
             told.append(

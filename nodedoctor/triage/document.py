@@ -32,7 +32,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "evidence": [_evidence(event, line_of) for event in verdict.evidence],
         "timeline": [_moment(event) for event in verdict.timeline],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
-        "fixes": [asdict(fix) for fix in verdict.fixes],
+        "fixes": [{**asdict(fix), "commands": list(fix.commands)} for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next(fix) for fix in verdict.next],
         "incidents": verdict.incidents,

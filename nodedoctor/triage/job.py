@@ -10,7 +10,7 @@ from nodedoctor.triage import advice, verdict
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
-from nodedoctor.triage.model import Coverage, Event, Verdict
+from nodedoctor.triage.model import Collective, Coverage, Event, Verdict
 from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read import Reading, read
 from nodedoctor.triage.sources import Source, find
@@ -68,10 +68,11 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
 
 def advised(judged: Verdict, story: Story) -> Verdict:
     """The verdict with its fixes, what it is not, and what would decide."""
-    told = physics(judged.collective) if judged.collective else None
+    told = physics(judged.collective or Collective())
+    suspects = [who.rank for who in (*judged.culprits, *judged.parties)]
     return replace(
         judged,
         fixes=advice.fixes(story, judged),
-        not_the_cause=advice.not_the_cause(story, told.sentence, told.can_explain) if told else (),
+        not_the_cause=advice.not_the_cause(story, suspects, told.sentence, told.can_explain),
         next=advice.measurements(story, judged),
     )

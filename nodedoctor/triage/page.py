@@ -24,7 +24,7 @@ def render(verdict: Verdict, line_of: LineOf, *, width: int = 80, colour: bool =
     page.text(verdict.headline[:1].upper() + verdict.headline[1:] + ".")
     page.evidence(verdict, line_of)
     page.pairs("What it is not", verdict.not_the_cause)
-    page.pairs("Less likely", verdict.alternatives)
+    page.pairs("Less likely" if verdict.outcome == "failure" else "What it may be", verdict.alternatives)
     page.fixes("What to do", verdict.fixes)
     page.fixes("What would decide", verdict.next)
     page.coverage(verdict)

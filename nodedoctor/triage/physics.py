@@ -20,7 +20,8 @@ BUSBW_GBPS: dict[str, float] = {
 _SIZES = {"bf16": 2, "fp32": 4}
 _SLOWEST = 0.1
 """GB/s that even gigabit Ethernet brings: what fits into a tenth of the timeout at this rate is no reason."""
-_SHARED = ("ALLGATHER", "REDUCE_SCATTER", "ALLREDUCE")
+_NOTHING = 1 << 20
+"""Bytes that any link moves in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,14 @@ def quantity(value: float) -> str:
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
-    return f"{value:g} bytes"
+    return f"{value:.0f} bytes" if value >= 1 else "less than a byte"
 
 
 def duration(seconds: float) -> str:
     """Seconds as people write them: 2.6 ms."""
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.2g} µs"
-    return f"{seconds * 1e3:.2g} ms" if seconds < 1 else f"{seconds:.2g} s"
+        return f"{seconds * 1e6:.2g} µs" if seconds >= 1e-6 else "under a microsecond"
+    return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
 
 
 def _factor(op: str, ranks: int | None) -> float:
@@ -88,6 +89,8 @@ def _sentence(
     if enough is None:
         return ""
     volume = quantity(sizes["bf16"])
+    if sizes["fp32"] < _NOTHING:
+        return f"{volume} in bf16 are nothing for any link"
     fast, slow = duration(times["nvlink4"]), duration(times["ethernet_10g"])
     told = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
     if enough:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nodedoctor.triage import guesses
 from nodedoctor.triage.causes import candidates
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError
@@ -17,6 +18,7 @@ from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
 TIMELINE = 24
+_ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
@@ -86,9 +88,8 @@ def _undetermined(story: Story, coverage: Coverage) -> Verdict:
         first = min(waits, key=lambda wait: story.moment(wait.event))
         who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
         limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
-        headline = (
-            f"{who} waited{limit} in {first.work.op or 'a collective'} for a rank that these logs do not show"
-        )
+        what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
+        headline = f"{who} waited{limit} in {what} for a rank that these logs do not show"
     else:
         headline = "the job failed, and what was read does not say why"
     return Verdict(
@@ -100,6 +101,7 @@ def _undetermined(story: Story, coverage: Coverage) -> Verdict:
         collective=waits[0].work if waits else None,
         evidence=_evidence(tuple(story.trouble)),
         timeline=_timeline(story),
+        alternatives=guesses.alternatives(story),
         incidents=story.incidents,
         coverage=coverage,
     )

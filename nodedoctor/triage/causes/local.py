@@ -81,7 +81,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
 
 
 def xids(story: Story) -> Iterator[Candidate]:
-    """The driver's own word about a GPU outranks every message of the job; some Xids are the program's fault."""
+    """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
     told = [event for event in story.of(Xid) if not _harmless(event.what)]
     soft = [event for event in told if _of_program(event.what)]
     hard = [event for event in told if event not in soft]

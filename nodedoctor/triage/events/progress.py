@@ -147,5 +147,10 @@ SIGNS: tuple[Sign, ...] = (
         r"|(?P<transformers>transformers)",
         lambda found: Mentions(found.lastgroup or ""),
     ),
+    sign(
+        "vision|image|Gemma|gemma|-VL|pixel_values",
+        r"vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal",
+        lambda _: Mentions("multimodal"),
+    ),
     sign("rank=", r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
 )

@@ -1,0 +1,67 @@
+"""When nothing decides: the causes that fit, likeliest first, and what is missing to prove each."""
+
+from __future__ import annotations
+
+from nodedoctor.triage.events.progress import Mentions
+from nodedoctor.triage.events.watchdog import Heartbeat
+from nodedoctor.triage.model import Cause, Collective
+from nodedoctor.triage.story import Story
+
+MODALITIES = (
+    "batches without images skip the vision tower, so that ranks make different collectives;"
+    " the other ranks' lines would show it"
+)
+MICRO_BATCHES = (
+    "ranks with different numbers of micro-batches make different numbers of gathers;"
+    " the other ranks' lines would show it"
+)
+
+
+def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
+    """What may be behind a wait whose other side is not in the logs."""
+    first = story.first_wait
+    if first is None:
+        return ()
+    named = {event.what.name for event in story.of(Mentions)}
+    mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _gathers(first.work) else ""
+    told: list[tuple[Cause, str]] = []
+    if mismatch:
+        told.append(("collective_mismatch", mismatch))
+    told.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
+    told.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
+    if not mismatch:
+        told.append(("collective_mismatch", "no other rank's collective is in these logs"))
+    if _everybody(story):
+        told.insert(
+            0,
+            ("p2p_pcie_acs_iommu", "all ranks came and none finished: the data path, but which is not told"),
+        )
+        told.insert(1, ("network_ib", "the same; no adapter or port reported a fault"))
+    if story.of(Heartbeat):
+        told.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
+    return tuple(told)
+
+
+def other_group(story: Story) -> tuple[str, str] | None:
+    """The timeout of a group that is not the default one does not follow the setting of the job."""
+    first = story.first_wait
+    if first is None or first.work.timeout_ms is None:
+        return None
+    group = first.work.group
+    if not group.name or group.desc == "default_pg" or group.name == "0":
+        return None
+    limit = f"{first.work.timeout_ms / 1000:g} s"
+    return (
+        "a timeout set for the job (ddp_timeout, init_process_group)",
+        f"group {group.name} timed out after {limit}, and it is not the default group: groups made by"
+        " new_group(), like DeepSpeed's clone of the world, keep their backend's own default",
+    )
+
+
+def _gathers(work: Collective) -> bool:
+    return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op
+
+
+def _everybody(story: Story) -> bool:
+    waiting = {wait.who.rank for wait in story.waits}
+    return story.expected is not None and len(waiting) == story.expected
