@@ -62,10 +62,10 @@ def elastic(ranks: list[tuple[int, int]], root: int) -> str:
     names = {-15: "  (SIGTERM)", -9: "  (SIGKILL)", -6: "  (SIGABRT)", -11: "  (SIGSEGV)"}
 
     def row(number: int, rank: int, code: int) -> str:
+        signal = names.get(code, " ")
         return (
             f"[{number}]:\n  time      : 2026-11-21_10:30:00\n  host      : node-1\n"
-            f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {4000 + "
-            f"rank}){names.get(code, ' ')}\n"
+            f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {4000 + rank}){signal}\n"
             "  error_file: <N/A>\n  traceback : To enable traceback see: https://pytorch.org/docs\n"
         )
 
