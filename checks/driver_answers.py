@@ -39,7 +39,7 @@ _SLOW = Fix(
 )
 
 
-@check("driver.answers", "The driver answers, and in time")
+@check("driver.answers", "The driver answers, and in time", tags={"fast"})
 def answers(
     inventory: Inventory,
     answers: DriverAnswers | None,
