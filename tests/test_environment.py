@@ -97,21 +97,32 @@ def test_a_name_that_speaks_of_a_secret_is_never_kept(before: str, word: str, af
     assert not is_kept(f"NCCL_{before}{word}{after}")
 
 
+AROUND = st.lists(
+    st.sampled_from(["--verbose ", "a=", "x=1 ", "'", '"', "\\\\", "/opt/keys:", "{", ", ", "--", "&", "é"])
+    | st.text(max_size=3),
+    max_size=5,
+).map("".join)
 PLAIN = st.text(alphabet="abcdefghijklmnopqrstuvwxyz0123456789", min_size=12, max_size=30)
 FORMS = [
     "http://user:{}@host/path",
+    '{{"url": "redis://:{}@host"}}',
+    "http://user:a\"b'{}@host/path",
     "x=1 API_KEY={} y=2",
     "--hf-token {} --epochs 3",
     '{{"password": "{}"}}',
     "{{'client_secret': '{}'}}",
     "?a=1&access_token={}&b=2",
+    '{{\\"api_key\\": \\"{}\\"}}',
+    "Authorization: Basic {}",
+    "-token {}",
+    "args=--api-key={}",
     "Bearer {}",
 ]
 
 
-@given(st.sampled_from(FORMS), PLAIN, st.text(alphabet="abc /:.-_", max_size=20))
-def test_credentials_in_values_are_hidden(form: str, secret: str, around: str):
-    assert secret not in scrubbed(f"{around} {form.format(secret)} {around}")
+@given(st.sampled_from(FORMS), PLAIN, AROUND, AROUND)
+def test_credentials_in_values_are_hidden(form: str, secret: str, before: str, after: str):
+    assert secret not in scrubbed(f"{before} {form.format(secret)} {after}")
 
 
 @pytest.mark.parametrize(

@@ -36,21 +36,28 @@ _NAME = re.compile(
     r"|HOME|PWD|TMPDIR|XDG_CACHE_HOME|UV_CACHE_DIR|PIP_CACHE_DIR"
     r"|container|KUBERNETES_SERVICE_HOST|NVARCH|_CUDA_COMPAT_PATH|OPENMPI_VERSION|RDMACORE_VERSION"
 )
-_SECRET = re.compile(
-    "KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|JWT|COOKIE|HEADERS|SIGNATURE", re.IGNORECASE
+_WORDS = "KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|JWT|COOKIE|HEADERS|SIGNATURE"
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
+
+# What to hide in values. A name never starts in the middle of a word, which keeps the search linear, and only
+# names that speak of a secret match, so that `--verbose --token x` is not read as an option and its value.
+_SPEAKING = rf"(?<![\w.-])(?=[\w.-]*(?:{_WORDS}))[\w.-]+"
+_VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|[^\s&;,]+)"
+_HIDE = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
+    for pattern, replacement in (
+        (rf"({_SPEAKING}=){_VALUE}", r"\1***"),  # token=..., also in queries
+        (rf"(?<![\w.-])((?=-){_SPEAKING} +){_VALUE}", r"\1***"),  # --api-key ...
+        (rf"({_SPEAKING}\\*[\"']\s*:|{_SPEAKING}:\s).*", r"\1 ***"),  # JSON, headers: all that follows
+        (
+            r"bearer\s+[^\s\"']+|\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|akia|eyj)[\w.-]{8,}",
+            "***",
+        ),
+    )
 )
 
-# In values. The lookbehinds keep the search linear: no attempt starts in the middle of a word.
-_URL_USER = re.compile(r"(://)[^\s\"']+@")  # scheme://user:password@host, to the last @ of the word
-_ASSIGNED = re.compile(
-    r"(?<![\w.-])([\w.-]+)(=)(\"[^\"]*\"?|'[^']*'?|[^\s&;,]+)"
-)  # token=..., also in queries
-_OPTION = re.compile(r"(?<![\w.-])(--[\w.-]+)( +)(\S+)")  # --api-key ...
-_JSON = re.compile(r"([\"'][\w.-]+[\"'])(\s*:\s*)(\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^,}\s]+)")
-_SHAPE = re.compile(
-    r"bearer\s+[^\s\"']+|\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.-]{8,}", re.I
-)
-_NESTED = re.compile(r"[\"']env(?:_vars|ironment)?[\"']\s*:", re.I)  # Ray passes a whole environment in these
+_NESTED = re.compile(r"[\"']env(?:_vars|ironment)?\\*[\"']\s*:", re.IGNORECASE)  # Ray: a whole environment
+_PART = re.compile(r"\S+")
 
 LONGEST = 16384  # characters of a value: a PATH fits, a configuration document does not
 FILE_BYTES = 256 * 1024
@@ -73,15 +80,17 @@ def scrubbed(value: str) -> str:
         return f"({len(value)} characters)"
     if _NESTED.search(value):
         return "***"
-    value = _SHAPE.sub("***", _URL_USER.sub(r"\1***@", value))
-    for pattern in (_ASSIGNED, _OPTION, _JSON):
-        value = pattern.sub(_hide_if_secret, value)
+    value = _PART.sub(_without_user, value)
+    for pattern, replacement in _HIDE:
+        value = pattern.sub(replacement, value)
     return value
 
 
-def _hide_if_secret(found: re.Match[str]) -> str:
-    name, between, _ = found.groups()
-    return f"{name}{between}***" if _SECRET.search(name) else found.group()
+def _without_user(word: re.Match[str]) -> str:
+    """Hide what stands before the last @ of a URL: passwords may hold any sign, also / and @ and quotes."""
+    scheme, _, rest = word.group().partition("://")
+    _, at, host = rest.rpartition("@")
+    return f"{scheme}://***@{host}" if at else word.group()
 
 
 def assignments(text: str) -> Iterator[tuple[str, str]]:
