@@ -99,17 +99,21 @@ def _hung(answer: Answer) -> Finding:
 
 def _crashed(answer: Answer, somebody: bool) -> Finding:
     """NVML crashes on a lost GPU (github.com/XuehaiPan/nvitop/issues/139)."""
-    why = answer.note.splitlines()[0] if answer.note else "no reason known"
-    summary = f"{answer.probe} crashed: {why}"
+    summary = f"{answer.probe} crashed: {_noted(answer) or 'no reason known'}"
     if somebody:
         return Finding.warn(f"{summary}; nvidia-smi answers", evidence=_where(answer), fix=OFF_THE_BUS)
     return Finding.fail(summary, evidence=_where(answer), fix=OFF_THE_BUS)
 
 
 def _where(answer: Answer) -> list[Evidence]:
-    """The engine's note, and which call it was in where that is known (it then repeats the note)."""
-    told = [answer.at] if answer.note in answer.at else [answer.note, answer.at]
+    """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
+    noted = _noted(answer)
+    told = [answer.at] if noted in answer.at else [noted, answer.at]
     return [Evidence(answer.probe, text) for text in told if text]
+
+
+def _noted(answer: Answer) -> str:
+    return answer.note.partition("\n")[0]
 
 
 def _failures(

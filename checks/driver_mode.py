@@ -89,7 +89,7 @@ def persistence(
     elif not told:
         yield _untold("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
     elif not off:
-        yield Finding.ok(f"persistence mode is on for {_all(told)}")
+        yield _well(gpus, f"persistence mode is on for {_all(told)}")
     else:
         said = [Evidence(gpus.source, f"GPU {gpu.index}: persistence mode off") for gpu in off]
         said += [Evidence("services", daemon.text)] if daemon else []
@@ -129,7 +129,7 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     elif len(silent) == len(gpus.gpus):
         yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
     elif not wanting:
-        yield Finding.ok(f"none asked for by {_all(gpus.gpus)}")
+        yield _well(gpus, f"none asked for by {_all(gpus.gpus)}")
 
 
 def _wanted(gpu: Gpu) -> str | None:
@@ -153,7 +153,7 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
     findings = [*_mig(gpus), *_compute(gpus), *_special(gpus)]
     yield from findings
     if not findings:
-        yield Finding.ok(f"default mode on {_all(gpus.gpus)}")
+        yield _well(gpus, f"default mode on {_all(gpus.gpus)}")
 
 
 def _mig(gpus: Gpus) -> Iterator[Finding]:
@@ -216,6 +216,13 @@ def _special(gpus: Gpus) -> Iterator[Finding]:
     kinds = {gpu.virtualization_mode or "" for gpu in gpus.gpus} & {"vgpu", "host-vgpu", "host-vsga"}
     if kinds:
         yield Finding.info(f"virtual GPUs ({', '.join(sorted(kinds))}): P2P and NVLink may be missing")
+
+
+def _well(gpus: Gpus, summary: str) -> Finding:
+    """All is well with every GPU; of those that were not reached nothing is known."""
+    if gpus.interrupted:
+        return Finding.unknown(gpus.interrupted, f"{summary}, and no other was read: {gpus.interrupted_note}")
+    return Finding.ok(summary)
 
 
 def _no_gpus(gpus: Gpus) -> Finding:

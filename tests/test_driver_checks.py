@@ -335,6 +335,14 @@ def test_silence_and_slowness(answer: Answer, status: str, words: str):
     assert found.fix is not None or status == "unknown"
 
 
+def test_a_crash_shows_where_it_was_and_no_traceback():
+    crash = Answer(
+        "nvml", "crash", 0.2, "ended by SIGSEGV: Fatal\n\n  File x", at="nvml: ended by SIGSEGV: Fatal; at y"
+    )
+    (found,) = answered(bus(2), driven(2), HOST, DriverAnswers((crash,)))
+    assert [line.text for line in found.evidence] == ["nvml: ended by SIGSEGV: Fatal; at y"]
+
+
 def test_a_tripped_lane_is_a_hang():
     tripped = DriverAnswers((), "nvidia-smi-topo is stuck; not asking the same driver or file system again")
     (found,) = answered(bus(2), driven(2), HOST, tripped)
@@ -566,6 +574,14 @@ RUNNING = Services((Service("nvidia-persistenced", "loaded", "active", "running"
 )
 def test_persistence(read: Gpus, facts: tuple[object, ...], said: str):
     assert brief(judge("driver.persistence", read, *facts)) == [(said, "")]
+
+
+@pytest.mark.parametrize("id", ["driver.persistence", "driver.recovery-action", "driver.mode"])
+def test_what_was_not_reached_does_not_pass(id: str):
+    read = gpus(0, 1, persistence_mode=True, recovery_action="none")
+    assert brief(judge(id, read)) == [("pass", "")]
+    stopped = Gpus("nvml", gpus=read.gpus, counted=8, interrupted="timeout", interrupted_note="no answer")
+    assert brief(judge(id, stopped)) == [("unknown", "")]
 
 
 # driver.recovery-action

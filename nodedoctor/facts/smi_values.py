@@ -47,11 +47,6 @@ def whole(text: str) -> int | None:
     return None if found is None else round(found)
 
 
-def megahertz(text: str) -> int | None:
-    """A clock in MHz."""
-    return whole(text)
-
-
 def flag(text: str) -> bool | None:
     """Yes or no, on or off, in all their spellings."""
     word = text.lower()
