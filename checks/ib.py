@@ -20,7 +20,7 @@ _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
 
-@check("ib.ports", "Every port that NCCL uses is active", tags={"ib"})
+@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"})
 def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
     """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
 
@@ -154,7 +154,7 @@ def _expected(wanted: str, rails: Rails) -> Finding:
     return Finding.ok(summary, subject="ib:expected")
 
 
-@check("ib.sm", "A subnet manager has configured every InfiniBand rail", tags={"ib"})
+@check("ib.sm", "A subnet manager has configured every InfiniBand rail", tags={"fast", "ib"})
 def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """State Initializing, and the address (LID) of the subnet manager, of InfiniBand rails with a link.
 
@@ -181,7 +181,7 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
         )
 
 
-@check("ib.firmware", "Adapters of one kind run one firmware", tags={"ib"})
+@check("ib.firmware", "Adapters of one kind run one firmware", tags={"fast", "ib"})
 def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """Firmware versions of the rails' adapters, by model.
 

@@ -73,7 +73,7 @@ def _gdr(driver: Driver, machine: Machine | None) -> Finding:
     return Finding.warn(summary, evidence=[Evidence("driver-files", driver.version_text)], fix=fix)
 
 
-@check("ib.roce", "RoCE rails have addresses and large packets", tags={"ib"})
+@check("ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"})
 def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     """GID table, NCCL_IB_GID_INDEX and MTU of the rails whose link layer is Ethernet.
 

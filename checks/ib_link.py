@@ -19,7 +19,7 @@ _SYMBOLS_PER_SECOND = 10
 """Symbol errors a second above which a link is bad (NVIDIA/NVSentinel:docs/nic-health-monitor)."""
 
 
-@check("ib.rate", "Every rail runs at the full rate", tags={"ib"})
+@check("ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"})
 def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The rate of each active rail against its peers and against what the adapter can do.
 
@@ -62,7 +62,7 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     return Finding.ok(f"{len(known)} ports at {top:g} Gb/s")
 
 
-@check("ib.width", "Every rail runs on all its lanes", tags={"ib"})
+@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"})
 def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The link width of each active rail (4X, 2X, 1X) against its peers.
 
