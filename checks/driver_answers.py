@@ -20,7 +20,7 @@ from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
 
 SLOW_SECONDS = 5.0
-"""A driver about to hang is slow first: a vendor tool that takes over 5 s is how Primus (AMD) fails a node,
+"""A driver about to hang is slow first: 5 s is where github.com/AMD-AGI/Primus fails a node for a slow tool,
 and how NVSentinel tells a stalling driver (github.com/NVIDIA/NVSentinel/issues/1576)."""
 
 FATAL = ("GPU_IS_LOST", "RESET_REQUIRED")

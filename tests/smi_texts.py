@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 H100 = "NVIDIA H100 80GB HBM3"
 
 
-def xml(gpus: Sequence[str], driver: str = "580.95.05", cuda: str = "13.0", attached: int | None = None) -> str:
+def xml(
+    gpus: Sequence[str], driver: str = "580.95.05", cuda: str = "13.0", attached: int | None = None
+) -> str:
     """A document of `nvidia-smi -q -x`."""
     count = len(gpus) if attached is None else attached
     head = f"<driver_version>{driver}</driver_version><cuda_version>{cuda}</cuda_version>"
@@ -54,7 +56,9 @@ def table(*rows: str, head: str = "Driver Version: 550.90.07      CUDA Version: 
     return top + "".join(row + line for row in rows)
 
 
-def row(index: int, name: str = H100, bus: str = "00000000:19:00.0", persistence: str = "On", **use: str) -> str:
+def row(
+    index: int, name: str = H100, bus: str = "00000000:19:00.0", persistence: str = "On", **use: str
+) -> str:
     """The three lines of a GPU."""
     told = {"fan": "N/A", "temp": "27C", "perf": "P0", "draw": "72W", "cap": "700W", "memory": "1MiB"}
     told |= {"total": "81559MiB", "load": "0%", "compute": "Default", "ecc": "0", "mig": "Disabled", **use}

@@ -1,4 +1,4 @@
-"""Every form in which nvidia-smi prints GPUs or fails to: what is read of it, and that nothing can break it."""
+"""Every form in which nvidia-smi prints GPUs or fails to: what is read of it, and that nothing breaks it."""
 
 from __future__ import annotations
 
@@ -154,8 +154,10 @@ def test_a_gpu_that_cannot_say_its_uuid_is_lost():
 
 
 def test_gpus_keep_their_index_when_one_before_them_is_lost():
-    text = LOST + "GPU0000:2A:00.0: Unknown Error\n" + xml(
-        [xml_gpu("00000000:18:00.0"), xml_gpu("00000000:3A:00.0")], attached=3
+    text = (
+        LOST
+        + "GPU0000:2A:00.0: Unknown Error\n"
+        + xml([xml_gpu("00000000:18:00.0"), xml_gpu("00000000:3A:00.0")], attached=3)
     )
     reading = read("nvidia-smi-xml", text)
     assert [(gpu.index, gpu.bus_id) for gpu in reading.gpus] == [(0, "0000:18:00.0"), (2, "0000:3a:00.0")]
@@ -176,7 +178,11 @@ TREE = {
     "Clocks Event Reasons": {"Idle": "Not Active", "HW Slowdown": "Active"},
     "FB Memory Usage": {"Total": "81559 MiB", "Used": "12 MiB"},
     "Utilization": {"Gpu": "3 %", "Memory": "4 %"},
-    "Temperature": {"GPU Current Temp": "36 C", "GPU T.Limit Temp": "50 C", "GPU Slowdown T.Limit Temp": "-2 C"},
+    "Temperature": {
+        "GPU Current Temp": "36 C",
+        "GPU T.Limit Temp": "50 C",
+        "GPU Slowdown T.Limit Temp": "-2 C",
+    },
     "Fabric": {"State": "Completed", "Status": "Success", "CliqueId": "0"},
     "Processes": "None",
 }
@@ -262,7 +268,12 @@ def test_table_tells_gpus():
     assert (reading.driver_version, reading.cuda_version) == ("550.90.07", "12.4")
     first, second = reading.gpus
     assert (first.name, first.bus_id, first.persistence_mode) == (H100, "0000:19:00.0", True)
-    assert (first.temperature_c, first.power_draw_w, first.power_limit_w, first.pstate) == (27, 72.0, 700.0, 0)
+    assert (first.temperature_c, first.power_draw_w, first.power_limit_w, first.pstate) == (
+        27,
+        72.0,
+        700.0,
+        0,
+    )
     assert (first.memory_used_mib, first.memory_total_mib, first.compute_mode) == (1, 81559, "default")
     assert (first.ecc_mode, first.ecc_volatile_uncorrectable, first.mig_mode) == (True, 0, False)
     assert (second.index, second.persistence_mode, second.ecc_mode) == (1, False, False)
@@ -309,7 +320,7 @@ def test_table_lists_processes_with_and_without_instances():
     [
         ("No devices were found\n", "NOT_FOUND", 6),
         (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that ...\n",
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make ...\n",
             "DRIVER_NOT_LOADED",
             9,
         ),
