@@ -1,0 +1,124 @@
+"""Do NVLinks carry data without errors? Totals are old news; what grows is not."""
+
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.facts.gpu import NvLink
+from nodedoctor.facts.gpus import Gpus
+from nodedoctor.facts.growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.nvlink_text import GpuLinks
+from nodedoctor.facts.nvlinks import NvLinks
+from nodedoctor.knowledge.gpu_fixes import look_at
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding
+from nodedoctor.registry import check
+
+CRC_PER_SECOND = limit("nvlink_crc_per_second")
+ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
+SATURATED = 65535
+"""CRC counters have sixteen bits: at this value they only say "at least" (nvidia-smi nvlink -e)."""
+MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 1, "ecc": 1, "link_recovery_failed": 1}
+"""Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
+was trained anew; CRC and replays happen on sound links, in ones and twos."""
+EFFECTIVE_BER = 1e-6
+"""After error correction. https://github.com/facebookresearch/gcm and OCI's health checks alarm at 1e-6."""
+
+_RATES = {
+    "crc_flit": CRC_PER_SECOND,
+    "crc_data": CRC_PER_SECOND,
+    "replay": ERRORS_PER_SECOND,
+    "recovery": ERRORS_PER_SECOND,
+    "link_recovery_failed": ERRORS_PER_SECOND,
+    "link_recovery": ERRORS_PER_SECOND,
+    "effective_errors": ERRORS_PER_SECOND,
+}
+"""Raw symbol errors are not among them: links with PAM4 signals (NVLink 4 and 5) have them all the time."""
+
+
+@check("nvlink.errors", "NVLinks carry data without errors", tags={"gpu", "nvlink"})
+def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
+    """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
+
+    Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
+    Fix disturbs: what runs on the board's GPUs while they are reset.
+    """
+    counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
+    findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]
+    yield from findings
+    if not counted:
+        yield Finding.skip("no link tells error counters here")
+    elif not any(finding.severity > 1 for finding in findings):
+        count = sum(len(gpu.links) for gpu in counted)
+        seen = (
+            f", none grew within {growth.seconds} s" if growth else "; totals only, growth was not looked at"
+        )
+        yield Finding.ok(f"{count} links of {len(counted)} GPU{'s' if len(counted) > 1 else ''}{seen}")
+
+
+def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
+    """At most one finding per GPU: what grows, else what stands out, else what is worth knowing."""
+    known = next((g for g in gpus.gpus if g.index == gpu.index), None) if gpus else None
+    growing = list(_growing(gpu, growth))
+    high = [line for link in gpu.links for line in _high(link)]
+    some = [line for link in gpu.links for line in _some(link)]
+    text = (
+        "Errors on one GPU's links only: its module or its seat; on links to one switch: that switch. Reset "
+        "the "
+        "GPUs, watch the counters, and have the part replaced when they come back. Limits: "
+        f"{CRC_PER_SECOND.source}."
+    )
+    commands = (f"nvidia-smi nvlink -e -i {gpu.index}", "sudo dmesg | grep -iE 'xid|sxid|nvlink'")
+    fix = look_at(
+        known, text, "nvlink.errors", commands, "reset-gpu", "the board's GPUs while they are reset"
+    )
+    if growing:
+        summary = f"errors grow on {len(growing)} link{'s' if len(growing) > 1 else ''} now"
+        lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line in growing[:18]]
+        yield Finding.fail(summary, subject=gpu.subject, evidence=lines, fix=fix)
+    elif high:
+        summary = f"many errors since the driver was loaded: {high[0]}" + _more(len(high))
+        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
+        yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
+    elif some:
+        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in some[:18]]
+        summary = f"a few errors since the driver was loaded: {some[0]}" + _more(len(some))
+        yield Finding.info(summary, subject=gpu.subject, evidence=lines)
+
+
+def _more(count: int) -> str:
+    return f" and {count - 1} more" if count > 1 else ""
+
+
+def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[str]:
+    """Links whose counters grow faster than DCGM's health watch allows."""
+    gained = growth.gpu(gpu.index) if growth else None
+    if growth is None or gained is None:
+        return
+    for link in gained.links:
+        fast = {
+            name: count
+            for name, count in link.gained.items()
+            if name in _RATES and count > 0 and count >= _RATES[name].number * growth.seconds
+        }
+        if fast:
+            yield f"Link {link.link}: {_words(fast, '+')} in {growth.seconds} s"
+
+
+def _high(link: NvLink) -> Iterator[str]:
+    many = {name: count for name, count in link.counters.items() if count >= MANY.get(name, SATURATED + 1)}
+    many = {name: count for name, count in many.items() if name in MANY}
+    if many:
+        yield f"Link {link.link}: {_words(many)}"
+    rate = link.ber.get("effective")
+    if rate is not None and rate > EFFECTIVE_BER:
+        yield f"Link {link.link}: effective bit error rate {rate:.0e}"
+
+
+def _some(link: NvLink) -> Iterator[str]:
+    few = {name: count for name, count in link.counters.items() if count and name in _RATES}
+    if few:
+        yield f"Link {link.link}: {_words(few)}"
+
+
+def _words(counts: Mapping[str, int], sign: str = "") -> str:
+    full = {name: "at least " if count == SATURATED else "" for name, count in counts.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {full[name]}{sign}{count}" for name, count in counts.items())
