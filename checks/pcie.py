@@ -24,6 +24,9 @@ REPLAYS_LEAST = 1000
 """... if there are at least so many: a handful at the start of a link is normal."""
 _REPLAY_LIMITS = {gen: limit(f"pcie_replays_gen{gen}_per_minute") for gen in (3, 4, 5)}
 
+_LOOK = Fix(
+    "Run where NVML or nvidia-smi answers, or paste `nvidia-smi -q`.", ("nvidia-smi -q",), action="none"
+)
 _RESEAT = (
     "Reseat the card, its riser or the module; compare the slot's BIOS setting (bifurcation). A link that "
     "stays narrow has a bad lane: board, riser or card."
@@ -47,9 +50,17 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None) -> Iterator[F
     if gpus and gpus.gpus and not told:
         yield untold("the width of PCIe links", gpus.gpus, "pcie_width")
     elif not looked:
-        yield none_shown(gpus) if gpus else Finding.skip("neither a GPU nor an RDMA adapter to look at")
+        yield _nothing(gpus, pci)
     elif not any(finding.severity > 1 for finding in findings):
         yield Finding.ok(f"{' and '.join(looked)} at the width expected here")
+
+
+def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
+    if pci and not pci.gpus and not (gpus and gpus.gpus):
+        return Finding.skip("neither a GPU nor an RDMA adapter to look at")
+    return (
+        none_shown(gpus) if gpus else Finding.unknown("not-visible-here", "no PCIe link was told", fix=_LOOK)
+    )
 
 
 def _counted(count: int, noun: str) -> list[str]:

@@ -61,8 +61,7 @@ def matrix(
         why = "a single GPU" if len(topology.gpus) < 2 else "fewer than two GPUs without MIG"
         yield Finding.skip(f"{why}: no pairs to look at")
         return
-    links = topology.links
-    cells = {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
+    cells = _cells(topology, names)
     expected = _expected(cells, board)
     odd = {pair: token for pair, token in cells.items() if expected and token not in expected}
     findings = [*_odd(odd, cells, expected, board), *_unjoined(cells, names, expected)]
@@ -73,6 +72,18 @@ def matrix(
         counts = Counter(cells.values()).most_common()
         told = ", ".join(f"{token} x{count}" for token, count in counts)
         yield Finding.ok(f"{len(names)} GPUs: {told}")
+
+
+def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
+    """The tokens between these GPUs. The last cell before a text was cut off may lack its end (NV1 of NV18)."""
+    links = topology.links
+    cells = {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
+    shown = [name for name in topology.gpus if name in links]
+    if cells and len(shown) < len(topology.gpus):
+        cut = [pair for pair in cells if pair[0] == shown[-1]]
+        for pair in cut[-1:]:
+            del cells[pair]
+    return cells
 
 
 def _expected(cells: Mapping[_Pair, str], board: Board | None) -> frozenset[str]:
