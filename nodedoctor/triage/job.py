@@ -47,7 +47,7 @@ def examine(paths: Iterable[str], more: Iterable[Event[Any]] = ()) -> Examined:
         notes=tuple(reading.notes),
     )
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
-    plain = frozenset(source.path for source in found.sources if source.kind == "text")
+    plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
 
 

@@ -33,6 +33,7 @@ class Reading:
     size: int = 0
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    anchors: dict[str, list[scan.Anchor]] = field(default_factory=dict)
 
 
 def read(source: Source, reading: Reading) -> None:
@@ -89,7 +90,7 @@ def _counted(source: Source, reading: Reading) -> Iterator[Line]:
     """The lines of a source; reading stops where Ctrl-C comes."""
     end = 0
     try:
-        for offset, raw in _spots(source):
+        for offset, raw in _spots(source, reading):
             end = max(end, offset + len(raw))
             text = raw[: 4 * lines.LONGEST].decode("utf-8", "replace")
             yield from lines.parse(text, Place(source.path, offset))
@@ -99,9 +100,9 @@ def _counted(source: Source, reading: Reading) -> Iterator[Line]:
         reading.size += max(source.size if source.kind == "text" else 0, end)
 
 
-def _spots(source: Source) -> Iterator[scan.Spot]:
+def _spots(source: Source, reading: Reading) -> Iterator[scan.Spot]:
     if source.kind == "text":
-        yield from scan.spots(source.path, source.size)
+        yield from scan.spots(source.path, source.size, reading.anchors.setdefault(source.path, []))
         return
     if source.kind == "stdin":
         yield from scan.stream(_eager(sys.stdin.buffer))

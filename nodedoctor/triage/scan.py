@@ -18,11 +18,11 @@ from nodedoctor.triage.events import NEEDLES
 
 WHOLE = 8 << 20
 """Files up to this size (bytes) are read line by line; so is this much of a stream's beginning."""
-EDGE = 1 << 20
+EDGE = 256 << 10
 AFTER = 8192
 """Bytes read on after a line that matters: the rest of a traceback, the values under a headline."""
-SAMPLES = 256
-SAMPLE = 4096
+SAMPLES = 64
+SAMPLE = 2048
 LONG_LINE = 1 << 20
 """Bytes; of a longer line only the beginning is read."""
 CHUNK = 1 << 20
@@ -31,35 +31,29 @@ BUDGET = 48 << 20
 PATIENCE = 600.0
 
 STEMS = (
-    "rror", "xception", "Traceback", "atchdog", "WorkNCCL", "ailed", "ailure", "FAILED", "onnect",
-    "imed out", "imeout",
-    "emory", "illed", "Killing", "ignal", "SIG", "exitcode", "exits with", "exit code", "Exit Code",
-    "NCCL WARN", "Xid",
-    "oom-kill", "oom_kill", "OOM", "enqueued", "onitoredBarrier", "CANCELLED", "NODE FAIL",
-    "undefined symbol",
-    "mismatch", "erminat", "oot Cause", "oot cause", "died", "GIL", "best knowledge", "running collective",
-    "blocked for more", "not responding", "clients joined", "egmentation", "oo many open", "ink down",
-    "Link DOWN",
-    "orker group", "core dump", "reempt", "aborted", "shared memory", "driver", "destroy",
-    "uncorrectable", "fallen off",
-    "is dead", "heartbeats", "No space left", "refused", "forcefully",
+    "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "NCCL WARN", "imed out", "emory", "illed",
+    "exitcode", "Xid", "enqueued", "GIL ",
 )  # fmt: skip
-"""Every line that matters has one of these; fewer words than the signs' own needles are faster."""
+"""Every line that matters has one of these, or stands close behind one that has."""
 
+Anchor = tuple[int, int]
+"""Offset and number of a line that grep(1) counted."""
 Spot = tuple[int, bytes]
 
 
-def spots(path: str, size: int) -> Iterator[Spot]:
-    """Offset and bytes of every line worth parsing in a regular file, in order."""
+def spots(path: str, size: int, anchors: list[Anchor]) -> Iterator[Spot]:
+    """Offset and bytes of every line worth parsing in a regular file, in order; `anchors`: line numbers."""
     with open(path, "rb", buffering=0) as file:
         if size <= WHOLE or not _even(file.fileno(), size):
             yield from stream(file.read)
             return
-        for begin, end in _windows(path, size):
+        hits = _grep(path)
+        anchors += hits or ()
+        for begin, end in _windows(size, hits):
             yield from _window(file.fileno(), begin, end, size)
 
 
-def stream(read: Callable[[int], bytes]) -> Iterator[Spot]:
+def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
     """The same for anything that can only be read forward; memory stays bounded."""
     wanted = re.compile(b"|".join(re.escape(stem.encode()) for stem in STEMS))
     offset, told, carry, skipping = 0, 0, b"", False
@@ -74,7 +68,7 @@ def stream(read: Callable[[int], bytes]) -> Iterator[Spot]:
             offset, data, skipping = offset + newline + 1, data[newline + 1 :], False
         cut = data.rfind(b"\n") + 1
         block, carry = data[:cut], data[cut:]
-        if block and offset < WHOLE:
+        if block and offset < whole:
             yield from _split(block, offset)
             told = offset + len(block)
         elif block:
@@ -123,14 +117,13 @@ def _even(descriptor: int, size: int) -> bool:
     return True
 
 
-def _windows(path: str, size: int) -> list[tuple[int, int]]:
+def _windows(size: int, hits: list[Anchor] | None) -> list[tuple[int, int]]:
     """Merged byte ranges to read: around every hit, both ends, and samples between."""
-    hits = _grep(path)
     if hits is None:
         return [(0, WHOLE), (size - WHOLE, size)]
     ranges = [(0, EDGE), (size - EDGE, size)]
     ranges += [(at, at + SAMPLE) for at in range(EDGE, size - EDGE, max(size // SAMPLES, SAMPLE))]
-    ranges += [(at, at + AFTER) for at in hits]
+    ranges += [(at, at + AFTER) for at, _ in hits]
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         if merged and begin <= merged[-1][1]:
@@ -176,8 +169,8 @@ def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
         yield from _split(block[cut:], at + cut)
 
 
-def _grep(path: str) -> list[int] | None:
-    """Offsets of lines with a stem; None when grep(1) cannot be asked."""
+def _grep(path: str) -> list[Anchor] | None:
+    """Lines with a stem; None when grep(1) cannot be asked. In a flood: the first and last needles."""
     found = _asked(path, STEMS)
     if found is not None and found[1]:
         found = _asked(path, NEEDLES)
@@ -187,12 +180,12 @@ def _grep(path: str) -> list[int] | None:
     return None if found is None else found[0]
 
 
-def _asked(path: str, words: tuple[str, ...], *options: str) -> tuple[list[int], bool] | None:
+def _asked(path: str, words: tuple[str, ...], *options: str) -> tuple[list[Anchor], bool] | None:
     pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
-    argv = ("grep", "-aboE", *options, "-e", pattern, "--", os.path.abspath(path))
+    argv = ("grep", "-abnoE", *options, "-e", pattern, "--", os.path.abspath(path))
     seen = asyncio.run(command.run("grep", Command(argv, env={"LC_ALL": "C"}), PATIENCE))
     if not seen.answered or seen.rc not in (0, 1):
         return None
     lines = seen.text.split("\n")[1 if seen.truncated else 0 :]
-    numbers = (line.partition(":")[0] for line in lines)
-    return [int(number) for number in numbers if number.isdigit()], seen.truncated
+    pairs = (line.split(":", 2) for line in lines)
+    return [(int(pair[1]), int(pair[0])) for pair in pairs if len(pair) == 3], seen.truncated
