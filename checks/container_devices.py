@@ -151,7 +151,7 @@ def compat(
 ) -> Iterator[Finding]:
     """The libcuda that programs would load, where it is one of NVIDIA's forward-compatibility package.
 
-    Why: one older than the driver makes CUDA fail with error 803, one on other GPUs than data-centre ones 804.
+    Why: one older than the driver makes CUDA fail with error 803, one on consumer GPUs with error 804.
     Fix disturbs: nothing.
     """
     if driver.version is None:
