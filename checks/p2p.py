@@ -28,7 +28,7 @@ _FIX = Fix(
 )
 
 
-@check("p2p.status", "Every pair of GPUs has peer access", tags={"gpu", "nvlink"})
+@check("p2p.status", "Every pair of GPUs has peer access", tags={"fast", "gpu", "nvlink"})
 def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterator[Finding]:
     """Read, write, NVLink and atomics status of each ordered pair, as NVML or `topo -p2p` tell it.
 

@@ -75,7 +75,7 @@ def matrix(
 
 
 def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
-    """The tokens between these GPUs. The last cell before a text was cut off may lack its end (NV1 of NV18)."""
+    """The tokens between these GPUs. The last one before a text was cut off may lack its end (NV1: NV18)."""
     links = topology.links
     cells = {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
     shown = [name for name in topology.gpus if name in links]

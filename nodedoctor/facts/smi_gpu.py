@@ -86,7 +86,8 @@ def _sum(errors: Section, names: tuple[str, ...]) -> tuple[int | None, str | Non
     told = [(part.text, part) for part in errors.parts if part.name.replace("sec_ded", "secded") in names]
     read = [value_of(text, whole) for text, _ in told]
     error = next((error for _, error in read if error), None)
-    return (sum(count for count, _ in read), None) if read and error is None else (None, error)
+    counts = [count for count, _ in read if count is not None]  # a text that was cut off may end before one
+    return (sum(counts), None) if counts and error is None else (None, error)
 
 
 def _sram_units(section: Section) -> dict[str, int] | None:

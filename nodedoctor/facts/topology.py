@@ -64,7 +64,7 @@ class Topology:
             columns, extra = _header(line)
             if columns:
                 rows = _rows(lines[number + 1 :], columns, extra)
-                if any(len(links) == len(columns) for links, _ in rows.values()):
+                if any(len(links) == len(columns) for links, _ in rows.values()) and _aligned(rows):
                     return _topology(columns, rows, names)
         first = next((line.strip() for line in lines if line.strip()), "nothing was printed")
         return Unseen("unparsable", f"{TOPO}: {first[:200]}", probe=TOPO)
@@ -107,6 +107,12 @@ def _rows(lines: list[str], columns: list[str], extra: list[str]) -> dict[str, _
         if label in columns and label not in rows:
             rows[label] = _cells(rest, columns, extra)
     return rows
+
+
+def _aligned(rows: dict[str, _Row]) -> bool:
+    """Every device is itself in its own column; where that is not so, the header has lost its beginning."""
+    own = [links[label] for label, (links, _) in rows.items() if label in links]
+    return own.count("X") * 2 > len(own)
 
 
 def _cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
