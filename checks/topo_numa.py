@@ -32,7 +32,7 @@ _CPUSET = Fix(
 
 @check("topo.numa", "This job may use the processors next to its GPUs", tags={"gpu"})
 def numa(
-    gpus: Gpus | None, topology: Topology | None, limits: Limits | None, numa: Numa | None
+    gpus: Gpus, topology: Topology | None, limits: Limits | None, numa: Numa | None
 ) -> Iterator[Finding]:
     """CPU affinity of each GPU against the processors our control group gives us; NUMA balancing.
 
@@ -40,12 +40,12 @@ def numa(
     Fix disturbs: the job, which has to be started anew.
     """
     near = _affinity(gpus, topology)
-    source = gpus.source if gpus and any(gpu.cpu_affinity for gpu in gpus.gpus) else TOPO
+    source = gpus.source if any(gpu.cpu_affinity for gpu in gpus.gpus) else TOPO
     if numa is not None and len([node for node in numa.nodes if node.cpus]) == 1:
         yield Finding.skip("all processors are in one NUMA node")
         return
     if not near:
-        yield _untold(gpus, topology)
+        yield Finding.skip("no GPU tells which processors are next to it (usual in virtual machines)")
         return
     allowed = set(cpu_list(limits.cgroup.cpus)) if limits and limits.cgroup.cpus else set()
     far = {index: cpus for index, cpus in near.items() if allowed and not allowed & set(cpus)}
@@ -69,17 +69,10 @@ def numa(
         )
 
 
-def _affinity(gpus: Gpus | None, topology: Topology | None) -> dict[int, tuple[int, ...]]:
+def _affinity(gpus: Gpus, topology: Topology | None) -> dict[int, tuple[int, ...]]:
     """The processors next to each GPU, from the driver, else from the matrix."""
-    told = {gpu.index: cpu_list(gpu.cpu_affinity) for gpu in gpus.gpus if gpu.cpu_affinity} if gpus else {}
+    told = {gpu.index: cpu_list(gpu.cpu_affinity) for gpu in gpus.gpus if gpu.cpu_affinity}
     if not told and topology:
         rows = topology.affinity.items()
         told = {int(name.removeprefix("GPU")): cpu_list(row.get("cpus", "")) for name, row in rows}
     return {index: cpus for index, cpus in told.items() if cpus}
-
-
-def _untold(gpus: Gpus | None, topology: Topology | None) -> Finding:
-    if topology is not None or (gpus is not None and gpus.gpus):
-        return Finding.skip("no GPU tells which processors are next to it (usual in virtual machines)")
-    fix = Fix("Run where nvidia-smi answers.", ("nvidia-smi topo -m",), action="none")
-    return Finding.unknown("not-visible-here", "which processors are next to GPUs was not told", fix=fix)

@@ -16,6 +16,7 @@ from nodedoctor.model import Observation, Unseen
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 GROWTH = "nvml-growth"
+_NO_COUNTERS = "these GPUs show no error counters"
 INTERVAL = 1.0  # seconds between the two reads
 
 
@@ -30,7 +31,7 @@ def nvml_growth(
     if isinstance(reading, Unseen) or reading.gpus.interrupted or not reading.gpus.gpus:
         return skipped(GROWTH, "NVML gave no complete answer before")
     if not any(gpu.nvlinks or gpu.pcie_replays is not None for gpu in reading.gpus.gpus):
-        return skipped(GROWTH, "these GPUs show no error counters")
+        return skipped(GROWTH, _NO_COUNTERS)
     return Command(child("nvml_growth", str(INTERVAL), packages=True))
 
 
@@ -63,7 +64,7 @@ class ErrorGrowth:
     def parse(cls, seen: Observation) -> ErrorGrowth | Unseen:
         """Subtract the first sample from the last one; one sample alone tells nothing."""
         if not seen.answered:
-            return Unseen.of(seen)
+            return Unseen.skip(_NO_COUNTERS) if seen.note == _NO_COUNTERS else Unseen.of(seen)
         samples = [sample for line in seen.text.splitlines() if (sample := _sample(line))]
         if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
             return Unseen.of(seen)

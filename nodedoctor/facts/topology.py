@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.nvml import NvmlReading
-from nodedoctor.facts.signs import reason_not_to_ask
+from nodedoctor.facts.pci import Pci
+from nodedoctor.facts.signs import NONE_HERE, looked, reason_not_to_ask, signs
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
@@ -38,7 +40,7 @@ def topo(options: Options, pci: Observation, files: Observation, nvml: Observati
     return Command(("nvidia-smi", "topo", "-m"))
 
 
-@fact(TOPO)
+@fact(TOPO, Pci, Driver)
 @dataclass(frozen=True, slots=True)
 class Topology:
     """How GPUs and network adapters are connected.
@@ -54,10 +56,13 @@ class Topology:
     affinity: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, seen: Observation) -> Topology | Unseen:
-        """Read the matrix; Unseen when there is none."""
+    def parse(
+        cls, seen: Observation, pci: Pci | Unseen | None = None, driver: Driver | Unseen | None = None
+    ) -> Topology | Unseen:
+        """Read the matrix; Unseen when there is none, and nothing to see where nothing is of NVIDIA's."""
         if not seen.answered:
-            return Unseen.of(seen)
+            none = looked(pci, driver) and not signs(pci, driver)
+            return Unseen.skip(NONE_HERE) if none else Unseen.of(seen)
         lines = _CSI.sub("", seen.text).splitlines()
         names = {match[1]: match[2] for line in lines if (match := _LEGEND.match(line))}
         for number, line in enumerate(lines):
