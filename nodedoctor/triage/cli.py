@@ -24,14 +24,15 @@ _CODES = {"clean": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.triage.job import examine
+    from nodedoctor.triage.nodes import NotANode, read_node
     from nodedoctor.triage.sources import NotThere
 
     arguments = _parser().parse_args(words)
     if not arguments.paths:
         return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
-        examined = examine(arguments.paths)
-    except NotThere as problem:
+        examined = examine(arguments.paths, [read_node(path) for path in arguments.node])
+    except (NotThere, NotANode) as problem:
         return complain(str(problem))
     if arguments.json:
         from nodedoctor.triage import document
@@ -73,6 +74,13 @@ def _parser() -> Parser:
         nargs="*",
         metavar="PATH",
         help="logs, flight-recorder dumps, folders, patterns; - is standard input",
+    )
+    add(
+        "--node",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a node's report (--json) or recording (--record): what was wrong there when the job died",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")

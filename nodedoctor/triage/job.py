@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nodedoctor.triage import advice, verdict
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
-from nodedoctor.triage.model import Collective, Coverage, Event, Verdict
+from nodedoctor.triage.model import Collective, Coverage, Verdict
+from nodedoctor.triage.nodes import Node, joined
 from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read import Reading, read
 from nodedoctor.triage.sources import Source, find
@@ -29,8 +29,8 @@ class Examined:
     interrupted: bool = False
 
 
-def examine(paths: Iterable[str], more: Iterable[Event[Any]] = ()) -> Examined:
-    """Judge logs and dumps together; `more` are events from elsewhere. NotThere for a wrong path."""
+def examine(paths: Iterable[str], nodes: Iterable[Node] = ()) -> Examined:
+    """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path."""
     found = find(list(paths))
     reading = Reading(notes=list(found.notes))
     for source in found.sources:
@@ -38,7 +38,11 @@ def examine(paths: Iterable[str], more: Iterable[Event[Any]] = ()) -> Examined:
             continue
         read(source, reading)
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
-    story = tell([*reading.events, *more, *flight.events])
+    story = tell([*reading.events, *flight.events])
+    if nodes and story.trouble:
+        faults, notes = joined(story, nodes)
+        story = tell([*reading.events, *flight.events, *faults])
+        reading.notes += notes
     coverage = Coverage(
         files=len(found.sources),
         size=reading.size,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Exit, Forced, Stopped
+from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.oom import MemoryUser
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size, Step
@@ -103,6 +104,8 @@ class Story:
             return False
         if event.time is not None and first.event.time is not None:
             return event.time > first.event.time
+        if event.who.rank is not None and event.who.rank not in {wait.who.rank for wait in self.waits}:
+            return False  # logs of several ranks may stand one after another in a file
         same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
         return bool(same) and event.place.offset > min(same)
 
@@ -177,11 +180,15 @@ def _final(event: Event[Any], events: list[Event[Any]]) -> bool:
 
 def _identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
+    events = _of_world(events)
     known = _rank_by_pid(events)
+    by_bus = _rank_by_bus(events)
     alone = _one_node(events)
 
     def named(event: Event[Any]) -> Event[Any]:
         rank = known.get(event.who.pid) if event.who.pid is not None else None
+        if rank is None and isinstance(event.what, Xid):
+            rank = by_bus.get((_short(event.who.host), event.what.bus))
         if rank is None and alone and isinstance(event.what, Exit):
             rank = event.who.local_rank
         if event.who.rank is not None or rank is None:
@@ -189,6 +196,32 @@ def _identified(events: list[Event[Any]]) -> list[Event[Any]]:
         return replace(event, who=replace(event.who, rank=rank))
 
     return [named(event) for event in events]
+
+
+def _of_world(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The largest communicator's ranks are global ones: NCCL's lines then tell pid and GPU of each."""
+    largest = max((event.what.ranks for event in events if isinstance(event.what, Communicator)), default=0)
+
+    def ranked(event: Event[Any]) -> Event[Any]:
+        what = event.what
+        if not isinstance(what, Communicator) or what.ranks != largest or event.who.rank is not None:
+            return event
+        return replace(event, who=replace(event.who, rank=what.rank))
+
+    return [ranked(event) for event in events]
+
+
+def _rank_by_bus(events: list[Event[Any]]) -> dict[tuple[str, int], int]:
+    """Which rank used the GPU on a PCI bus of a host."""
+    return {
+        (_short(event.who.host), event.what.bus): event.who.rank
+        for event in events
+        if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
+    }
+
+
+def _short(host: str | None) -> str:
+    return (host or "").partition(".")[0].lower()
 
 
 def _one_node(events: list[Event[Any]]) -> bool:

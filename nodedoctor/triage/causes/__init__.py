@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodedoctor.triage.causes import bare, collectives, deaths, local, missing, network
+from nodedoctor.triage.causes import bare, collectives, deaths, local, missing, network, nodes
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
 
@@ -20,6 +20,7 @@ RULES: tuple[Rule, ...] = (
     *missing.RULES,
     *network.RULES,
     *bare.RULES,
+    *nodes.RULES,
 )
 
 

@@ -15,6 +15,13 @@ class Xid:
     pci: str
     switch: bool = False
 
+    @property
+    def bus(self) -> int:
+        """PCI bus number, 0 when the address cannot be read."""
+        parts = self.pci.split(":")
+        digits = parts[-2] if len(parts) > 1 else ""
+        return int(digits, 16) & 0xFF if digits and set(digits) <= set("0123456789abcdef") else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Stalled:

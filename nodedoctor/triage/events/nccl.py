@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nodedoctor.triage.events.sign import Sign, sign, symptom
@@ -35,11 +36,20 @@ class Communicator:
     """A communicator's start or end, from NCCL_DEBUG=INFO: rank, size and GPU of a process."""
 
     ranks: int
+    rank: int
     step: str
+    bus: int = 0
+    """PCI bus number, 0 when it is not told."""
 
 
 _SOCKET: Cause = "network_socket_interface"
 _IB: Cause = "network_ib"
+
+
+def _communicator(found: re.Match[str]) -> Communicator:
+    bus = int(found["bus"], 16) >> 12 & 0xFF if found["bus"] else 0  # busId 1b000 is 00:1b:00.0
+    return Communicator(int(found["size"]), int(found["inner"]), found["step"], bus)
+
 
 SIGNS: tuple[Sign, ...] = (
     sign(
@@ -56,9 +66,10 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         "nranks ",
-        r"rank (?P<crank>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).*"
+        r"rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).*?"
+        r"(?:busId (?P<bus>[0-9a-f]{1,9})\b.*)?"
         r"(?P<step>Init START|Init COMPLETE|Abort COMPLETE|Destroy COMPLETE)",
-        lambda found: Communicator(int(found["size"]), found["step"]),
+        _communicator,
     ),
     symptom(
         _SOCKET,

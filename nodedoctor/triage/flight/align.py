@@ -79,7 +79,7 @@ def _picture(
     behind, finished = [], []
     for rank in members:
         state = states.get(rank)
-        if stuck is None or rank not in dumped:
+        if stuck is None or rank not in dumped or not present[rank].whole:
             continue
         if state is None:
             dump = present[rank]

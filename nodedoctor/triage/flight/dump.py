@@ -71,6 +71,11 @@ class Dump:
     frames: bool = False
     note: str = ""
 
+    @property
+    def whole(self) -> bool:
+        """False when the end of the file is missing: then the last record says nothing about the rank."""
+        return not self.note
+
 
 def read_dump(path: str) -> Dump:
     """Read a file as a dump; Refused when it is none, broken beyond use, or dangerous."""

@@ -1,0 +1,31 @@
+"""What failed on a node, where the logs themselves do not say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.model import Candidate, Cause, Event
+from nodedoctor.triage.nodes import NodeFault
+from nodedoctor.triage.story import Story
+
+
+def faults(story: Story) -> Iterator[Candidate]:
+    """Failed checks by cause: an explanation for lack of a better one, so with medium confidence at most."""
+    by_cause: dict[Cause, list[Event[NodeFault]]] = {}
+    for event in story.of(NodeFault):
+        by_cause.setdefault(event.what.cause, []).append(event)
+    for cause, events in by_cause.items():
+        first = events[0]
+        where = f" on {first.who.host}" if first.who.host else ""
+        yield Candidate(
+            cause,
+            order.HINT + 10,
+            "medium",
+            f"the logs do not say why, but {first.what.check} fails{where}: {first.what.summary}",
+            tuple(events[:4]),
+            why_not="the node's fault is not seen to be what ended the job",
+        )
+
+
+RULES = (faults,)

@@ -1,0 +1,175 @@
+"""What was wrong with a node when the job died: its report or recording, joined by host, time, pid, GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nodedoctor.report.json import SCHEMA as REPORT
+from nodedoctor.report.json import document
+from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events.kernel import Stalled, Xid
+from nodedoctor.triage.events.oom import HostOom
+from nodedoctor.triage.lines import parse
+from nodedoctor.triage.model import Cause, Event, Place, Who
+from nodedoctor.triage.story import Story
+
+LARGEST = 64 << 20
+"""Bytes of a report."""
+BEFORE = 600.0
+"""Seconds before the first wait began in which a kernel message still counts: drivers retry for minutes."""
+
+CAUSES: dict[str, Cause] = {
+    "limits.nofile": "shm_or_limits",
+    "limits.shm": "shm_or_limits",
+    "limits.memlock": "shm_or_limits",
+    "limits.processes": "shm_or_limits",
+    "limits.disk": "shm_or_limits",
+    "fabric.manager": "nvlink_fabric",
+    "fabric.state": "nvlink_fabric",
+    "fabric.nvswitch": "nvlink_fabric",
+    "nvlink.links": "nvlink_fabric",
+    "nvlink.errors": "nvlink_fabric",
+    "ib.ports": "network_ib",
+    "ib.counters": "network_ib",
+    "kernel.nic": "network_ib",
+    "net.interface": "network_socket_interface",
+    "p2p.status": "p2p_pcie_acs_iommu",
+    "pcie.acs": "p2p_pcie_acs_iommu",
+    "memory.ecc": "gpu_hardware_xid",
+    "memory.remap": "gpu_hardware_xid",
+    "kernel.pcie": "gpu_hardware_xid",
+    "driver.answers": "driver_problem",
+    "driver.modules": "driver_problem",
+}
+"""Checks whose failure can end a job, and how it is then called."""
+
+
+class NotANode(Exception):
+    """A file that is neither a report nor a recording, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFault:
+    """A check that failed on a node: it may be behind a failure that nothing in the logs explains."""
+
+    cause: Cause
+    check: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node's faults as events."""
+
+    host: str | None
+    events: tuple[Event[Any], ...]
+
+
+def read_node(path: str) -> Node:
+    """Faults of a report (JSON) or a recording (zip or folder); NotANode when it is neither."""
+    report = _report(path)
+    host = report.get("node", {}).get("hostname") if isinstance(report.get("node"), dict) else None
+    name = host if isinstance(host, str) else None
+    return Node(name, tuple(_events(path, name, report)))
+
+
+def joined(story: Story, nodes: Iterable[Node]) -> tuple[list[Event[Any]], list[str]]:
+    """The events of these nodes that belong to this job, and notes about those that do not."""
+    kept: list[Event[Any]] = []
+    notes: list[str] = []
+    hosts = {
+        _short(event.who.host) for event in story.events if event.who.host and not _address(event.who.host)
+    }
+    for node in nodes:
+        if node.host and hosts and _short(node.host) not in hosts:
+            notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
+            continue
+        kept += [event for event in node.events if _in_time(event, story)]
+    return kept, notes
+
+
+def _report(path: str) -> Mapping[str, Any]:
+    file = Path(path)
+    try:
+        if file.is_file() and file.stat().st_size <= LARGEST:
+            head = file.read_bytes()[:1]
+            if head == b"{":
+                loaded = json.loads(file.read_bytes())
+                if isinstance(loaded, dict) and loaded.get("schema") == REPORT:
+                    return loaded
+                raise NotANode(f"{path}: not a {REPORT} document")
+    except (OSError, ValueError, RecursionError) as error:
+        raise NotANode(f"{path}: {error}") from None
+    return _replayed(file)
+
+
+def _replayed(path: Path) -> Mapping[str, Any]:
+    """A recording goes through the same checks as a live node."""
+    from nodedoctor.session import Request, Session, UsageError
+
+    async def run() -> Mapping[str, Any]:
+        return document(await Session(Request(replay=path)).diagnosis().run())
+
+    try:
+        return asyncio.run(run())
+    except UsageError as problem:
+        raise NotANode(str(problem)) from None
+
+
+def _events(path: str, host: str | None, report: Mapping[str, Any]) -> Iterator[Event[Any]]:
+    for check, finding in _findings(report):
+        texts = [str(e.get("text", "")) for e in finding.get("evidence") or () if isinstance(e, dict)]
+        told = [
+            e
+            for text in texts
+            for e in _said(path, host, text)
+            if isinstance(e.what, (Xid, HostOom, Stalled))
+        ]
+        yield from told
+        if not told and finding.get("status") == "fail" and check in CAUSES:
+            summary = str(finding.get("summary", ""))[:300]
+            text = f"{check}: {summary}" + (f": {texts[0]}" if texts else "")
+            what = NodeFault(CAUSES[check], check, summary)
+            yield Event(what, Place(path, 0), Who(host=host), None, text[:500])
+
+
+def _findings(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for result in report.get("results") or ():
+        for finding in (result.get("findings") or ()) if isinstance(result, dict) else ():
+            if (
+                isinstance(finding, dict)
+                and finding.get("status") in ("fail", "warn")
+                and not finding.get("waived")
+            ):
+                yield str(result.get("check", "")), finding
+
+
+def _said(path: str, host: str | None, text: str) -> Iterator[Event[Any]]:
+    """Kernel lines among the evidence, read like those of a log."""
+    lines = [line for raw in text.split("\n") for line in parse(raw, Place(path, 0))]
+    for event in read_events(lines):
+        yield replace(event, who=replace(event.who, host=event.who.host or host, rank=None))
+
+
+def _in_time(event: Event[Any], story: Story) -> bool:
+    if event.time is None:
+        return True
+    times = [wait.began for wait in story.waits if wait.began is not None]
+    known = [e.time for e in story.events if e.time is not None]
+    if not known:
+        return True
+    first = min(times) if times else min(known)
+    return first - BEFORE <= event.time <= max(known) + BEFORE
+
+
+def _short(host: str | None) -> str:
+    return (host or "").partition(".")[0].lower()
+
+
+def _address(host: str) -> bool:
+    return host.replace(".", "").isdigit() or ":" in host or host == "localhost"

@@ -1,0 +1,272 @@
+"""Flight-recorder dumps: who never came, who differs, what cannot be told, what a hostile file may not do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from say import caught, culprits
+
+from nodedoctor.triage.flight.dump import rank_of, read_dump
+from nodedoctor.triage.job import examine
+from nodedoctor.triage.unpickle import Refused, load
+
+Entry = dict[str, Any]
+
+
+def entry(seq: int, op: str = "all_reduce", numel: int = 64, state: str = "completed", **more: Any) -> Entry:
+    """One record of torch 2.9 and later."""
+    group = more.pop("group", ("0", "default_pg"))
+    library = "/v/site-packages/torch/distributed/distributed_c10d.py"
+    frames = [("all_reduce", library, 3245), (more.pop("at", "step"), "/work/train.py", 41)]
+    return {
+        "record_id": seq, "pg_id": 0, "process_group": group, "collective_seq_id": seq, "p2p_seq_id": 0,
+        "op_id": seq, "profiling_name": f"nccl:{op}", "time_created_ns": 1_795_240_306_478_488_974 + seq,
+        "is_p2p": False, "input_sizes": [[numel]], "input_dtypes": ["Float"], "output_sizes": [[numel]],
+        "output_dtypes": ["Float"], "state": state, "time_discovered_started_ns": None,
+        "time_discovered_completed_ns": None, "retired": state == "completed", "timeout_ms": 600000,
+        "frames": [{"name": name, "filename": file, "line": line} for name, file, line in frames],
+        **more,
+    }  # fmt: skip
+
+
+def dump(entries: list[Entry], ranks: list[int], **groups: list[int]) -> dict[str, Any]:
+    """A dump's top level; `groups` are further groups by name."""
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(ranks)}}
+    config |= {name: {"name": name, "desc": "", "ranks": str(members)} for name, members in groups.items()}
+    return {
+        "version": "2.10",
+        "pg_config": config,
+        "pg_status": {},
+        "comm_lib_version": "2.27",
+        "entries": entries,
+    }
+
+
+def write(
+    folder: Path, dumps: dict[int, dict[str, Any]], form: str = "pickle", prefix: str = "trace_rank_"
+) -> str:
+    """The dumps as files of a folder."""
+    for rank, document in dumps.items():
+        path = folder / f"{prefix}{rank}"
+        if form == "pickle":
+            path.write_bytes(pickle.dumps(document, protocol=2))
+        else:
+            Path(f"{path}.json").write_text(json.dumps(document))
+    return str(folder)
+
+
+def behind(ranks: int, missing: int, done: int = 5) -> dict[int, dict[str, Any]]:
+    """All ranks but one wait in the next collective."""
+    past = [entry(seq) for seq in range(1, done)]
+    return {
+        rank: dump([*past] if rank == missing else [*past, entry(done, state="started")], list(range(ranks)))
+        for rank in range(ranks)
+    }
+
+
+@pytest.mark.parametrize("form", ["pickle", "json"])
+@pytest.mark.parametrize(
+    "prefix", ["nccl_trace_rank_", "comm_lib_trace_rank_", "node-7.example.org_rank_", "fr_"]
+)
+def test_the_missing_rank(form: str, prefix: str, tmp_path: Path) -> None:
+    examined = examine([write(tmp_path, behind(4, 2), form, prefix)])
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [2])
+    assert [who.rank for who in examined.verdict.victims] == [0, 1, 3]
+    assert examined.verdict.coverage.ranks_expected == 4
+
+
+def test_a_rank_that_runs_ahead_is_no_culprit(tmp_path: Path) -> None:
+    dumps = behind(4, 2)
+    dumps[0]["entries"] += [entry(seq, state="scheduled") for seq in (6, 7, 8)]
+    assert culprits(examine([write(tmp_path, dumps)])) == [2]
+
+
+@pytest.mark.parametrize("odd", [{"numel": 128}, {"op": "broadcast"}, {"input_dtypes": ["BFloat16"]}])
+def test_the_majority_tells_who_differs(odd: dict[str, Any], tmp_path: Path) -> None:
+    past = [entry(seq) for seq in range(1, 5)]
+    dumps = {
+        rank: dump([*past, entry(5, state="started", **(odd if rank == 1 else {}))], [0, 1, 2, 3])
+        for rank in range(4)
+    }
+    examined = examine([write(tmp_path, dumps)])
+    assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [1])
+
+
+def test_two_ranks_have_no_majority(tmp_path: Path) -> None:
+    dumps = {rank: dump([entry(1, numel=8 + rank, state="started")], [0, 1]) for rank in (0, 1)}
+    examined = examine([write(tmp_path, dumps)])
+    assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [])
+    assert [who.rank for who in examined.verdict.parties] == [0, 1]
+
+
+def test_equal_calls_from_different_lines(tmp_path: Path) -> None:
+    dumps = {
+        rank: dump([entry(1, state="started", at="save" if rank == 0 else "step")], [0, 1, 2, 3])
+        for rank in range(4)
+    }
+    assert culprits(examine([write(tmp_path, dumps)])) == [0]
+
+
+def test_the_end_of_the_chain_is_guilty(tmp_path: Path) -> None:
+    """Ranks 0 and 1 wait in the world's barrier for 2 and 3, but 2 itself waits for 3 in a smaller group."""
+    inner = entry(1, state="started", group=("dp_1", ""))
+    dumps = {
+        0: dump([entry(4), entry(5, state="started")], [0, 1, 2, 3], dp_1=[2, 3]),
+        1: dump([entry(4), entry(5, state="started")], [0, 1, 2, 3], dp_1=[2, 3]),
+        2: dump([entry(4), inner], [0, 1, 2, 3], dp_1=[2, 3]),
+        3: dump([entry(4)], [0, 1, 2, 3], dp_1=[2, 3]),
+    }
+    examined = examine([write(tmp_path, dumps)])
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [3])
+
+
+def test_a_rank_without_a_dump(tmp_path: Path) -> None:
+    dumps = behind(4, 9)
+    del dumps[1]
+    examined = examine([write(tmp_path, dumps)])
+    assert (examined.verdict.cause, culprits(examined), examined.verdict.confidence) == (
+        "peer_died",
+        [1],
+        "low",
+    )
+
+
+def test_most_dumps_missing_blames_nobody(tmp_path: Path) -> None:
+    dumps = behind(8, 9)
+    examined = examine([write(tmp_path, {0: dumps[0], 1: dumps[1]})])
+    assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
+
+
+def test_all_came_and_none_finished(tmp_path: Path) -> None:
+    examined = examine([write(tmp_path, behind(4, 9))])
+    assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
+    assert any("data path" in note for note in examined.verdict.coverage.notes)
+
+
+def test_healthy(tmp_path: Path) -> None:
+    dumps = {rank: dump([entry(seq) for seq in range(1, 9)], [0, 1]) for rank in (0, 1)}
+    assert examine([write(tmp_path, dumps)]).verdict.outcome == "clean"
+
+
+def test_an_empty_recorder_is_not_healthy(tmp_path: Path) -> None:
+    examined = examine([write(tmp_path, {0: dump([], [0, 1]), 1: dump([], [0, 1])})])
+    assert examined.verdict.outcome == "undetermined"
+    assert any("was off" in note for note in examined.verdict.coverage.notes)
+
+
+def test_gloo_means_the_opposite_with_retired(tmp_path: Path) -> None:
+    def gloo(seq: int, done: bool) -> Entry:
+        return entry(seq, state="scheduled") | {"profiling_name": "gloo:all_reduce", "retired": done}
+
+    dumps = {
+        rank: dump([gloo(1, True), *([gloo(2, False)] if rank != 1 else [])], [0, 1, 2]) for rank in range(3)
+    }
+    for document in dumps.values():
+        document["pg_config"] = {"": {"name": "", "desc": "", "ranks": "[0, 1, 2]"}}
+    assert culprits(examine([write(tmp_path, dumps)])) == [1]
+
+
+def test_the_list_that_torch_2_2_wrote(tmp_path: Path) -> None:
+    def old(seq: int, state: str) -> Entry:
+        return {"pg_id": 0, "seq_id": seq, "profiling_name": "nccl:all_reduce", "time_created_us": seq,
+                "state": state, "input_sizes": [[8]], "output_sizes": [[8]], "retired": False}  # fmt: skip
+
+    for rank in range(4):
+        records = [old(1, "completed"), *([old(2, "scheduled")] if rank != 3 else [])]
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(records, protocol=2))
+    assert culprits(examine([str(tmp_path)])) == [3]
+
+
+@pytest.mark.parametrize("form", ["pickle", "json"])
+def test_a_cut_off_dump_still_counts(form: str, tmp_path: Path) -> None:
+    write(tmp_path, behind(4, 2, done=40), form)
+    path = next(tmp_path.glob("*_1*"))
+    path.write_bytes(path.read_bytes()[: -400 if form == "pickle" else -900])
+    examined = examine([str(tmp_path)])
+    assert culprits(examined) == [2]
+    assert any("cut off" in note for note in examined.verdict.coverage.notes)
+
+
+def test_logs_and_dumps_together(tmp_path: Path) -> None:
+    write(tmp_path, behind(4, 2))
+    (tmp_path / "train.log").write_text(
+        caught(0, seq=5)
+        + "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    verdict = examine([str(tmp_path)]).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_cuda_oom", [2])
+
+
+class Payload:
+    """What an attacker would send instead of a dump."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.system, (f"touch {self.path}",))
+
+
+def test_a_pickle_that_would_run_code_does_not(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "trace_rank_0").write_bytes(pickle.dumps({"entries": [Payload(ran)]}, protocol=2))
+    examined = examine([str(tmp_path / "trace_rank_0")])
+    assert not ran.exists()
+    assert any("was not loaded" in note for note in examined.verdict.coverage.notes)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01r\xff\xff\xff\xffK\x01s.",  # a memo index that would take 64 GiB
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f",  # bytes of 8 EiB
+        b"\x80\x02" + b"(" * 100_000,
+        b"\x80\x02cos\nsystem\n(X\x04\x00\x00\x00trueo.",
+        b"\x80\x02}.",
+    ],
+)
+def test_hostile_pickles_are_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "trace_rank_0"
+    path.write_bytes(data)
+    with pytest.raises(Refused):
+        read_dump(str(path))
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_load_or_are_refused(data: bytes) -> None:
+    try:
+        load(b"\x80\x02" + data)
+    except Refused as refused:
+        assert str(refused)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_any_json_with_entries_is_read(value: Any) -> None:
+    from nodedoctor.triage.flight.dump import _dump
+
+    for document in (
+        {"entries": value},
+        {"entries": [{"collective_seq_id": 1, "process_group": value}], "pg_config": value},
+    ):
+        assert _dump("trace_rank_0", document, "").rank == 0
+
+
+def test_ranks_in_file_names() -> None:
+    assert rank_of("/x/comm_lib_trace_rank_12") == 12
+    assert rank_of("/x/nccl_trace_rank_12.json") == 12
+    assert rank_of("/x/host-3_rank_12") == 12
+    assert rank_of("/x/rank7/dump_4") == 4
+    assert rank_of("/x/dump") is None
