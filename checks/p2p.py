@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from nodedoctor.facts.board import Board
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.p2p import P2P, PeerAccess
-from nodedoctor.facts.told import numbers
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
@@ -126,25 +125,13 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
         return "the cards differ"
     if len(refused) == len(pairs):
         return f"the same for all ({', '.join(sorted(set(refused.values())))}): NCCL uses host memory"
-    groups = _groups(pairs)
-    sizes = {len(group) for group in groups or ()}
-    if groups and len(sizes) == 1:
-        said = " | ".join(numbers(sorted(group)) for group in groups)
-        return f"only GPUs of one group reach each other ({said}), as on several sockets or bridges"
+    per_gpu = Counter(one for one, _ in refused)
+    rows = {per_gpu[one] for one, _ in pairs}
+    if len(rows) == 1:
+        count = rows.pop()
+        return f"every GPU is refused by {count} others alike, as across sockets or without a direct link"
     small = len({index for pair in pairs for index in pair}) < 4
-    return "no group is large enough to tell what is normal" if groups and small else None
-
-
-def _groups(pairs: Mapping[_Pair, str]) -> list[set[int]] | None:
-    """The GPUs in groups within which all pairs are OK and between which none is; None without such."""
-    reach: dict[int, set[int]] = {}
-    for (one, other), status in pairs.items():
-        reach.setdefault(one, {one})
-        reach.setdefault(other, {other})
-        if status == "ok":
-            reach[one].add(other)
-    groups = [set(group) for group in {frozenset(group) for group in reach.values()}]
-    return sorted(groups, key=min) if sum(map(len, groups)) == len(reach) else None
+    return "too few GPUs to tell what is normal" if small else None
 
 
 def _count(pairs: Mapping[_Pair, str]) -> int:
