@@ -81,7 +81,7 @@ def of_sysfs(hca: Hca, port: RdmaPort) -> IbPort:
         state_word(port.state),
         phys_word(port.phys_state),
         port.rate_gbps,
-        port.link_layer,
+        layer_word(port.link_layer),
         port.lid,
         port.sm_lid,
         port.width,
@@ -125,3 +125,8 @@ def phys_word(word: str | None) -> str | None:
     """Any source's word for a physical state as sysfs has it; an unknown word stays as it is."""
     row = phys_state((word or "").replace("_", ""))
     return row.sysfs if row else word
+
+
+def layer_word(word: str | None) -> str | None:
+    """The link layer as sysfs has it; libibumad calls InfiniBand IB where the kernel says nothing."""
+    return "InfiniBand" if word == "IB" else word

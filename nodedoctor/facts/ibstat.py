@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodedoctor.facts.files import Files, whole_number
-from nodedoctor.facts.ib_port import IbPort, phys_word, state_word
+from nodedoctor.facts.ib_port import IbPort, layer_word, phys_word, state_word
 from nodedoctor.facts.rdma import CLASS
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.registry import Command, Lane, Options, fact, pasted, probe, skipped
@@ -95,7 +95,7 @@ def _unseen(seen: Observation) -> Unseen:
 def _blocks(text: str, first: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
     """The text from each line that matches to the next such line."""
     starts = list(first.finditer(text))
-    ends = [match.start() for match in starts[1:]] + [len(text)]
+    ends = [*(match.start() for match in starts[1:]), len(text)][: len(starts)]
     for start, end in zip(starts, ends, strict=True):
         yield start, text[start.end() : end]
 
@@ -110,8 +110,8 @@ def _pairs(block: str) -> dict[str, str]:
     return found
 
 
-_CA = re.compile(r"^[>\s]*CA '([\w.-]{1,64})'", re.MULTILINE)
-_PORT = re.compile(r"^[>\s]*Port (\d{1,3}):", re.MULTILINE)
+_CA = re.compile(r"^[> \t]*CA '([\w.-]{1,64})'", re.MULTILINE)
+_PORT = re.compile(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 
 
 def _ibstat(text: str) -> Iterator[IbPort]:
@@ -125,7 +125,7 @@ def _ibstat(text: str) -> Iterator[IbPort]:
                 state_word(said.get("state")),
                 phys_word(said.get("physical state")),
                 _number(_RATE, said.get("rate")),
-                said.get("link layer"),
+                layer_word(said.get("link layer")),
                 whole_number(said.get("base lid")),
                 whole_number(said.get("sm lid")),
                 model=about.get("ca type"),
@@ -134,7 +134,7 @@ def _ibstat(text: str) -> Iterator[IbPort]:
             )
 
 
-_STATUS = re.compile(r"^[>\s]*Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
+_STATUS = re.compile(r"^[> \t]*Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
 
 
 def _ibstatus(text: str) -> Iterator[IbPort]:
@@ -147,7 +147,7 @@ def _ibstatus(text: str) -> Iterator[IbPort]:
             state_word(_after_number(said.get("state"))),
             phys_word(_after_number(said.get("phys state"))),
             float(rate.group(1)) if rate else None,
-            said.get("link_layer"),
+            layer_word(said.get("link_layer")),
             whole_number(said.get("base lid")),
             whole_number(said.get("sm lid")),
             rate.group(2) if rate else None,
@@ -155,8 +155,8 @@ def _ibstatus(text: str) -> Iterator[IbPort]:
         )
 
 
-_HCA = re.compile(r"^[>\s]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
-_DEV_PORT = re.compile(r"^[>\s]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
+_HCA = re.compile(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
+_DEV_PORT = re.compile(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
 
 
 def _devinfo(text: str) -> Iterator[IbPort]:
@@ -173,7 +173,7 @@ def _devinfo(text: str) -> Iterator[IbPort]:
                 state_word(_before_number(said.get("state"))),
                 phys_word(_before_number(said.get("phys_state"))),
                 lane * int(width.group().rstrip("X")) if lane and width else None,
-                said.get("link_layer"),
+                layer_word(said.get("link_layer")),
                 whole_number(said.get("port_lid")),
                 whole_number(said.get("sm_lid")),
                 width.group() if width else None,
