@@ -111,9 +111,14 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
         count = max((getattr(gpu, name) or 0 for name in names), default=0)
         if count >= most.number:
             summary = f"{count} corrected {memory.upper()} errors; operators act from {most.number:.0f} on"
-            fix = look_at(gpu, f"Watch it: {most.text} ({most.source})", "memory.ecc", docs=ERROR_GUIDE)
+            text = f"Watch it: {most.text} ({most.source})"
+            fix = look_at(gpu, text, "memory.ecc", _counters(gpu), docs=ERROR_GUIDE)
             said = [*_said(gpu, source), card(source, gpu)]
             yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _counters(gpu: Gpu) -> tuple[str, ...]:
+    return (f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu.index}",)
 
 
 def _where(gpu: Gpu, counter: str) -> str:
@@ -146,7 +151,9 @@ def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
         said = [Evidence(GROWTH, f"GPU {gpu.index}: +{count} corrected errors in {growth.seconds} s")]
         text = f"DCGM reports from {SINGLE_BIT_PER_SECOND} a second on."
         judge = Finding.warn if rate >= SINGLE_BIT_PER_SECOND else Finding.info
-        fix = look_at(gpu, f"{text} Look whether rows get remapped (memory.remap).", "memory.growth")
+        fix = look_at(
+            gpu, f"{text} Look whether rows get remapped (memory.remap).", "memory.growth", _counters(gpu)
+        )
         yield judge(f"{rate:.0f} corrected errors a second", subject=gpu.subject, evidence=said, fix=fix)
     if not counted:
         yield Finding.skip("no GPU here counts corrected memory errors")
@@ -209,12 +216,8 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     banks = gpu.remap_banks
     if banks and (banks.low or banks.none) and not gpu.remap_failure:
         summary = f"spare rows run out: {banks.none} banks have none left, {banks.low} few"
-        fix = look_at(
-            gpu,
-            "The next bad row there cannot be remapped. Plan to replace it.",
-            "memory.remap",
-            docs=ERROR_GUIDE,
-        )
+        text = "The next bad row there cannot be remapped. Plan to replace it."
+        fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
         yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
         yield Finding.info(f"{rows}: spare rows are for that", subject=gpu.subject, evidence=said)

@@ -143,7 +143,7 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
 
 
-def _link_fix(gpu: GpuLinks, known: Gpu | None) -> Fix:
+def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") -> Fix:
     text = (
         "Links to a switch: see that the fabric manager runs (fabric.manager), reset the GPUs, then reboot. "
         "A "
@@ -155,7 +155,7 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None) -> Fix:
         "sudo nvidia-smi --gpu-reset",
     )
     disturbs = "what runs on the board's GPUs while they are reset"
-    return look_at(known, text, "nvlink.links", commands, "reset-gpu", disturbs)
+    return look_at(known, text, verify, commands, "reset-gpu", disturbs)
 
 
 @check("nvlink.speed", "Every NVLink runs at its full rate", tags={"fast", "gpu", "nvlink"})
@@ -177,8 +177,11 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
         lines = [
             Evidence(links.source, f"GPU {index}: Link {x.link}: {x.speed_gbytes_s} GB/s") for x in own[:18]
         ]
-        summary = f"{len(own)} NVLinks at {own[0].speed_gbytes_s} GB/s instead of {_rate(gpu, rated)} GB/s"
-        yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=_link_fix(gpu, known))
+        usual = _rate(gpu, rated)
+        plural = "s" if len(own) > 1 else ""
+        summary = f"{len(own)} NVLink{plural} at {own[0].speed_gbytes_s} GB/s instead of {usual} GB/s"
+        fix = _link_fix(gpu, known, "nvlink.speed")
+        yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
     if not slow:
         told = sorted({link.speed_gbytes_s for _, link in rated if link.speed_gbytes_s})
         yield Finding.ok(f"{len(rated)} links at {', '.join(str(rate) for rate in told)} GB/s each way")

@@ -1,7 +1,7 @@
 """May every GPU reach the memory of every other one?"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.facts.board import Board
 from nodedoctor.facts.gpus import Gpus
@@ -79,7 +79,7 @@ def _judged(
         if joined or why is None:
             yield from _broken(kind, refused, pairs, evidence, joined)
         else:
-            text = f"{kind} refused for {_count(refused)} of {_count(pairs)} pairs: {why}"
+            text = f"{kind} refused for {len(_joins(refused))} of {len(_joins(pairs))} pairs: {why}"
             yield Finding.info(text, evidence=evidence, fix=_FIX)
 
 
@@ -94,8 +94,8 @@ def _broken(
     grave = joined or 1 - len(refused) / len(pairs) >= _MOSTLY
     judge = Finding.fail if grave else Finding.warn
     where = " although NVLink joins all GPUs of this board" if joined else ""
-    per_gpu = Counter(index for pair in refused for index in pair)
-    per_gpu_told = Counter(index for pair in pairs for index in pair)
+    per_gpu = Counter(index for pair in _joins(refused) for index in pair)
+    per_gpu_told = Counter(index for pair in _joins(pairs) for index in pair)
     bad = {index for index, count in per_gpu.items() if count * 4 > per_gpu_told[index] * 3}
     if len(bad) == len(per_gpu_told):
         summary = f"{kind} access is refused between all GPUs{where}"
@@ -106,7 +106,7 @@ def _broken(
         summary = f"no {kind} access to or from other GPUs{where}: {words}"
         yield judge(summary, subject=f"gpu:{index}", evidence=evidence, fix=_FIX)
     rest = {pair: status for pair, status in refused.items() if not bad & set(pair)}
-    for one, other in sorted({(min(pair), max(pair)) for pair in rest}):
+    for one, other in sorted(_joins(rest)):
         words = rest.get((one, other)) or rest[(other, one)]
         way = "" if (one, other) in rest and (other, one) in rest else " in one direction"
         summary = f"no {kind} access{way}{where}: {words}"
@@ -134,8 +134,9 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
     return "too few GPUs to tell what is normal" if small else None
 
 
-def _count(pairs: Mapping[_Pair, str]) -> int:
-    return len({frozenset(pair) for pair in pairs})
+def _joins(pairs: Iterable[_Pair]) -> set[_Pair]:
+    """Pairs without their direction."""
+    return {(min(pair), max(pair)) for pair in pairs}
 
 
 def _listing(refused: Mapping[_Pair, str]) -> str:

@@ -120,14 +120,14 @@ def _evidence(gpu: Gpu, source: str) -> Evidence:
     return Evidence(source, f"GPU {gpu.index}: {words}")
 
 
-def _cooling(gpu: Gpu) -> Fix:
+def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
     commands = (
         f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}",
         "sudo ipmitool sdr type Fan",
         "sudo ipmitool sdr type Temperature",
     )
     text = "Look at fans, filters, inlet temperature and blanking panels; then at the card's cooler."
-    return look_at(gpu, text, "thermal.gpu", commands)
+    return look_at(gpu, text, verify, commands)
 
 
 @check("thermal.throttle", "No GPU slows itself down because of heat or power", tags={"fast", "gpu"})
@@ -160,13 +160,15 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_slowdown_fix(gpu, active))
     if "sw_thermal_slowdown" in reasons:
         summary = "software thermal slowdown: the driver lowers the clocks to keep it (or its memory) cool"
-        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_cooling(gpu))
+        return Finding.warn(
+            summary, subject=gpu.subject, evidence=said, fix=_cooling(gpu, "thermal.throttle")
+        )
     return None
 
 
 def _slowdown_fix(gpu: Gpu, reason: str) -> Fix:
     if reason == "hw_thermal_slowdown":
-        return _cooling(gpu)
+        return _cooling(gpu, "thermal.throttle")
     text = (
         "Look at power supplies, their cables and the chassis' power cap (BMC); a GPU that brakes alone "
         "has a bad power connection or a bad board: reseat or replace it."
