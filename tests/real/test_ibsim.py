@@ -1,4 +1,4 @@
-"""The real ibstat: against a simulated fabric, and against a made-up sysfs where our own reader must agree."""
+"""The real ibstat: with a simulated fabric, and on a made-up sysfs where our own reader must agree."""
 
 from __future__ import annotations
 
