@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nodedoctor.triage import advice, verdict
-from nodedoctor.triage.flight.dump import Dump, one_per_rank, read_dump
+from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.model import Collective, Coverage, Verdict
@@ -58,9 +58,14 @@ def examine(paths: Iterable[str], nodes: Iterable[Node] = ()) -> Examined:
 def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
     """The dumps among the sources, read one by one; one that cannot be used becomes a note."""
     dumps: list[Dump] = []
-    for source in sources:
+    known: set[int | None] = set()
+    for source in sorted(sources, key=lambda source: source.kind != "pickle"):
+        if source.kind == "json" and rank_of(source.path) in known:
+            continue  # the same dump once more, without its stack frames
         try:
-            dumps.append(read_dump(source.path))
+            dump = read_dump(source.path)
+            dumps.append(dump)
+            known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
         except (Refused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
         reading.size += source.size

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from say import caught, culprits
 
-from nodedoctor.triage.flight.dump import rank_of, read_dump
+from nodedoctor.triage.flight.dump import Dump, _dump, rank_of, read_dump
+from nodedoctor.triage.flight.judge import report
+from nodedoctor.triage.flight.stitch import HEAD, TAIL, stitched
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.unpickle import Refused, load
 
@@ -204,6 +206,53 @@ def test_logs_and_dumps_together(tmp_path: Path) -> None:
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_cuda_oom", [2])
 
 
+@given(
+    lengths=st.lists(st.integers(150, 260), min_size=2, max_size=3),
+    sequence=st.lists(st.sampled_from(["0", "0", "0", "tp", "dp"]), min_size=260, max_size=260),
+    pending=st.integers(0, 5),
+    fast=st.booleans(),
+)
+@settings(max_examples=25)
+def test_the_ends_of_a_long_dump_say_what_the_whole_says(
+    lengths: list[int],
+    sequence: list[str],
+    pending: int,
+    fast: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Loading only the first and last records is a matter of speed: the judgement must not change."""
+    folder = tmp_path_factory.mktemp("dumps")
+    whole: list[Dump] = []
+    for rank, length in enumerate(lengths):
+        counts: dict[str, int] = {}
+        records = []
+        for index, group in enumerate(sequence[:length]):
+            counts[group] = counts.get(group, 0) + 1
+            state = "scheduled" if index >= length - pending else "completed"
+            records.append(entry(counts[group], state=state, group=(group, "")) | {"pg_id": group})
+        ranks = list(range(len(lengths)))
+        document = dump(records, ranks, tp=ranks, dp=ranks)
+        path = folder / f"trace_rank_{rank}"
+        with path.open("wb") as file:
+            pickler = pickle.Pickler(file, protocol=2)
+            pickler.fast = fast
+            pickler.dump(document)
+        whole.append(_dump(str(path), document, ""))
+    told = [report(dumps) for dumps in (whole, [read_dump(dump.path) for dump in whole])]
+    assert [(c.cause, c.culprits, c.headline) for c in told[0].candidates] == [
+        (c.cause, c.culprits, c.headline) for c in told[1].candidates
+    ]
+    assert told[0].calm == told[1].calm
+
+
+def test_a_long_dump_is_cut() -> None:
+    data = pickle.dumps(dump([entry(seq) for seq in range(2000)], [0, 1]), protocol=2)
+    short = stitched(data)
+    assert short is not None and len(short) < len(data) / 10
+    seqs = [record["collective_seq_id"] for record in load(short)["entries"]]
+    assert seqs[0] == 0 and seqs[-1] == 1999 and len(seqs) == HEAD + TAIL + 1
+
+
 class Payload:
     """What an attacker would send instead of a dump."""
 
@@ -225,7 +274,7 @@ def test_a_pickle_that_would_run_code_does_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01r\xff\xff\xff\xffK\x01s.",  # a memo index that would take 64 GiB
+        b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01r\xff\xff\xff\xffK\x01s.",  # a memo of 64 GiB
         b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f",  # bytes of 8 EiB
         b"\x80\x02" + b"(" * 100_000,
         b"\x80\x02cos\nsystem\n(X\x04\x00\x00\x00trueo.",
@@ -255,8 +304,6 @@ def test_any_bytes_load_or_are_refused(data: bytes) -> None:
     )
 )
 def test_any_json_with_entries_is_read(value: Any) -> None:
-    from nodedoctor.triage.flight.dump import _dump
-
     for document in (
         {"entries": value},
         {"entries": [{"collective_seq_id": 1, "process_group": value}], "pg_config": value},

@@ -5,6 +5,7 @@ State means different things: with NCCL `retired` but not completed is a timeout
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.unpickle import LARGEST, Refused, load, salvage
 
 COMPLETED_KEPT = 32
@@ -95,6 +97,12 @@ def rank_of(path: str) -> int | None:
 
 
 def _pickled(data: bytes) -> tuple[Any, str]:
+    short = stitched(data)
+    if short is not None:
+        with contextlib.suppress(Refused):
+            ends = load(short)
+            if _enough(ends):
+                return ends, ""
     try:
         return load(data), ""
     except Refused as refused:
@@ -104,6 +112,41 @@ def _pickled(data: bytes) -> tuple[Any, str]:
         if not rest["entries"]:
             raise
         return rest, f"cut off: {len(rest['entries'])} records could be saved"
+
+
+def _enough(document: Any) -> bool:
+    """True when no open collective is missing among these records: neither counters nor gaps speak of one."""
+    entries = document.get("entries") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(record, dict) for record in entries):
+        return False
+    groups, local = _groups(entries)
+    if not all(_gapless(state) for state in groups.values()):
+        return False
+    status = document.get("pg_status")
+    return not isinstance(status, dict) or all(
+        _agrees(groups.get(local.get(str(key), "")), counters) for key, counters in status.items()
+    )
+
+
+def _gapless(state: GroupState) -> bool:
+    """True when a group's open collectives and the one before them are all there."""
+    pending = state.pending
+    if pending is None:
+        return True
+    wanted = set(range(pending.seq if pending.seq == state.first else pending.seq - 1, state.enqueued + 1))
+    return wanted <= state.ops.keys()
+
+
+def _agrees(state: GroupState | None, counters: Any) -> bool:
+    """True when a group's counters tell of no open collective that is not among the records."""
+    if state is None or not isinstance(counters, dict):
+        return False
+    enqueued, completed = (
+        _int(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
+    )
+    if enqueued is None or completed is None:
+        return False
+    return enqueued <= completed or {completed + 1, enqueued} <= state.ops.keys()
 
 
 def _salvaged(values: list[Any]) -> dict[str, Any]:
