@@ -85,7 +85,7 @@ def _unless_told(
         return skipped(name, why)
     reading = NvmlReading.parse(nvml)
     if isinstance(reading, NvmlReading):
-        if not reading.gpus.gpus:
+        if not reading.gpus.gpus and not reading.gpus.interrupted:
             return skipped(name, "NVML shows no GPU")
         if any(gpu.nvlinks is not None for gpu in reading.gpus.gpus):
             return skipped(name, "NVML answered")
@@ -120,7 +120,7 @@ def read_links(text: str) -> tuple[GpuLinks, ...]:
         found.setdefault(index, _gpu(GpuLinks(index, name, uuid=uuid), lines))
     if found:  # nobody can tell whether the last listing was cut off
         last = max(found)
-        found[last] = replace(found[last], complete=found[last].complete and len(found) > 1)
+        found[last] = replace(found[last], complete=False)
     return tuple(found.values())
 
 

@@ -30,14 +30,13 @@ class NvLinks:
         if any(gpu.nvlinks is not None for gpu in listed):
             source = gpus.source if isinstance(gpus, Gpus) else ""
             return cls(source, tuple(_of_nvml(gpu) for gpu in listed))
-        texts = {seen.probe: read_links(seen.text) for seen in (status, errors) if seen.answered}
-        read = {probe: gpus for probe, gpus in texts.items() if gpus}
-        if not read:
+        states = read_links(status.text) if status.answered else ()
+        counts = read_links(errors.text) if errors.answered else ()
+        if not (states or counts):
             return _unseen(gpus, listed, status)
-        counted = {gpu.index: gpu for gpu in read.get(ERRORS, ())}
-        first = read.get(STATUS) or read[ERRORS]
-        joined = [_joined(gpu, counted.get(gpu.index)) for gpu in first]
-        return cls(next(iter(read)), tuple(joined))
+        counted = {gpu.index: gpu for gpu in counts}
+        joined = [_joined(gpu, counted.get(gpu.index)) for gpu in states or counts]
+        return cls(STATUS if states else ERRORS, tuple(joined))
 
 
 def _unseen(gpus: Gpus | Unseen, listed: tuple[Gpu, ...], status: Observation) -> Unseen:

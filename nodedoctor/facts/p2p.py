@@ -42,9 +42,9 @@ def topo_p2p(
         return skipped(P2P, why)
     reading = NvmlReading.parse(nvml)
     if isinstance(reading, NvmlReading):
-        if not reading.gpus.gpus:
+        if not reading.gpus.gpus and not reading.gpus.interrupted:
             return skipped(P2P, "NVML shows no GPU")
-        if all(gpu.peers is not None for gpu in reading.gpus.gpus):
+        if reading.gpus.gpus and all(gpu.peers is not None for gpu in reading.gpus.gpus):
             return skipped(P2P, "NVML answered")
     return Command(("nvidia-smi", "topo", "-p2p", "r"))
 
@@ -114,7 +114,9 @@ def matrices(text: str) -> Iterator[Matrix]:
     kind, columns, cells = "read", (), {}  # type: str, tuple[int, ...], dict[str, str]
     for line in _CSI.sub("", text).splitlines():
         if asked := _ASKED.search(line):
-            kind = _KINDS.get(asked[1], "read")
+            if columns:
+                yield kind, columns, cells
+            kind, columns, cells = _KINDS.get(asked[1], "read"), (), {}
         header = _header(line)
         if header:
             if columns:

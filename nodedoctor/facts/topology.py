@@ -35,7 +35,7 @@ def topo(options: Options, pci: Observation, files: Observation, nvml: Observati
     if why := reason_not_to_ask(pci, files):
         return skipped(TOPO, why)
     reading = NvmlReading.parse(nvml)
-    if isinstance(reading, NvmlReading) and not reading.gpus.gpus:
+    if isinstance(reading, NvmlReading) and not (reading.gpus.gpus or reading.gpus.interrupted):
         return skipped(TOPO, "NVML shows no GPU")
     return Command(("nvidia-smi", "topo", "-m"))
 
