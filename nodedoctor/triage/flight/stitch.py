@@ -1,6 +1,6 @@
 """Loads only the beginning and the end of a long dump: what ranks did last decides, the middle is history.
 
-Unpickling 2000 records takes 20 ms, and a job has a thousand ranks. Records lie one behind the other and begin
+Unpickling 2000 records takes 20 ms, and a job has a thousand ranks. Records lie one behind another and begin
 with the same reference to their first key, so the middle can be cut out and the rest loaded as a pickle.
 What refers to the part cut out fails to load; then, or when the ends do not suffice, the whole is loaded.
 """
