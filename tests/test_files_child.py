@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.probes.plain_json import dumps
 
 PATIENCE = 60
 
@@ -258,3 +259,16 @@ def test_whole_numbers_never_raise(text: str):
 )
 def test_whole_numbers(text: str, number: int | None):
     assert whole_number(text) == number
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_plain_json_is_json(value):
+    assert json.loads(dumps(value)) == value
+    assert dumps(value).isascii() and "\n" not in dumps(value)
