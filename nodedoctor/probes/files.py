@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from nodedoctor.probes.files_reading import READERS, parse_word, read_item
+    from nodedoctor.probes.plain_args import options
     from nodedoctor.probes.plain_json import dumps
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from files_reading import READERS, parse_word, read_item
+    from plain_args import options
     from plain_json import dumps
 
 TOTAL_BYTES = 3 * 1024 * 1024  # below the 4 MiB an observation keeps, with room for error names
@@ -55,16 +57,6 @@ class Document:
             self.sections[kind][path] = value
 
 
-def parse_options(words: list[str]) -> tuple[str, float, list[str]]:
-    """The root, the seconds each path may take (0: no limit), and the words; exits when that is no sense."""
-    options = {"--root": "/", "--each": "0"}
-    while words and words[0].startswith("--"):
-        if words[0] not in options or len(words) < 2:
-            usage()
-        options[words[0]], words = words[1], words[2:]
-    return options["--root"], float(options["--each"]), words
-
-
 def usage() -> NoReturn:
     """Say how to call this program; exit 2."""
     sys.stderr.write(f"{__doc__}\na word is VERB:/PATH, the verb one of {' '.join(READERS)}\n")
@@ -73,7 +65,8 @@ def usage() -> NoReturn:
 
 def main() -> None:
     """Read what the words ask for and print the document."""
-    root, seconds, words = parse_options(sys.argv[1:])
+    given, words = options(__doc__, root="/", each="0")
+    root, seconds = given["root"], float(given["each"])
     items = [item for item in map(parse_word, words) if item]
     if len(items) < len(words):
         usage()

@@ -11,7 +11,6 @@ avoided, because they read cmdline and ask name services.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
@@ -27,9 +26,11 @@ import psutil
 
 if TYPE_CHECKING:
     from nodedoctor.probes.environment import kept
+    from nodedoctor.probes.plain_args import options
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from environment import kept
+    from plain_args import options
 
     sys.path.pop(0)
 
@@ -55,16 +56,13 @@ _SHELLS = ("bash", "dash", "sh", "zsh")
 
 def main() -> None:
     """Print the document."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--root", default="/", help="where the file system to look at is mounted")
-    parser.add_argument("--seconds", type=float, default=5, help="deadline of all readings together")
-    options = parser.parse_args()
-    proc = os.path.join(options.root, "proc")
+    given, _ = options(__doc__, root="/", seconds="5")
+    proc = os.path.join(given["root"], "proc")
     psutil.PROCFS_PATH = proc
-    rows = {row["pid"]: row for row in scan(proc, user_names(options.root))}
+    rows = {row["pid"]: row for row in scan(proc, user_names(given["root"]))}
     left_out = max(len(rows) - MOST_ROWS, 0)
     rows = dict(list(rows.items())[:MOST_ROWS])
-    unread = read_details(proc, rows, time.monotonic() + options.seconds)
+    unread = read_details(proc, rows, time.monotonic() + float(given["seconds"]))
     document = {"processes": list(rows.values()), "unread": unread, "left_out": left_out}
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
