@@ -1,11 +1,11 @@
-"""What the kernel reported of the PCI bus and the IOMMU."""
+"""What the kernel reported of the PCI bus, the IOMMU and the host's memory."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from nodedoctor.facts.kernel_events import IommuFault, PcieError, evidence_of, times
+from nodedoctor.facts.kernel_events import IommuFault, PcieError, RamError, evidence_of, times
 from nodedoctor.facts.kernel_log import KernelLog
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import role, subject_of
@@ -96,3 +96,35 @@ def _named_owner(events: Iterable[IommuFault]) -> str | None:
     if text.startswith("nvidia "):
         return "GPU"
     return "network adapter" if text.startswith(("mlx4_", "mlx5_", "bnxt_")) else None
+
+
+@check("kernel.memory", "The host's memory has no errors", tags={"fast"})
+def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Errors of the host's memory modules (EDAC, machine checks); corrected ones matter only in masses.
+
+    Why: an uncorrected one kills the process that owned the page, with SIGBUS, or halts the node.
+    Fix disturbs: every job on this node.
+    """
+    groups: dict[tuple[bool, str | None], list[RamError]] = {}
+    for event in log.ram:
+        if log.counts(event.when, moment):
+            groups.setdefault((event.corrected, event.place), []).append(event)
+    for (corrected, place), events in groups.items():
+        what = "corrected" if corrected else "uncorrected"
+        summary = f"{place or 'the host memory'}: {what} error{times(events)}"
+        subject, evidence = f"ram:{place or 'unknown'}", evidence_of(events)
+        fix = Fix(
+            "Reboot so that the firmware can repair or map out the row; replace the module if it returns.",
+            ("sudo ras-mc-ctl --errors",),
+            "drain",
+            "every job on this node",
+            "nodedoctor kernel.memory",
+        )
+        if corrected and len(events) < _FLOOD:
+            yield Finding.info(summary, subject=subject, evidence=evidence)
+        elif corrected or events[-1].when.at < log.booted:
+            yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        else:
+            yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    if not groups:
+        yield Finding.ok(f"no memory error in {log.span}")

@@ -45,6 +45,11 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "Reset the adapter or reboot; update its firmware.",
         "reboot",
     ),
+    "queue": (
+        "it stopped sending for seconds",
+        "Update driver and firmware together; look for pause frames at the switch.",
+        "investigate",
+    ),
     "module": (
         "its cable module reports an error",
         "Reseat or replace cable and transceiver.",

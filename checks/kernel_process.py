@@ -58,9 +58,9 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
 
 
-@check("kernel.hung", "No hung task, lockup or crash in a GPU library", tags={"fast"})
+@check("kernel.hung", "No hang, lockup, kernel fault or crash in a GPU library", tags={"fast"})
 def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Tasks blocked for minutes, locked-up processors, and crashes inside NCCL, CUDA and their like.
+    """Tasks blocked for minutes, locked-up processors, faults of the kernel, crashes inside NCCL or CUDA.
 
     Why: a rank that sleeps inside a driver cannot be killed and holds up all others; a segfault in a library
     kills its rank without a Python traceback.
@@ -69,7 +69,8 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     stalls = [stall for stall in log.stalls if log.counts(stall.when, moment)]
     groups: dict[tuple[str, str | None], list[Stall]] = {}
     for stall in stalls:
-        groups.setdefault((stall.kind, stall.name), []).append(stall)
+        what = stall.where if stall.kind == "dead-mount" else stall.name
+        groups.setdefault((stall.kind, what), []).append(stall)
     for events in groups.values():
         yield _stalled(events, log)
     if not stalls:
@@ -82,6 +83,8 @@ _STALLS = {
     "hard-lockup": "a processor stopped taking interrupts",
     "rcu-stall": "a processor made no progress",
     "crash": "crashed",
+    "oops": "the kernel itself failed",
+    "dead-mount": "a file server does not answer",
 }
 
 
@@ -102,7 +105,7 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    grave = last.kind == "hard-lockup" or trains or bool(_DRIVERS.match(where or ""))
+    grave = last.kind in ("hard-lockup", "oops") or trains or bool(_DRIVERS.match(where or ""))
     text = "Look for a lost GPU, a dead file system or a starved host then; what sleeps so ends by reboot."
     fix = Fix(text, (), "investigate", "every job on this node", "nodedoctor kernel host driver")
     build = Finding.fail if grave and last.when.at >= log.booted else Finding.warn

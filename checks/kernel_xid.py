@@ -119,6 +119,8 @@ def _judge(code: int, events: tuple[Xid, ...], branch: int) -> Judged | None:
     status = {"fatal": Status.FAIL, "warn": Status.WARN, "info": Status.PASS}[row.level]
     if code == _CONTAINED:
         status = Status.FAIL
+    if advice.key == "ignore_unless_repeat" and len(events) == 1:
+        status = Status.PASS
     if row.legacy:
         status = Status.WARN
     return Judged(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)

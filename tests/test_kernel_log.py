@@ -130,6 +130,8 @@ XIDS = [
     ([xid(13), xid(13)], "warn", "restart-job"),
     ([xid(43)], "note", None),
     ([xid(92)], "note", None),
+    ([xid(44)], "note", None),
+    ([xid(44), xid(44)], "warn", "none"),
     ([xid(45, f"pid={n}, name=python3, Ch {n}") for n in range(300)], "note", None),
     ([xid(31), xid(45)], "warn", "restart-job"),
     ([xid(45, "Ch 1 caused by previous Xid 119")], "fail", "reset-gpu"),
@@ -338,7 +340,7 @@ def test_pci_errors_by_whose_device_it_is(lines, devices, expected):
             [
                 "[7.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,oom_memcg=/slurm/job_9,"
                 "task_memcg=/slurm/job_9/step,task=python3,pid=77,uid=1000",
-                "[7.0] Memory cgroup out of memory: Killed process 77 (python3) total-vm:9kB,anon-rss:104857600kB,"
+                "[7.0] Memory cgroup out of memory: Killed process 77 (python3) anon-rss:104857600kB,"
                 " file-rss:0kB, shmem-rss:2097152kB, UID:1000 pgtables:1kB oom_score_adj:0",
             ],
             "fail",
@@ -375,6 +377,15 @@ def test_killed_for_memory(lines, status, words):
         ),
         (["[8.0] INFO: task jbd2/sda1-8:77 blocked for more than 120 seconds."], "warn", ["jbd2/sda1-8"]),
         (["[8.0] watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [kworker/1:3:77]"], "warn", ["22 s"]),
+        (
+            ["[8.0] BUG: unable to handle page fault", "[8.0] RIP: 0010:_nv012+0x1/0x2 [nvidia]"],
+            "fail",
+            ["nvidia"],
+        ),
+        (["[8.0] Kernel panic - not syncing: Fatal exception"], "fail", []),
+        (["[8.0] nfs: server store-1 not responding, still trying"], "warn", ["store-1"]),
+        (["[8.0] nfs: server s not responding, still trying", "[9.0] nfs: server s OK"], "pass", []),
+        (["[8.0] Oops: 0000 [#1] PREEMPT SMP NOPTI"], "fail", []),
         (["[8.0] rcu: INFO: rcu_sched self-detected stall on CPU"], "warn", []),
         (
             ["[8.0] python3[77]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.27.5[7f00+1]"],
@@ -421,6 +432,7 @@ NIC = "mlx5_core 0000:5d:00.0"
         ([f"[9.0] {NIC}: temp_warn:181:(pid 0): High temperature on sensors with bit set 0x0 0x1"], ["warn"]),
         ([f"[9.0] {NIC}: Port module event[error]: module 0, Cable error, Bus stuck"], ["warn"]),
         ([f"[9.0] {NIC}: Port module event: module 0, Cable plugged"], ["pass"]),
+        (["[9.0] NETDEV WATCHDOG: ens1np0 (mlx5_core): transmit queue 5 timed out"], ["warn"]),
         ([f"[9.0] {NIC} ens1np0: Link down"], ["note"]),
         ([f"[9.0] {NIC} ens1np0: Link up"], ["pass"]),
         ([f"[9.0] {NIC} ens1np0: Link up", f"[9000.0] {NIC} ens1np0: Link down"], ["warn"]),
@@ -474,6 +486,27 @@ def test_adapters(lines, expected):
 )
 def test_iommu_faults(line, devices, expected):
     assert brief(found("kernel.iommu", f"[3.0] {line}", pci=devices)) == [expected]
+
+
+UE = "[3.0] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x9)"
+CE = UE.replace(" UE ", " CE ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["[3.0] EDAC MC: Ver: 3.0.0", "[3.0] EDAC i10nm: v0.0.6"], ("pass", "")),
+        ([CE], ("note", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+        ([CE] * 200, ("warn", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+        ([UE], ("fail", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+        (
+            ["[3.0] Memory failure: 0x12: Sending SIGBUS to python3:7 due to hardware"],
+            ("fail", "ram:unknown"),
+        ),
+    ],
+)
+def test_host_memory(lines, expected):
+    assert brief(found("kernel.memory", *lines)) == [expected]
 
 
 def test_a_message_that_mail_broke_into_lines_is_whole_again():
@@ -566,6 +599,7 @@ def test_no_text_raises(parts):
             "kernel.hung",
             "kernel.nic",
             "kernel.iommu",
+            "kernel.memory",
         ):
             assert judge(check, told, Moment(NOW))
 

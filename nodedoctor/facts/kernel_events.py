@@ -17,9 +17,18 @@ DriverKind = Literal[
     "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
 ]
 Severity = Literal["corrected", "non-fatal", "fatal", "link-down"]
-StallKind = Literal["hung-task", "soft-lockup", "hard-lockup", "rcu-stall", "crash"]
+StallKind = Literal["hung-task", "soft-lockup", "hard-lockup", "rcu-stall", "crash", "oops", "dead-mount"]
 NicKind = Literal[
-    "dead", "firmware", "module", "power", "temperature", "link-down", "link-up", "slow-slot", "errors"
+    "dead",
+    "firmware",
+    "queue",
+    "module",
+    "power",
+    "temperature",
+    "link-down",
+    "link-up",
+    "slow-slot",
+    "errors",
 ]
 
 
@@ -93,9 +102,9 @@ class OomKill:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A task or processor that made no progress, or a program that crashed in a library.
+    """A task or processor that made no progress, a program that crashed in a library, a fault of the kernel.
 
-    `where` is the module or library its stack or address lies in, as far as the log says.
+    `where` is the module or library its stack or address lies in, of a dead mount the server.
     """
 
     when: When
@@ -127,7 +136,17 @@ class IommuFault:
     device: str | None = None
 
 
-Event = Xid | Sxid | DriverEvent | PcieError | OomKill | Stall | NicEvent | IommuFault
+@dataclass(frozen=True, slots=True)
+class RamError:
+    """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told."""
+
+    when: When
+    text: str
+    corrected: bool
+    place: str | None = None
+
+
+Event = Xid | Sxid | DriverEvent | PcieError | OomKill | Stall | NicEvent | IommuFault | RamError
 
 
 class Told(Protocol):

@@ -19,6 +19,7 @@ from nodedoctor.facts.kernel_events import (
     NicEvent,
     OomKill,
     PcieError,
+    RamError,
     Stall,
     Sxid,
     Xid,
@@ -37,12 +38,14 @@ ON_HOST = "Run on the host: the kernel's log is not visible from inside this con
 _BUS = ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible")
 _OOM = ("Killed process", "Kill process", "oom_memcg=")
 _HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "detected expedited")
-_STALL = (*_HANG, "self-detected stall", "segfault at", "general protection", " trap ")
-_NIC = ("mlx5", "mlx4", "bnxt_", "infiniband")
+_CRASH = ("segfault at", "general protection", " trap ", "BUG: ", "kernel BUG", "Oops: ", "Kernel panic")
+_STALL = (*_HANG, *_CRASH, "self-detected stall", "nfs: server ", "was evicted by")
+_RAM = ("EDAC ", "hardware memory error", "Memory failure:")
+_NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband")
 _IOMMU = ("DMAR:", "AMD-Vi:", "arm-smmu")
 _NVIDIA = ("Xid", "NVRM:", "nvidia", "NVIDIA")
 _BOOT = "Linux version "
-_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, _BOOT)
+_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, *_RAM, _BOOT)
 _STACK_LINES = 40
 _LOADING_SECONDS = 10.0
 """Eight GPUs are tried within seconds (NVIDIA/NVSentinel#155: the message came 0.2 s after the failure)."""
@@ -79,6 +82,7 @@ class KernelLog:
     stalls: tuple[Stall, ...] = ()
     nics: tuple[NicEvent, ...] = ()
     iommu: tuple[IommuFault, ...] = ()
+    ram: tuple[RamError, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -101,12 +105,15 @@ class KernelLog:
         groups: dict[type, list[Any]] = {}
         drivers: dict[str, str] = {}
         cgroups: dict[int, str] = {}
+        back: dict[str, int] = {}
         for line in lines_with(_WORDS, text, boot_epoch):
             event = _event(line, text)
             if event is not None:
                 groups.setdefault(type(event), []).append(event)
             elif summary := system.oom_cgroup(line):
                 cgroups[summary[0]] = summary[1]
+            elif server := system.mount_back(line):
+                back[server] = line.when.at
             _name_driver(line, event, drivers)
         begins, ends = edges(text, boot_epoch)
         return cls(
@@ -120,9 +127,10 @@ class KernelLog:
             tuple(groups.get(DriverEvent, ())),
             tuple(groups.get(PcieError, ())),
             tuple(_victims(groups.get(OomKill, []), cgroups)),
-            tuple(groups.get(Stall, ())),
+            tuple(s for s in groups.get(Stall, ()) if s.when.at > back.get(s.where or "", -1)),
             tuple(groups.get(NicEvent, ())),
             tuple(groups.get(IommuFault, ())),
+            tuple(groups.get(RamError, ())),
             drivers,
         )
 
@@ -165,6 +173,7 @@ class KernelLog:
             "stalls": dict(Counter(event.kind for event in self.stalls)),
             "nics": dict(Counter(event.kind for event in self.nics)),
             "iommu": len(self.iommu),
+            "ram": dict(Counter("corrected" if event.corrected else "uncorrected" for event in self.ram)),
         }
 
 
@@ -230,6 +239,8 @@ def _event(line: Line, text: str) -> Event | None:
         found = system.oom(line)
     if not found and words.intersection(_STALL):
         found = system.stall(line, following(text, line.when.at, _STACK_LINES))
+    if not found and words.intersection(_RAM):
+        found = system.ram(line)
     if not found and words.intersection(_IOMMU):
         found = system.iommu(line)
     if not found and words.intersection(_NIC):

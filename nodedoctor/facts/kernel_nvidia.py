@@ -30,7 +30,7 @@ _OFF_BUS = re.compile(
     rf"GPU(?: at PCI:)? (?P<device>{ADDRESS})(?::? \(PCI ID: [0-9a-f:]+\)|\b).{{0,80}}?fallen off the bus",
     re.DOTALL,
 )
-_OFF_BUS_FIRST = re.compile(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\s*$")
+_OFF_BUS_FIRST = re.compile(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
 _LOADED = re.compile(
     r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})"
 )
@@ -108,7 +108,7 @@ def off_bus(line: Line, after: str) -> Xid | None:
     found = _OFF_BUS.search(line.text)
     if found is None:
         first = _OFF_BUS_FIRST.search(line.text)
-        found = first if first and "fallen off the bus" in after else None
+        found = first if first and "fallen off the bus" in f"{line.text} {after}" else None
     if found is None or "Xid" in line.text:
         return None
     return Xid(line.when, line.text[:EVIDENCE], 79, bdf(found.group("device")))

@@ -10,7 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nodedoctor.facts.kernel_events import IommuFault, NicEvent, NicKind, OomKill, PcieError, Severity, Stall
+from nodedoctor.facts.kernel_events import (
+    IommuFault,
+    NicEvent,
+    NicKind,
+    OomKill,
+    PcieError,
+    RamError,
+    Severity,
+    Stall,
+)
 from nodedoctor.facts.kernel_lines import EVIDENCE, Line
 from nodedoctor.facts.kernel_nvidia import ADDRESS
 from nodedoctor.facts.pci import bdf
@@ -49,10 +58,17 @@ _CRASH = re.compile(
     r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection|trap \w).*?"
     r" in (?P<where>[^\s\[]{1,128})\["
 )
+_OOPS = re.compile(
+    r"BUG: unable to handle|BUG: kernel NULL pointer|kernel BUG at|Oops: [0-9a-f]{4}|Kernel panic"
+    r"|general protection fault.* \[#\d"
+)
+_RIP = re.compile(r"RIP: .* \[(\w+)")
+_MOUNT = re.compile(r"nfs: server (?P<where>\S{1,255}) not responding|(?P<fs>Lustre)\w*: .* was evicted by")
+_MOUNT_BACK = re.compile(r"nfs: server (\S{1,255}) OK")
 _MODULE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
 
 _NIC = re.compile(
-    rf"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband)[: ]+(?:probe of )?(?P<device>{ADDRESS})?"
+    rf"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband)[:) ]+(?:probe of )?(?P<device>{ADDRESS})?"
 )
 _NIC_LINK = re.compile(
     r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b"
@@ -68,6 +84,7 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
         re.compile(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
         "firmware",
     ),
+    (re.compile(r"transmit queue \d+ timed out|TX timeout"), "queue"),
     (re.compile(r"[Hh]igh [Tt]emperature"), "temperature"),
     (re.compile(r"(?:insufficient|unadvertised) power|[Pp]ower budget exceeded"), "power"),
     (re.compile(r"Port module event\[error\]|Cable error"), "module"),
@@ -76,6 +93,8 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (re.compile(r"dump error cqe|WC error:"), "errors"),
 )
 
+_EDAC = re.compile(r"EDAC \w+: \d+ (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
+_UNCORRECTED = re.compile(r"Uncorrected hardware memory error|Memory failure: 0x\w+: Sending SIGBUS")
 _DMAR = re.compile(rf"DMAR:.*\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
 _DMAR_NEW = re.compile(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
 _AMD = re.compile(rf"AMD-Vi: Event logged \[\w+(?: device=({ADDRESS}))?")
@@ -133,6 +152,12 @@ def oom(line: Line) -> OomKill | None:
     )
 
 
+def mount_back(line: Line) -> str | None:
+    """The server that answers again."""
+    found = _MOUNT_BACK.search(line.text)
+    return found.group(1) if found else None
+
+
 def oom_cgroup(line: Line) -> tuple[int, str] | None:
     """The pid and control group of the summary line, which stands before the victim's."""
     found = _OOM_CGROUP.search(line.text)
@@ -149,6 +174,11 @@ def stall(line: Line, after: Iterable[str]) -> Stall | None:
         if found := pattern.search(line.text):
             pid, seconds = int(found.group("pid")), int(found.group("seconds"))
             return Stall(line.when, text, kind, pid, found.group("name"), seconds, _module(after))  # type: ignore[arg-type]
+    if _OOPS.search(line.text):
+        fault = next((found.group(1) for found in map(_RIP.search, after) if found), None)
+        return Stall(line.when, text, "oops", where=fault)
+    if found := _MOUNT.search(line.text):
+        return Stall(line.when, text, "dead-mount", where=found.group("where") or found.group("fs"))
     if _HARD.search(line.text):
         return Stall(line.when, text, "hard-lockup", where=_module(after))
     if _RCU.search(line.text):
@@ -185,6 +215,13 @@ def nic(line: Line) -> NicEvent | None:
         return None
     way: NicKind = "link-down" if link.group("way").lower() == "down" else "link-up"
     return NicEvent(line.when, text[:EVIDENCE], way, where, link.group("netdev"))
+
+
+def ram(line: Line) -> RamError | None:
+    """What EDAC, the machine check code and the memory failure handler say of the host's memory."""
+    if found := _EDAC.search(line.text):
+        return RamError(line.when, line.text[:EVIDENCE], found.group("kind") == "CE", found.group("place"))
+    return RamError(line.when, line.text[:EVIDENCE], False) if _UNCORRECTED.search(line.text) else None
 
 
 def iommu(line: Line) -> IommuFault | None:

@@ -29,8 +29,9 @@ DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be ro
 NUMBERS = re.compile(rb"[0-9a-f]*[0-9][0-9a-f]*")
 OF_INTEREST = re.compile(
     rb"NVRM|Xid|nvidia|NVIDIA|AER|DPC|PCIe|pciehp|Hardware Error|[Oo]ut of memory|Killed process|oom"
-    rb"|blocked for|lockup|LOCKUP|stall|segfault|protection fault|mlx[45]|DMAR|AMD-Vi|smmu|Linux version"
-    rb"|Call Trace|\[nvidia|\[mlx5|\[ib_"
+    rb"|blocked for|lockup|LOCKUP|stall|segfault|protection fault|BUG:|Oops|panic|RIP:|Call Trace"
+    rb"|mlx[45]|bnxt_|NETDEV WATCHDOG|EDAC|emory failure|memory error|nfs: server|was evicted"
+    rb"|DMAR|AMD-Vi|smmu|Linux version|\[nvidia|\[ib_"
 )
 
 
