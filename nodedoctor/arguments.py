@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nodedoctor import __version__
-from nodedoctor.cli import Parser
+from nodedoctor.console import Parser
 
 
 def _seconds(text: str) -> float:

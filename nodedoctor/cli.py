@@ -9,27 +9,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+from nodedoctor.console import Exit, complain, emit, exit_code
 
 if TYPE_CHECKING:
     from nodedoctor.model import Report
     from nodedoctor.session import Request, Session
-
-
-class Exit(IntEnum):
-    """What scripts branch on. Nagios numbers for verdicts, sysexits(3) for the rest."""
-
-    OK = 0
-    WARN = 1
-    FAIL = 2
-    UNKNOWN = 3
-    USAGE = 64
-    BUG = 70
-    OUTPUT = 74  # the report could not be written
-    INTERRUPTED = 130
-    TERMINATED = 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,22 +58,6 @@ def _dispatch(words: list[str]) -> int:
     return diagnose(words)
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse, exiting with our usage code: its own 2 would read as a failed node."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong and how to get help; exit 64."""
-        self.exit(Exit.USAGE, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
-
-
-def complain(message: str) -> int:
-    """One line on stderr for something that was asked for and cannot be; returns the usage code."""
-    from nodedoctor.report.inert import inert
-
-    print(f"nodedoctor: {inert(message)}", file=sys.stderr)
-    return Exit.USAGE
-
-
 def diagnose(words: list[str]) -> int:
     """`nodedoctor [CHECK ...]`: diagnose this node, or a recorded one."""
     from nodedoctor.arguments import parser
@@ -117,7 +88,7 @@ def _on_screen(session: Session, arguments: argparse.Namespace) -> int:
     print(start.last_words(sitting), end="", file=sys.stderr)
     if not sys.stdout.isatty():
         arguments.json = True
-        if not _print(_rendered(sitting.report, arguments)):
+        if not emit(_rendered(sitting.report, arguments)):
             return Exit.OUTPUT
     return sitting.code or _finish(sitting.report, sitting.recording, arguments)
 
@@ -131,7 +102,7 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
         report, recording = asyncio.run(headless.run(session, progress=_may_narrate(arguments)))
     except asyncio.CancelledError:
         return Exit.TERMINATED
-    if not _print(_rendered(report, arguments)):
+    if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT
     return _finish(report, recording, arguments)
 
@@ -150,22 +121,6 @@ def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> 
     return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on)
 
 
-def exit_code(report: Report, fail_on: str = "fail") -> int:
-    """The verdict as a number: see README, "Exit codes"."""
-    from nodedoctor.model import Status
-
-    findings = [f for result in report.results for f in result.findings if f.waived is None]
-    if any(f.status is Status.FAIL for f in findings):
-        return Exit.FAIL
-    if any(f.broken for f in findings):
-        return Exit.UNKNOWN
-    if fail_on == "warn" and any(f.status is Status.WARN for f in findings):
-        return Exit.WARN
-    if fail_on in ("warn", "unknown") and any(f.blind for f in findings):
-        return Exit.UNKNOWN
-    return Exit.OK
-
-
 def _rendered(report: Report, arguments: argparse.Namespace) -> str:
     if arguments.json:
         from nodedoctor.report import json
@@ -181,28 +136,22 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
     return text.render(report, width=width, colour=colour, quiet=arguments.quiet)
 
 
-def _print(text: str) -> bool:
-    """Write to stdout; False, with a line on stderr, when it does not take it (a full disk)."""
-    try:
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        print(f"nodedoctor: cannot write the report: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return False
-    return True
-
-
 def _may_narrate(arguments: argparse.Namespace) -> bool:
     return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _request(arguments: argparse.Namespace) -> Request:
+def _words(prefix: str) -> tuple[str, ...]:
     import shlex
 
+    from nodedoctor.session import UsageError
+
+    try:
+        return tuple(shlex.split(prefix))
+    except ValueError as error:
+        raise UsageError(f"--exec {prefix}: {error}") from None
+
+
+def _request(arguments: argparse.Namespace) -> Request:
     from nodedoctor.expect import expectations
     from nodedoctor.registry import Options
     from nodedoctor.session import Request
@@ -212,7 +161,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         since=arguments.since,
         deep=arguments.deep,
         python=arguments.python,
-        exec_prefix=tuple(shlex.split(arguments.exec)),
+        exec_prefix=_words(arguments.exec),
         expect=expectations(arguments.expect),
     )
     return Request(

@@ -169,7 +169,7 @@ def told(change: Change) -> str:
 
 def main(words: Sequence[str]) -> int:
     """`nodedoctor compare BEFORE AFTER`: 0 nothing got worse, 2 something did."""
-    from nodedoctor.cli import Exit, Parser, complain
+    from nodedoctor.console import Exit, Parser, complain
 
     parser = Parser(
         prog="nodedoctor compare", description="What changed between two reports or recorded nodes."

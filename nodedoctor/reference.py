@@ -9,7 +9,7 @@ from datetime import date
 from importlib import resources
 from typing import Any
 
-from nodedoctor.cli import Exit, Parser, complain
+from nodedoctor.console import Exit, Parser, complain
 from nodedoctor.diagnose import probes_of
 from nodedoctor.discover import Catalogue, DiscoveryError, discover
 

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from nodedoctor import diagnose
-from nodedoctor.cli import exit_code
 from nodedoctor.collect import Recorded
+from nodedoctor.console import exit_code
 from nodedoctor.diagnose import Diagnosis
 from nodedoctor.model import Expect, Finding, Moment, Observation, Outcome, Report, Status, Unseen
 from nodedoctor.registry import Check, check, declared, fact

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 
-from nodedoctor.cli import Exit, Parser, _print, complain
+from nodedoctor.console import Exit, Parser, complain, emit
 from nodedoctor.triage.model import Verdict
 
 _EPILOG = """\
@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
         from nodedoctor.triage import page
 
         text = page.render(examined.verdict, examined.lines.of, width=_width(), colour=_colour())
-    if not _print(text):
+    if not emit(text):
         return Exit.OUTPUT
     return Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
 
