@@ -64,7 +64,7 @@ def show_triage(document: Mapping[str, Any]) -> Sitting:
 
 def watch(words: list[str]) -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
-    from nodedoctor.cli import Exit, Parser, complain
+    from nodedoctor.console import Exit, Parser, complain
     from nodedoctor.session import Request
 
     parser = Parser(
