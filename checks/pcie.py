@@ -13,7 +13,7 @@ from nodedoctor.facts.told import all_of, none_shown, untold
 from nodedoctor.knowledge.gpu_fixes import card, look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.knowledge.limits import Limit, limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix
 from nodedoctor.registry import check
 
 LOADED_PERCENT = 50
@@ -34,7 +34,7 @@ _RESEAT = (
 
 
 @check("pcie.width", "Every PCIe link has its full width", tags={"fast", "gpu", "pcie"})
-def width(gpus: Gpus | None, pci: Pci | None, board: Board | None) -> Iterator[Finding]:
+def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
     """Lanes of each GPU's and RDMA adapter's link, against what both ends can do, and against its peers.
 
     Why: a GPU on 8 of 16 lanes loads data and reaches adapters at half the speed, and all others wait for it.
@@ -42,7 +42,8 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None) -> Iterator[F
     """
     told = [gpu for gpu in gpus.gpus if gpu.pcie_width] if gpus else []
     source = gpus.source if gpus else ""
-    findings = [finding for gpu in told if (finding := _gpu_width(gpu, told, board, source))]
+    wanted = _expected(expect)[1]
+    findings = [finding for gpu in told if (finding := _gpu_width(gpu, told, board, source, wanted))]
     adapters = pci.mellanox_nics if pci else ()
     findings += [finding for device in adapters if (finding := _adapter_width(device, adapters))]
     looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in adapters), "adapter")]
@@ -67,7 +68,16 @@ def _counted(count: int, noun: str) -> list[str]:
     return [f"{count} {noun}{'s' if count > 1 else ''}"] if count else []
 
 
-def _gpu_width(gpu: Gpu, told: Sequence[Gpu], board: Board | None, source: str) -> Finding | None:
+def _expected(expect: Expect) -> tuple[int, int]:
+    """Generation and width somebody expects, from `5x16`; zeros when nothing is."""
+    generation, _, lanes = (expect.get("pcie") or "").partition("x")
+    ok = generation.isdecimal() and lanes.isdecimal() and len(generation + lanes) < 5
+    return (int(generation), int(lanes)) if ok else (0, 0)
+
+
+def _gpu_width(
+    gpu: Gpu, told: Sequence[Gpu], board: Board | None, source: str, expected: int
+) -> Finding | None:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     now, most = gpu.pcie_width or 0, gpu.pcie_width_max or 0
     if model and model.form == "grace":
@@ -75,7 +85,7 @@ def _gpu_width(gpu: Gpu, told: Sequence[Gpu], board: Board | None, source: str) 
     peers = [peer.pcie_width or 0 for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
     widest = max(peers, default=0)
     full = model.pcie_width if model and model.form == "sxm" and not (board and board.virtual) else 0
-    wanted = max(most, full, widest)
+    wanted = expected or max(most, full, widest)
     if now >= wanted:
         return None
     said = [
@@ -84,7 +94,7 @@ def _gpu_width(gpu: Gpu, told: Sequence[Gpu], board: Board | None, source: str) 
     ]
     fix = look_at(gpu, _RESEAT, "pcie.width", _link_commands(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
-    if why := _by_design(model, now, most, peers):
+    if not expected and (why := _by_design(model, now, most, peers)):
         return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:1])
     if now < widest:
         summary += f": {sum(peer > now for peer in peers)} like GPUs have a wider link"
@@ -135,7 +145,7 @@ def _adapter_width(device: PciDevice, adapters: Sequence[PciDevice]) -> Finding 
 
 
 @check("pcie.speed", "Every PCIe link runs at its generation", tags={"fast", "gpu", "pcie"})
-def speed(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
+def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
     """PCIe generation of each GPU's link under load, and the best that slot and card can do, against peers.
 
     Why: each generation halves the way to host memory and adapters; a link falls back when signals are bad.
@@ -145,7 +155,8 @@ def speed(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         yield none_shown(gpus)
         return
     told = [gpu for gpu in gpus.gpus if gpu.pcie_generation and not _grace(gpu)]
-    findings = [finding for gpu in told if (finding := _generation(gpu, told, gpus.source))]
+    wanted = _expected(expect)[0]
+    findings = [finding for gpu in told if (finding := _generation(gpu, told, gpus.source, wanted))]
     yield from findings
     if not told and any(_grace(gpu) for gpu in gpus.gpus):
         yield Finding.skip("these GPUs reach their CPU over NVLink-C2C, not over PCIe")
@@ -162,7 +173,7 @@ def _grace(gpu: Gpu) -> bool:
     return bool(model and model.form == "grace")
 
 
-def _generation(gpu: Gpu, told: Sequence[Gpu], source: str) -> Finding | None:
+def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Finding | None:
     now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
     peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
     said = [
@@ -171,6 +182,9 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str) -> Finding | None:
     ]
     text = f"Reseat the card or riser, look at the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", _link_commands(gpu.bus_id), "drain", "every job on this node")
+    if expected and (most or now) < expected:
+        summary = f"generation {most or now} at its best; {expected} expected"
+        return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
     usual = Counter(peer.pcie_generation_max or 0 for peer in peers).most_common(1)
     if len(peers) > 1 and most and usual[0][0] > most and usual[0][1] == len(peers):
         summary = (

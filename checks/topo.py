@@ -14,6 +14,8 @@ from nodedoctor.registry import check
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
+_WHOLE = (4, 8, 16)
+"""GPUs of a complete board."""
 _NEAR = ("PIX", "PXB")
 _NVLINK = re.compile(r"NV(\d{1,2})")
 
@@ -62,7 +64,7 @@ def matrix(
         yield Finding.skip(f"{why}: no pairs to look at")
         return
     cells = _cells(topology, names)
-    expected = _expected(cells, board)
+    expected = _expected(cells, board, len(names))
     odd = {pair: token for pair, token in cells.items() if expected and token not in expected}
     findings = [*_odd(odd, cells, expected, board), *_unjoined(cells, names, expected)]
     if not findings:
@@ -86,15 +88,25 @@ def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
     return cells
 
 
-def _expected(cells: Mapping[_Pair, str], board: Board | None) -> frozenset[str]:
+def _expected(cells: Mapping[_Pair, str], board: Board | None, gpus: int) -> frozenset[str]:
     """The tokens every cell must have; empty where cells may differ."""
     common, count = Counter(cells.values()).most_common(1)[0] if cells else ("", 0)
     found = _NVLINK.fullmatch(common)
-    if board and board.joined:
-        return frozenset((common,)) if common in board.tokens else board.tokens
-    if found and int(found[1]) >= MESH_LINKS and count * 2 > len(cells) and len(cells) > 2:
+    links = int(found[1]) if found else 0
+    model = board.known_model if board else None
+    if board and board.joined and model:
+        direct = links * (gpus - 1) == model.nvlink_links and count == len(cells)  # wired without a switch
+        return frozenset((common,)) if common in board.tokens or direct else board.tokens
+    if links >= MESH_LINKS and count * 2 > len(cells) > 2 and not _one_more(cells, common, gpus):
         return frozenset((common,))
     return frozenset()
+
+
+def _one_more(cells: Mapping[_Pair, str], common: str, gpus: int) -> bool:
+    """A whole board and one GPU besides, like the display adapter of a DGX Station."""
+    outside = Counter(name for pair, token in cells.items() if token != common for name in set(pair))
+    alone = [name for name, count in outside.items() if count == 2 * (gpus - 1)]
+    return gpus - 1 in _WHOLE and len(alone) == 1 and len(outside) == gpus
 
 
 def _odd(
@@ -194,7 +206,7 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
     nearest = {name: topology.nearest_nics(name) for name in topology.gpus}
     near = [name for name, (path, _) in nearest.items() if path in _NEAR]
     far = {name: path for name, (path, _) in nearest.items() if path not in _NEAR and path}
-    if len(near) < 3 or len(near) * 2 <= len(topology.gpus):
+    if len(near) < 3 or len(near) * 4 < len(topology.gpus) * 3:
         paths = ", ".join(sorted({path for path, _ in nearest.values() if path})) or "none"
         yield Finding.skip(
             f"this machine does not put adapters under the GPUs' switches (best paths: {paths})"

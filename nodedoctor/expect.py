@@ -10,6 +10,8 @@ KEYS = {
     "gpus": "number of GPUs this node must show, e.g. 8",
     "gpu": "part of the GPU model's name, e.g. H100",
     "driver": "driver version or its beginning, e.g. 570 or 570.86.10",
+    "nvlinks": "number of NVLinks that must be up on every GPU, e.g. 18",
+    "pcie": "PCIe generation and lanes every GPU must have at its best, e.g. 5x16",
     "torch": "yes, or a version or its beginning, e.g. 2.9: the target Python must have it",
     "ib": "count and rate in Gb/s of active InfiniBand or RoCE rails, e.g. 8x400 or 8",
     "ray": "yes, or a version or its beginning, e.g. 2.51: the target Python must have it",

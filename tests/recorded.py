@@ -12,7 +12,7 @@ from fakes.tree import SLOTS, VERSION
 
 from nodedoctor import command
 from nodedoctor.model import Report
-from nodedoctor.registry import Command
+from nodedoctor.registry import Command, Options
 from nodedoctor.session import Request, Session
 
 DEVICES = "/sys/bus/pci/devices"
@@ -20,7 +20,7 @@ DRIVER = "570.86.10"  # as the fake NVML has it
 NIC = ("15b3", "1021", "020000")
 
 
-def replay(folder: Path, probes: Mapping[str, str]) -> Report:
+def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | None = None) -> Report:
     """Write a recorded node and judge it with every check."""
     (folder / "probes").mkdir(parents=True, exist_ok=True)
     named = [{"name": name, "outcome": "ok", "rc": 0} for name in probes]
@@ -28,7 +28,8 @@ def replay(folder: Path, probes: Mapping[str, str]) -> Report:
     (folder / "manifest.json").write_text(json.dumps(manifest))
     for name, text in probes.items():
         (folder / "probes" / f"{name}.txt").write_text(text)
-    return asyncio.run(Session(Request(replay=folder)).diagnosis().run())
+    request = Request(replay=folder, options=Options(expect=dict(expect or {})))
+    return asyncio.run(Session(request).diagnosis().run())
 
 
 def alarms(report: Report) -> list[str]:

@@ -158,3 +158,19 @@ def test_a_gpu_whose_rail_is_gone(tmp_path: Path):
     text = topo(mesh(8, "NV18"), nics=7)  # the eighth GPU has none near it
     (alarm,) = alarms(replay(tmp_path, {"nvidia-smi-topo": text}))
     assert alarm.startswith("WARN topo.nic-affinity@gpu:7")
+
+
+def test_a_display_adapter_beside_a_board_is_no_odd_gpu(tmp_path: Path):
+    cells = [["SYS" if 3 in (i, j) else "NV4" for j in range(5)] for i in range(5)]
+    assert alarms(replay(tmp_path, {"nvidia-smi-topo": topo(cells)})) == []
+
+
+def test_what_is_expected_is_held_against_links(fake_nvml: Fake, tmp_path: Path):
+    said = nvml(fake_nvml({"gpus": 1, "pcie_width": 8, "pcie_generation_max": 4, "links": 16}))
+    assert alarms(replay(tmp_path, {"nvml": said}, {"nvlinks": "16", "pcie": "4x8"})) == []
+    told = alarms(replay(tmp_path, {"nvml": said}, {"nvlinks": "18", "pcie": "5x16"}))
+    assert [alarm.split(":")[0] for alarm in told] == [
+        "FAIL nvlink.links@gpu",
+        "FAIL pcie.speed@gpu",
+        "FAIL pcie.width@gpu",
+    ]
