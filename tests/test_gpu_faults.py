@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fakes import build_nvml, nvml_env, write_config
-from fakes.tree import nvidia_tree, write
-from recorded import alarms, mesh, nvml, replay, topo
+from fakes.tree import nvidia_tree
+from recorded import alarms, driver_files, machine, mesh, nvml, pci, replay, services, topo
 
 from nodedoctor.model import Report
 from nodedoctor.registry import Options
 from nodedoctor.session import Request, Session
 
 Fake = Callable[..., dict[str, str]]
-SUBJECTS = ("driver", "memory", "thermal", "power", "clock", "pcie", "p2p", "nvlink", "fabric")
-SLOW = ("memory.growth", "nvlink.errors", "pcie.replays")  # they wait a second for counters to grow
 BUSY: dict[str, object] = {"utilization": 100, "clock_sm": 1980, "power_draw": 640, "pstate": 0, "reasons": 4}
 MIG_ON_ONE = {"gpu4.mig": 1, "gpu4.mig_devices": 2}
 
@@ -60,46 +57,47 @@ FAULTS: dict[str, tuple[dict[str, object], str, str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Report]:
-    """Ask a node of eight H100 under load, told otherwise where a test wants it."""
+def node(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Report]:
+    """A node of eight H100 under load, told otherwise where a test wants it: the real child, every check."""
     folder = tmp_path_factory.mktemp("faults")
-    library, tree = build_nvml(folder), nvidia_tree(folder / "tree")
-    write(tree / "proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu lm\n")
+    library = build_nvml(folder)
+    around = {
+        "pci": pci(8, "2330", ("22a3",) * 4),
+        "driver-files": driver_files(),
+        "machine": machine(),
+        "services": services("nvidia-persistenced", "nvidia-fabricmanager"),
+    }
 
-    @lru_cache(maxsize=1)
-    def usual() -> Report:
-        return asked({})
-
-    def asked(told: Mapping[str, object]) -> Report:
+    def asked(**told: object) -> Report:
         env = nvml_env(library, write_config(folder / "nvml.conf", {**BUSY, **told}))
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in env.items():
-                patch.setenv(name, value)
-            session = Session(Request(words=SUBJECTS, options=Options(root=str(tree))))
-            checks = [check for check in session.checks if check.id not in SLOW]
-            return asyncio.run(session.diagnosis(checks).run())
+        return replay(folder / "node", {**around, "nvml": nvml(env)})
 
-    return lambda told=None: usual() if told is None else asked(told)
+    return asked
+
+
+@pytest.fixture(scope="module")
+def healthy(node: Callable[..., Report]) -> Report:
+    """The same node without a fault."""
+    return node()
 
 
 def statuses(report: Report) -> dict[str, str]:
     return {result.check: result.status.value for result in report.results}
 
 
-def test_the_node_without_a_fault_has_none(healthy: Callable[..., Report]):
-    report = healthy()
-    assert alarms(report) == []
+def test_the_node_without_a_fault_has_none(healthy: Report):
+    assert alarms(healthy) == []
     judged = {"memory.ecc", "memory.remap", "thermal.gpu", "thermal.throttle", "power.limit", "clock.limits"}
     judged |= {"clock.outlier", "pcie.width", "pcie.speed", "p2p.status", "nvlink.links", "nvlink.speed"}
     judged |= {"fabric.state", "driver.mode"}
-    assert {check for check in judged if statuses(report)[check] != "pass"} == set()
+    assert {check for check in judged if statuses(healthy)[check] != "pass"} == set()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_one_fault_turns_one_check(healthy: Callable[..., Report], fault: str):
+def test_one_fault_turns_one_check(node: Callable[..., Report], healthy: Report, fault: str):
     told, check, status, action = FAULTS[fault]
-    report = healthy(told)
-    before, after = statuses(healthy()), statuses(report)
+    report = node(**told)
+    before, after = statuses(healthy), statuses(report)
     assert {name: now for name, now in after.items() if now != before[name]} == {check: status}, alarms(
         report
     )
@@ -112,8 +110,8 @@ def test_one_fault_turns_one_check(healthy: Callable[..., Report], fault: str):
     assert found.fix.commands and found.fix.disturbs and check in found.fix.verify
 
 
-def test_whoever_cannot_replace_a_gpu_is_told_what_to_write(healthy: Callable[..., Report]):
-    report = healthy({"gpu3.remap_failure": 1})
+def test_whoever_cannot_replace_a_gpu_is_told_what_to_write(node: Callable[..., Report]):
+    report = node(**{"gpu3.remap_failure": 1})
     result = next(result for result in report.results if result.check == "memory.remap")
     fix = result.worst.fix
     assert fix is not None
@@ -174,3 +172,18 @@ def test_what_is_expected_is_held_against_links(fake_nvml: Fake, tmp_path: Path)
         "FAIL pcie.speed@gpu",
         "FAIL pcie.width@gpu",
     ]
+
+
+def test_a_live_node_is_asked_once_and_judged_the_same(
+    fake_nvml: Fake, tmp_path: Path, healthy: Report, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in fake_nvml({**BUSY, "gpu3.remap_pending": 1}).items():
+        monkeypatch.setenv(name, value)
+    root = str(nvidia_tree(tmp_path / "tree"))
+    words = ("memory", "thermal", "clock", "nvlink", "p2p")
+    report = asyncio.run(Session(Request(words=words, options=Options(root=root))).diagnosis().run())
+    assert alarms(report) == ["FAIL memory.remap@gpu:3: a row remap is pending"]
+    asked = {seen.probe: seen.outcome.value for seen in report.observations}
+    assert asked["nvml"] == asked["nvml-growth"] == "ok"
+    assert asked["nvidia-smi-topo-p2p"] == asked["nvidia-smi-nvlink"] == "skipped"
+    assert statuses(report)["nvlink.errors"] == statuses(report)["memory.growth"] == "pass"
