@@ -104,6 +104,9 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     Fix disturbs: nothing.
     """
     best = limit("cpu_governor")
+    if host.processors_hidden:
+        yield Finding.unknown("not-visible-here", "/sys/devices/system/cpu cannot be seen")
+        return
     if not host.governors:
         where = "a virtual machine leaves that to its host" if machine and machine.virtual else "none is told"
         yield Finding.skip(f"no frequency governor here: {where}")

@@ -35,8 +35,10 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
         yield Finding.info(said, subject="ib:sources")
     if wanted is not None:
         yield _expected(wanted, rails)
-    if not ib.ports and wanted is None and not ib.silent:
-        inside = container is not None and container.inside
+    inside = container is not None and container.inside
+    if ib.driverless:
+        yield _driverless(ib.driverless, inside)
+    elif not ib.ports and wanted is None and not ib.silent:
         yield Finding.skip(ib.absent + (" that this container can see" if inside else ""))
     for word in rails.unknown:
         yield _no_such(word, rails)
@@ -120,6 +122,17 @@ def _silent(name: str) -> Finding:
     return Finding.unknown(
         "stuck", f"{name} does not answer: a read of its files hangs", subject=f"hca:{name}", fix=fix
     )
+
+
+def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
+    summary = f"{len(addresses)} InfiniBand adapters on the bus ({addresses[0]} ...) and no RDMA device"
+    if inside:
+        fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")
+        return Finding.unknown("not-visible-here", summary, subject="ib:driver", fix=fix)
+    text = "Load the adapters' driver; where that fails the kernel's log says why."
+    commands = ("sudo modprobe mlx5_ib", "nodedoctor kernel.nic")
+    fix = Fix(text, commands, "config", "nothing", "nodedoctor ib.ports")
+    return Finding.fail(summary, subject="ib:driver", fix=fix)
 
 
 def _no_such(word: str, rails: Rails) -> Finding:

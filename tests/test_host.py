@@ -179,6 +179,7 @@ def test_pressure(limits, facts, expected):
         (Host(governors={"performance": 8}), "pass"),
         (Host(governors={"powersave": 8}, frequency_driver="intel_pstate"), "note"),
         (Host(), "skip"),
+        (Host(processors_hidden=True), "unknown"),
     ],
 )
 def test_governor(host, status):

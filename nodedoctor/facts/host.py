@@ -45,13 +45,15 @@ def container_toolkit(options: Options, host: Observation) -> Command | Observat
 class Host:
     """What the host is set to.
 
-    `governors` counts processors by governor; empty in virtual machines, which have none. `thp` is always,
+    `governors` counts processors by governor; empty in virtual machines, which have none, and where
+    `processors_hidden` says that sysfs could not be seen. `thp` is always,
     madvise or never. `uverbs` are the RDMA device nodes, by name, with our access to them. `char_links` says
     whether /dev/char has links for NVIDIA's devices, None when it was not listed. `docker` and `containerd`
     are their configuration files' texts, None when they are not there.
     """
 
     governors: Mapping[str, int] = field(default_factory=dict)
+    processors_hidden: bool = False
     frequency_driver: str | None = None
     thp: str | None = None
     hugepages: int | None = None
@@ -80,6 +82,7 @@ class Host:
         links = files.names("/dev/char")
         return cls(
             governors=_governors(files),
+            processors_hidden=files.error(CPUS) is not None,
             frequency_driver=files.text(f"{CPUS}/cpu0/cpufreq/scaling_driver"),
             thp=_chosen(files.text(f"{THP}/enabled")),
             hugepages=files.number("/proc/sys/vm/nr_hugepages"),

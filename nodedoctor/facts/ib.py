@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nodedoctor.facts.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.ib_port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.ibstat import IbStat, IbStatus, IbvDevinfo
+from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
 from nodedoctor.knowledge.infiniband import adapter
@@ -19,13 +20,14 @@ _RAILS = 4
 NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
 
 
-@fact(Rdma, IbStat, IbStatus, IbvDevinfo)
+@fact(Rdma, IbStat, IbStatus, IbvDevinfo, Pci)
 @dataclass(frozen=True, slots=True)
 class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
 
     `absent` says why there is no port; `disagreements` what sysfs and a tool say differently;
-    `silent` are adapters that stopped answering while they were read.
+    `silent` are adapters that stopped answering while they were read, `driverless` the PCI addresses of
+    InfiniBand adapters for which the kernel has no RDMA device.
     """
 
     ports: tuple[IbPort, ...] = ()
@@ -33,6 +35,7 @@ class Ib:
     absent: str = ""
     disagreements: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    driverless: tuple[str, ...] = ()
 
     @classmethod
     def parse(
@@ -41,6 +44,7 @@ class Ib:
         ibstat: IbStat | Unseen,
         ibstatus: IbStatus | Unseen,
         devinfo: IbvDevinfo | Unseen,
+        pci: Pci | Unseen,
     ) -> Ib | Unseen:
         """Put the sources together. Nothing to see is a fact; nothing that could be looked at is not."""
         readings: list[tuple[str, tuple[IbPort, ...]]] = []
@@ -56,7 +60,7 @@ class Ib:
             tuple(hca.name for hca in rdma.hcas if hca.stopped_answering) if isinstance(rdma, Rdma) else ()
         )
         if not readings:
-            return cls._without_ports(rdma, ibstat, silent)
+            return cls._without_ports(rdma, ibstat, pci, silent)
         source, ports = readings[0]
         disagreements = tuple(_disagreements(source, ports, readings[1:]))
         for _, more in readings[1:]:
@@ -65,10 +69,14 @@ class Ib:
 
     @classmethod
     def _without_ports(
-        cls, rdma: Rdma | Unseen, ibstat: IbStat | Unseen, silent: tuple[str, ...]
+        cls, rdma: Rdma | Unseen, ibstat: IbStat | Unseen, pci: Pci | Unseen, silent: tuple[str, ...]
     ) -> Ib | Unseen:
         if silent:
             return cls(absent="the adapters do not answer", silent=silent)
+        if isinstance(pci, Unseen) and pci.reason == "not-visible-here":
+            return pci  # without /sys nothing was looked at
+        if driverless := _driverless(pci):
+            return cls(absent="the kernel has no RDMA device", driverless=driverless)
         if isinstance(rdma, Rdma) or (isinstance(ibstat, Unseen) and not ibstat.applies):
             return cls(absent=NO_ADAPTER)
         return rdma
@@ -194,6 +202,13 @@ def _setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tup
         if file is not None and (value := file.variables.get(name)):
             return value, path
     return None
+
+
+def _driverless(pci: Pci | Unseen) -> tuple[str, ...]:
+    """InfiniBand controllers (class 0207) on the bus that are not kept for a virtual machine."""
+    devices = pci.devices if isinstance(pci, Pci) else ()
+    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver != "vfio-pci")
+    return tuple(one.address for one in ours if one.physfn is None)
 
 
 def _completed(ports: tuple[IbPort, ...], more: tuple[IbPort, ...]) -> tuple[IbPort, ...]:

@@ -74,7 +74,7 @@ _NIC_LINK = re.compile(
     r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b"
 )
 _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
-    (re.compile(r"failed with error -(?!517\b)\d+|mlx5_load_one failed|init_one failed"), "dead"),
+    (re.compile(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
     (re.compile(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
     (
         re.compile(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"),
@@ -90,7 +90,7 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (re.compile(r"Port module event\[error\]|Cable error"), "module"),
     (re.compile(r"Cable unplugged"), "link-down"),
     (re.compile(r"available PCIe bandwidth, limited by"), "slow-slot"),
-    (re.compile(r"dump error cqe|WC error:"), "errors"),
+    (re.compile(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
 )
 
 _EDAC = re.compile(r"EDAC \w+: \d+ (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
