@@ -52,7 +52,7 @@ class NodeDoctor(App[None]):
         Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
         Binding("d", "compare", "Compare with a snapshot", id="compare"),
         Binding("question_mark", "help", "Help", id="help"),
-        Binding("colon", "command_palette", "Commands", id="commands"),
+        Binding("colon,ctrl+p", "command_palette", "Commands", id="commands"),
         Binding("q", "quit", "Quit", id="quit", tooltip="the exit code is the verdict's"),
         Binding("ctrl+c", "interrupt", "Interrupt", id="interrupt", show=False),
     ]

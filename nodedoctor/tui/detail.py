@@ -23,8 +23,8 @@ LONGEST = 4000
 _WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
-def head(state: State) -> list[tuple[Part, ...]]:
-    """Two lines: what this node is, and how it stands so far."""
+def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
+    """Two lines: what this node is, and how it stands so far; how the list is narrowed, if it is."""
     answered = [result for result in state.report.results if result.check not in state.running]
     worst = max(answered, key=lambda result: result.severity, default=None)
     parts: list[Part] = []
@@ -39,7 +39,7 @@ def head(state: State) -> list[tuple[Part, ...]]:
     if state.running:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report.results)}", QUIET))
-    parts.append((f"   {_when(state)}", QUIET))
+    parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
     return [((headline(state.report.node), LABEL),), tuple(parts)]
 
 

@@ -31,14 +31,15 @@ class Entry:
 
 def head(document: Item) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in a sentence."""
-    coverage = document.get("coverage") or {}
-    seen, expected = coverage.get("ranks_seen") or [], coverage.get("ranks_expected")
+    coverage = _dict(document.get("coverage"))
+    seen, expected = _list(coverage.get("ranks_seen")), coverage.get("ranks_expected")
     parts = [f"{coverage.get('files', 0)} files"]
     parts.append(f"{len(seen)} of {expected} ranks" if expected else f"{len(seen)} ranks")
     if coverage.get("ranks_missing"):
-        parts.append(f"missing {spans(coverage['ranks_missing'])}")
-    if (document.get("incidents") or 0) > 1:
-        parts.append(f"{document['incidents']} incidents, the last shown")
+        parts.append(f"missing {spans(_list(coverage['ranks_missing']))}")
+    incidents = document.get("incidents")
+    if isinstance(incidents, int) and incidents > 1:
+        parts.append(f"{incidents} incidents, the last shown")
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
     cause = inert(f"  {document.get('cause')} ({document.get('confidence')}): ")
     return [
@@ -64,7 +65,7 @@ def entries(document: Item) -> list[Entry]:
 
 def spans(numbers: Any) -> str:
     """`0-7, 9, 12-15` of a list of ranks."""
-    ranks = sorted({number for number in numbers if isinstance(number, int)})
+    ranks = sorted({number for number in numbers if isinstance(number, int)}) if numbers else []
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][-1] + 1:
@@ -78,7 +79,7 @@ def _verdict(document: Item) -> Iterator[Entry]:
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
     headline = inert(str(document.get("headline", "")))
     paras = [Para(headline, style=LABEL), *_collective(document.get("collective"))]
-    for note in (document.get("coverage") or {}).get("notes") or ():
+    for note in _list(_dict(document.get("coverage")).get("notes")):
         paras.append(Para(inert(str(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, inert(str(document.get("cause", ""))), headline), tuple(paras))
 
@@ -88,12 +89,10 @@ def _collective(work: Any) -> Iterator[Para]:
         return
     what = f"{work.get('op')} number {work.get('seq')} of group {work.get('group')}"
     yield Para(inert(f"{what}, timeout {work.get('timeout_seconds')} s"), f"{'waited in':<9} ")
-    sizes = (
-        f"{count / 1e6:,.1f} MB as {dtype}" for dtype, count in (work.get("bytes_by_dtype") or {}).items()
-    )
+    sizes = (f"{_megabytes(count)} as {dtype}" for dtype, count in (work.get("bytes_by_dtype") or {}).items())
     if text := ", ".join(sizes):
         yield Para(inert(text), f"{'size':<9} ")
-    times = work.get("expected_seconds") or {}
+    times = _dict(work.get("expected_seconds"))
     told = ", ".join(f"{_seconds(value)} over {name}" for name, value in times.items())
     if told:
         can = work.get("size_can_explain_wait")
@@ -125,7 +124,7 @@ def _ranks(document: Item) -> Iterator[Entry]:
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    missing = (document.get("coverage") or {}).get("ranks_missing")
+    missing = _list(_dict(document.get("coverage")).get("ranks_missing"))
     if missing:
         yield Entry(Row("", "rank", "bold yellow", spans(missing), "nothing was read from these"))
 
@@ -166,7 +165,7 @@ def _evidence(document: Item) -> Iterator[Entry]:
 
 def _advice(document: Item, key: str, word: str) -> Iterator[Entry]:
     for item in _dicts(document.get(key)):
-        commands = tuple(str(command) for command in item.get("commands") or ())
+        commands = tuple(str(command) for command in _list(item.get("commands")))
         text = inert(str(item.get("text", "")))
         paras = [Para(text)]
         paras += [Para(inert(c), "$ ", "bold cyan", "cyan", verbatim=True) for c in commands]
@@ -203,6 +202,18 @@ def _tail(source: str) -> str:
 
 def _seconds(value: Any) -> str:
     return f"{value:.3g} s" if isinstance(value, int | float) else str(value)
+
+
+def _megabytes(count: Any) -> str:
+    return f"{count / 1e6:,.1f} MB" if isinstance(count, int | float) else str(count)
+
+
+def _dict(value: Any) -> Item:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _dicts(value: Any) -> list[Item]:

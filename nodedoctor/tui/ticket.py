@@ -18,7 +18,7 @@ def markdown(result: Result, report: Report) -> str:
         *(_finding(finding) for finding in shown),
     ]
     if result.why:
-        parts.append(f"Why it matters: {result.why}")
+        parts.append(f"Why it matters: {inert(result.why)}")
     return "\n\n".join(parts) + "\n"
 
 

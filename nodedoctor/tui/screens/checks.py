@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Result
+from nodedoctor.report.inert import inert
 from nodedoctor.tui import detail
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.look import Glyphs, Para, Row
@@ -71,7 +72,7 @@ class ChecksScreen(Screen[None]):
         self.state = state
         if state is None:
             return
-        self.query_one("#head", Lines).show(self._head(state))
+        self.query_one("#head", Lines).show(detail.head(state, self._narrowed()))
         listing = self.panes.listing
         listing.show(self._rows(state))
         problems = self._problems()
@@ -91,6 +92,7 @@ class ChecksScreen(Screen[None]):
     def select(self, check: str) -> None:
         """Put the cursor on a check, whatever is filtered now."""
         if all(row.key != check for row in self.panes.listing.rows):
+            self._hide_passes = False
             self.set_filter("")
         self.panes.listing.select(check)
         self.panes.zoom("")
@@ -98,7 +100,6 @@ class ChecksScreen(Screen[None]):
     def set_filter(self, text: str) -> None:
         """Show only what fits."""
         self._filter = Filter(text)
-        self._hide_passes = self._hide_passes and not text
         self.show(self.state)
 
     def action_filter(self) -> None:
@@ -164,11 +165,9 @@ class ChecksScreen(Screen[None]):
             self.set_filter("")
         self.panes.listing.focus()
 
-    def _head(self, state: State) -> list[tuple[tuple[str, str], ...]]:
-        name, verdict = detail.head(state)
-        shown = [f"filter: {self._filter.text}"] if self._filter.text else []
-        shown += ["passes hidden"] if self._hide_passes else []
-        return [name, (*verdict, *((f"   [{words}]", "bold") for words in shown))]
+    def _narrowed(self) -> str:
+        words = [f"/{inert(self._filter.text)}"] if self._filter.text else []
+        return ", ".join(words + (["passes hidden"] if self._hide_passes else []))
 
     def _rows(self, state: State) -> list[Row]:
         results = sorted(state.report.results, key=lambda result: _order(result, state))

@@ -66,10 +66,8 @@ class CompareScreen(Screen[None]):
         """Show a new state. What still runs is left out: it has not changed, it is not known."""
         self._state = state
         if self._saved is None or state is None:
-            self.query_one(Lines).show([(("compare", LABEL), ("   with nothing yet", ""))])
-            self.panes.page.show(
-                "", [Para("press d and name a saved report (.json) or a recorded node (.zip)")]
-            )
+            hint = "   press d and name a saved report (.json) or a recorded node"
+            self.query_one(Lines).show([(("compare", LABEL), (hint, ""))])
             return
         now = json.loads(report_json.render(state.report))
         now["results"] = [entry for entry in now["results"] if entry["check"] not in state.running]
@@ -111,7 +109,8 @@ def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
         if count:
             yield f"  {count} {way}", style
     if comparison.facts:
-        yield f"  {len(comparison.facts)} facts", ""
+        count = len(comparison.facts)
+        yield f"  {count} fact{'s' if count > 1 else ''}", ""
 
 
 def _row(key: str, item: Change | FactChange) -> Row:

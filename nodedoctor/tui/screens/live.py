@@ -162,7 +162,9 @@ class LiveScreen(Screen[None]):
 
     def _what(self) -> str:
         if self.recorded:
-            return "a recorded node: one reading, nothing follows"
+            return "a recorded node: " + (
+                "one reading" if self._sample.loads else "no reading of a GPU in it"
+            )
         return f"every {INTERVAL:.0f} s" if self._sample.loads else "waiting for the first reading"
 
 

@@ -50,9 +50,8 @@ class TriageScreen(Screen[None]):
     def on_mount(self) -> None:
         """Nothing is open yet."""
         if not self._entries:
-            self.query_one("#head", Lines).show([(("triage", LABEL), ("   why a job died", ""))])
-            hint = "press o and name a log, a flight-recorder dump, or a folder of them"
-            self.panes.page.show("", [Para(hint)])
+            hint = "   why a job died: press o and name a log, a dump, or a folder of them"
+            self.query_one("#head", Lines).show([(("triage", LABEL), (hint, ""))])
 
     def open(self, document: Mapping[str, Any]) -> None:
         """Show a `nodedoctor.triage/1` document."""

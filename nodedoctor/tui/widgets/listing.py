@@ -75,7 +75,7 @@ class Listing(ScrollView, can_focus=True):
         """Replace the rows; draws only lines that differ."""
         before, at, key = self._rows, self._index, self.key
         self._rows = tuple(rows)
-        self._index = self._place_of(key, at)
+        self._index = self._place_of(key)
         widths = _widths(self._rows)
         self.virtual_size = Size(1, len(self._rows))
         if widths != self._widths or len(before) != len(self._rows):
@@ -83,7 +83,7 @@ class Listing(ScrollView, can_focus=True):
             self.refresh()
         else:
             self._refresh_changed(before, at)
-        if self.scroll_offset.y and self._index != at:
+        if self.scroll_offset.y and self._index != at and self.key == key:
             # The row keeps its place on the screen; rows came in above it.
             self.scroll_to(y=self.scroll_offset.y + self._index - at, animate=False, immediate=True)
         if self.key != key:
@@ -170,11 +170,9 @@ class Listing(ScrollView, can_focus=True):
         elif height and self._index >= top + height:
             self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
 
-    def _place_of(self, key: str | None, otherwise: int) -> int:
-        for index, row in enumerate(self._rows):
-            if row.key == key:
-                return index
-        return max(0, min(otherwise, len(self._rows) - 1))
+    def _place_of(self, key: str | None) -> int:
+        """Where a row is now; the first, which is the worst, when it is gone."""
+        return next((index for index, row in enumerate(self._rows) if row.key == key), 0)
 
     def _refresh_changed(self, before: tuple[Row, ...], at: int) -> None:
         for index, (old, new) in enumerate(zip(before, self._rows, strict=True)):

@@ -40,7 +40,7 @@ class RackLinks:
                 down.setdefault(line.split()[1], []).append(line)
         return cls(down)
 
-    def node(self) -> dict[str, object]:
+    def headline(self) -> dict[str, object]:
         """What this says about the node as a whole."""
         return {"gpus": 8, "gpu": "H100 80GB", "driver": "570.86.10", "cuda": "12.8", "torch": "2.9.0+cu128"}
 

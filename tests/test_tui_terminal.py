@@ -1,0 +1,158 @@
+"""The program in a real pseudo-terminal: when the screen opens, what it leaves behind, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tuidriver import FRAMES, checks
+
+COLOUR = re.compile(rb"\x1b\[[\d;]*?(?<![\d])(?:3[0-7]|4[0-7]|9[0-7]|10[0-7]|38;|48;)[\d;]*m")
+
+
+class Terminal:
+    """A child on a terminal of its own, and what it has written so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process = process
+        self.written = b""
+        self._master = master
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, text: bytes) -> None:
+        ends = time.monotonic() + 60
+        while text not in self.written:
+            assert time.monotonic() < ends and self.read(), self.written[-2000:]
+
+    def end(self) -> int:
+        while self.read():
+            pass
+        return self.process.wait(60)
+
+    def read(self) -> bool:
+        """Read what is there; False when the terminal has been closed."""
+        if not select.select([self._master], [], [], 60)[0]:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:
+            return False
+        self.written += data
+        return bool(data)
+
+
+@contextmanager
+def terminal(
+    *words: str, env: Mapping[str, str] | None = None, stdout: int | None = None
+) -> Iterator[Terminal]:
+    """nodedoctor on a terminal of 80x24."""
+    master, slave = pty.openpty()
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "SSH_CONNECTION")}
+    clean |= {"TERM": "xterm", "LINES": "24", "COLUMNS": "80", **(env or {})}
+    argv = [sys.executable, "-m", "nodedoctor", *words]
+    process = subprocess.Popen(
+        argv,
+        stdin=slave,
+        stdout=stdout or slave,
+        stderr=slave,
+        env=clean,
+        cwd=FRAMES.parent.parent,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def rack_words(tmp_path: Path) -> list[str]:
+    return ["--checks", str(checks(tmp_path)), "--replay", str(FRAMES / "node"), "rack"]
+
+
+def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
+    with terminal(*rack_words(tmp_path)) as screen:
+        screen.wait_for(b"rack.links")
+        screen.type("c")
+        screen.wait_for(b"\x1b]52;c;")
+        screen.type("q")
+        assert screen.end() == 2
+        last = screen.written.rpartition(b"\x1b[?1049l")[2].decode()
+    assert "FAIL  2 fail" in last and "nvidia-smi --gpu-reset -i 3" in last
+
+
+def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
+    file = os.open(tmp_path / "report.json", os.O_CREAT | os.O_WRONLY)
+    with terminal("--tui", *rack_words(tmp_path), stdout=file) as screen:
+        screen.wait_for(b"rack.links")
+        screen.type("q")
+        assert screen.end() == 2
+    os.close(file)
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "fail"
+
+
+def test_no_color_writes_no_colour(tmp_path: Path):
+    with terminal(*rack_words(tmp_path), env={"NO_COLOR": "1"}) as screen:
+        screen.wait_for(b"LinkUp")
+        screen.type("2")
+        screen.wait_for(b"NV16")
+        screen.type("q")
+        screen.end()
+        assert not COLOUR.search(screen.written)
+    with terminal(*rack_words(tmp_path)) as screen:
+        screen.wait_for(b"LinkUp")
+        assert COLOUR.search(screen.written)
+
+
+def test_a_locale_without_utf_8_gets_ascii(tmp_path: Path):
+    with terminal(*rack_words(tmp_path), env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}) as screen:
+        screen.wait_for(b"LinkUp")
+        for key, shown in (("2", b"NV16"), ("?", b"ctrl+u"), ("q", b""), (":", b"Search")):
+            screen.type(key)
+            screen.wait_for(shown)
+        screen.process.terminate()
+        screen.end()
+        assert screen.written.isascii()
+
+
+def test_a_dumb_terminal_and_a_pipe_get_text(tmp_path: Path):
+    with terminal(*rack_words(tmp_path), env={"TERM": "dumb"}) as screen:
+        assert screen.end() == 2
+        assert b"FAIL rack.links" in screen.written and b"\x1b" not in screen.written
+    with terminal("--tui", *rack_words(tmp_path), env={"TERM": "dumb"}) as screen:
+        assert screen.end() == 64
+
+
+def test_nothing_answers_and_q_still_ends_it(tmp_path: Path):
+    with terminal("--checks", str(checks(tmp_path)), "hung") as screen:
+        screen.wait_for(b"waiting for hung-7")
+        screen.type("jjq")
+        assert screen.end() == 3
+        assert b"UNKN  8 unknown" in screen.written
+
+
+def test_signals_end_it_and_leave_the_terminal_as_it_was(tmp_path: Path):
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with terminal("--checks", str(checks(tmp_path)), "hung") as screen:
+            screen.wait_for(b"waiting for hung-7")
+            screen.process.send_signal(number)
+            assert screen.end() == 128 + number
+            assert b"\x1b[?1049l" in screen.written
+    with terminal("--checks", str(checks(tmp_path)), "hung") as screen:
+        screen.wait_for(b"waiting for hung-7")
+        screen.type("\x03")
+        assert screen.end() == 130
