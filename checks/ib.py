@@ -53,8 +53,12 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
         told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
         yield Finding.ok(f"{told} active: {names}", evidence=ib.evidence(active[0]))
     for port in rails.ports:
+        physical = phys_state(port.phys_state or "")
         if not port.active:
             yield _not_active(port, rails, ib)
+        elif physical is not None and not physical.healthy:
+            summary = f"ACTIVE, yet {port.phys_state}: {physical.meaning}"
+            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=cable())
     idle = [port for port in rails.others if not port.active]
     if idle:
         names = ", ".join(f"{port.name} {port.phys_state or port.state or 'not active'}" for port in idle)

@@ -15,6 +15,8 @@ from nodedoctor.registry import check
 
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
+_LOWEST_GBPS = 20
+"""Four lanes of DDR: every adapter since 2008 does more (knowledge: ib rates)."""
 _SYMBOLS_PER_SECOND = 10
 """Symbol errors a second above which a link is bad (NVIDIA/NVSentinel:docs/nic-health-monitor)."""
 
@@ -35,7 +37,12 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     full = len(known) - len(slow)
     for port in slow:
         yield _slow(port, top, full, len(slow), ib)
-    if not slow:
+    if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
+        summary = (
+            f"{len(known)} ports at {top:g} Gb/s, what InfiniBand falls back to when a link trains badly"
+        )
+        yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable())
+    elif not slow:
         yield _uniform(known, top)
 
 

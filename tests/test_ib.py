@@ -86,6 +86,7 @@ FRONT_END = [eth(f"mlx5_{n}", model="MT4125", rate_gbps=100.0, card=f"card{n // 
         ([*rails(7), port("mlx5_7", state="INIT", sm_lid=0)], [("fail", "port:mlx5_7/1")]),
         ([*rails(7), port("mlx5_7", state="ARMED")], [("warn", "port:mlx5_7/1")]),
         ([down(f"mlx5_{n}") for n in range(2)], [("fail", "port:mlx5_0/1"), ("fail", "port:mlx5_1/1")]),
+        ([*rails(7), port("mlx5_7", phys_state="LinkErrorRecovery")], [("warn", "port:mlx5_7/1")]),
         # An Ethernet port nobody uses, beside rails or alone.
         ([*rails(), eth("mlx5_8", state="DOWN", model="MT4117")], [("note", "ib:others")]),
         (
@@ -187,6 +188,8 @@ def test_the_running_job_s_choice_wins_over_ours_and_over_files():
         ([*rails(8), eth("mlx5_8", rate_gbps=100.0)], []),
         ([down("mlx5_0")], [("skip", "")]),
         (rails(rate_gbps=None), [("unknown", "")]),
+        (rails(rate_gbps=10.0), [("warn", "")]),
+        ([eth("mlx5_0", rate_gbps=10.0)], [("note", "")]),
     ],
 )
 def test_rates(ports, expected):
@@ -396,8 +399,14 @@ def test_every_tool_tells_the_same(fact, text):
     assert (one.link_layer, one.lid, one.sm_lid) == ("InfiniBand", 65535, 0)
 
 
+def test_one_port_asked_for_looks_a_little_different():
+    told = IbStat.parse(said(IBSTAT.replace("CA '", "CA: '").replace("\t", "")))
+    assert isinstance(told, IbStat) and told.ports[0].name == "mlx5_0/1" and told.ports[0].state == "INIT"
+
+
 @pytest.mark.parametrize(
-    "text", [IBSTAT.replace("Rate: 400", "Rate: 40 (FDR10)"), IBSTAT.replace("Rate: 400", "Rate: 2.5")]
+    "text",
+    [IBSTAT.replace("Rate: 400", "Rate: 40 (FDR10)"), IBSTAT.replace("Rate: 400", "Rate: 2.5")],
 )
 def test_odd_rates_are_numbers(text):
     told = IbStat.parse(said(text))

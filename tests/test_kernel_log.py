@@ -71,6 +71,8 @@ DISK = PciDevice("0000:02:00.0", "144d", "a80a", "010802")
         ("Okt 06 17:59:27 gpu-7 kernel: ", None, False),
         (">  [   12.345678] ", 12.345678, False),
         ("[   12.345678] [T4242] ", 12.345678, False),
+        ("[  +0.000844] ", None, False),
+        ("[Feb23 16:24] ", None, False),
         ("<3>", None, False),
         ("", None, False),
     ],
@@ -301,6 +303,14 @@ def aer(device: str, severity: str, driver: str = "pcieport") -> list[str]:
         (aer(GPU3, "Uncorrectable (Non-Fatal)", "nvidia"), None, "fail"),
         (aer("0000:4a:00.0", "Uncorrected (Fatal)"), None, "warn"),
         (aer("0000:4a:00.0", "Uncorrected (Fatal)"), pci(BRIDGE, A_GPU), "fail"),
+        (
+            [
+                *aer("0000:4a:00.0", "Uncorrected (Fatal)"),
+                f"[5.0] nvidia {GPU3}: AER: can't recover (no callback)",
+            ],
+            None,
+            "fail",
+        ),
         (aer("0000:02:00.0", "Uncorrected (Fatal)", "nvme"), pci(BRIDGE, A_GPU, DISK), "warn"),
         (
             ["[5.0] pcieport 0000:4a:00.0: DPC: containment event, status:0x1f01 source:0x0000"],

@@ -110,7 +110,7 @@ def _pairs(block: str) -> dict[str, str]:
     return found
 
 
-_CA = re.compile(r"^[> \t]*CA '([\w.-]{1,64})'", re.MULTILINE)
+_CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
 _PORT = re.compile(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 
 

@@ -8,7 +8,7 @@ drivers/iommu/{intel/dmar.c,amd/init.c}.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nodedoctor.facts.kernel_events import (
     IommuFault,
@@ -27,10 +27,13 @@ from nodedoctor.facts.pci import bdf
 _DEVICE = re.compile(rf"(?:^|\s|\()(?:(?P<driver>[\w-]{{1,32}}) )?(?P<device>{ADDRESS})(?=[\s:),]|$)")
 
 _SEVERITY = re.compile(
-    r"PCIe Bus Error: severity=(?:(Corrected|Correctable)|(?:Uncorrect\w+ )?\(?(Non-Fatal|Fatal))",
+    r"PCIe Bus Error: (?:severity=)?(?:(Corrected|Correctable)|(?:Uncorrect\w+ )?\(?(Non-Fatal|Fatal))",
     re.IGNORECASE,
 )
 _MAKER = re.compile(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
+_HELPLESS = re.compile(
+    rf"\b(nvidia|mlx[45]_core) {ADDRESS}: (?:AER: can't recover|device has no AER-aware driver)"
+)
 _LOST = re.compile(
     r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
     r"|[Uu]nable to change power state .*device inaccessible"
@@ -107,8 +110,8 @@ def named_device(text: str) -> tuple[str | None, str | None]:
     return (found.group("driver"), bdf(found.group("device"))) if found else (None, None)
 
 
-def pcie(line: Line, after: Iterable[str]) -> PcieError | None:
-    """An error of the bus; `after` are the next lines, one of which names the device's maker."""
+def pcie(line: Line, after: Collection[str]) -> PcieError | None:
+    """An error of the bus; `after` are the next lines, which name the device's maker and who suffers from it."""
     severity = _severity(line.text)
     if severity is None:
         return None
@@ -119,6 +122,8 @@ def pcie(line: Line, after: Iterable[str]) -> PcieError | None:
             return None
         levels: dict[str, Severity] = {"corrected": "corrected", "recoverable": "non-fatal"}
         return PcieError(line.when, line.text[:EVIDENCE], levels.get(told.group(1), "fatal"), bdf(device))
+    below = (_HELPLESS.search(text) for text in after)
+    driver = next((found.group(1) for found in below if found), driver)
     makers = (_MAKER.search(text) for text in after)
     maker = next((found.group(1) for found in makers if found), None)
     return PcieError(line.when, line.text[:EVIDENCE], severity, device, driver, maker)
