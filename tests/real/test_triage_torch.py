@@ -75,7 +75,7 @@ def test_log(python: str, fault: str, rank: int, causes: set[str], tmp_path: Pat
     [("sleep", 2, "cpu_stuck_or_slow_rank"), ("skip", 1, "collective_mismatch")],
 )
 def test_dumps(python: str, fault: str, rank: int, cause: str, tmp_path: Path) -> None:
-    """Wrong sizes and types end the job before anybody can dump: those dumps are written by hand elsewhere."""
+    """Wrong sizes and types end the job before anybody can dump: such dumps are written by hand elsewhere."""
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     run(python, tmp_path, fault, rank, DUMPS=str(dumps), TORCH_FR_BUFFER_SIZE="2000")
