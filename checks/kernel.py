@@ -58,9 +58,18 @@ def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: 
         if kinds["corrected"] < _FLOOD:
             return Finding.info(f"{summary}: repaired by the link", subject=subject, evidence=evidence)
         return Finding.warn(f"{summary}: a marginal link", subject=subject, evidence=evidence, fix=fix)
+    if owner is None and _elsewhere(events):
+        summary = f"{summary}: repaired by its driver"
+        return Finding.info(summary, subject=subject, evidence=evidence)
     if owner is None or all(event.when.at < log.booted for event in worst):
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _elsewhere(events: Iterable[PcieError]) -> bool:
+    """Whether nothing worse than non-fatal happened, to a device of its own and not to a bridge."""
+    mild = all(event.severity in ("corrected", "non-fatal") for event in events)
+    return mild and all(event.driver not in (None, "pcieport") for event in events)
 
 
 @check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"})

@@ -301,6 +301,8 @@ def aer(device: str, severity: str, driver: str = "pcieport") -> list[str]:
         (aer("0000:4a:00.0", "Corrected") * 100, None, "warn"),
         (aer(GPU3, "Uncorrected (Fatal)", "nvidia"), None, "fail"),
         (aer(GPU3, "Uncorrectable (Non-Fatal)", "nvidia"), None, "fail"),
+        (aer("0000:02:00.0", "Uncorrected (Non-Fatal)", "nvme"), None, "note"),
+        (aer("0000:4a:00.0", "Uncorrected (Non-Fatal)"), None, "warn"),
         (aer("0000:4a:00.0", "Uncorrected (Fatal)"), None, "warn"),
         (aer("0000:4a:00.0", "Uncorrected (Fatal)"), pci(BRIDGE, A_GPU), "fail"),
         (

@@ -59,10 +59,6 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
         "gpu-failed",
     ),
     (
-        re.compile(r"nvidia \S+: Direct firmware load for nvidia/\S+ failed|failed to (?:load|boot) GSP"),
-        "gpu-failed",
-    ),
-    (
         re.compile(
             r"NVRM: No NVIDIA (?:GPU|graphics adapter) found|None of the NVIDIA devices were (?:probed|init)"
         ),
@@ -70,10 +66,12 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
     ),
     (re.compile(r"NVRM: The NVIDIA probe routine (?:was not called|failed) for \d+ device"), "no-gpu"),
     (
-        re.compile(r"nvidia_peermem: (?:Unknown symbol|disagrees about version)|nvidia-peermem .*fail"),
+        re.compile(
+            r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about version)|nvidia-peermem .*fail"
+        ),
         "peermem",
     ),
-    (re.compile(r"nvidia\w*: (?:Unknown symbol|disagrees about version|version magic)"), "refused"),
+    (re.compile(r"nvidia(?:_uvm)?: (?:Unknown symbol|disagrees about version|version magic)"), "refused"),
     (
         re.compile(
             r"(?:nvidia|NVIDIA).*(?:unsigned module loading is restricted|Loading of (?:unsigned )?module)"

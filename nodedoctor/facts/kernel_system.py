@@ -111,7 +111,7 @@ def named_device(text: str) -> tuple[str | None, str | None]:
 
 
 def pcie(line: Line, after: Collection[str]) -> PcieError | None:
-    """An error of the bus; `after` are the next lines, which name the device's maker and who suffers from it."""
+    """An error of the bus; `after` are the next lines, which name the maker and who suffers."""
     severity = _severity(line.text)
     if severity is None:
         return None
