@@ -84,6 +84,15 @@ def rack_words(tmp_path: Path) -> list[str]:
     return ["--checks", str(checks(tmp_path)), "--replay", str(FRAMES / "node"), "rack"]
 
 
+def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Path):
+    with terminal(*rack_words(tmp_path)) as screen:
+        screen.wait_for(b"LinkUp")
+        screen.type("/port-7\r")
+        screen.wait_for(b"[/port-7]")
+        screen.type("q")
+        assert screen.end() == 2
+
+
 def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"rack.links")

@@ -21,7 +21,9 @@ UPDATE = "NODEDOCTOR_UPDATE_FRAMES"
 
 start.prepare_environment()
 
+from textual import events  # noqa: E402
 from textual.app import App  # noqa: E402
+from textual.keys import _character_to_key  # noqa: E402
 from textual.pilot import Pilot  # noqa: E402
 
 from nodedoctor.tui.app import NodeDoctor  # noqa: E402
@@ -90,13 +92,20 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
 
 
 def press(*keys: str) -> Act:
-    """An act that presses keys, one after the other."""
+    """An act that presses keys, one after the other; longer words are names like enter, others are typed."""
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await pilot.press(*keys)
+        for key in keys:
+            character = key if len(key) == 1 else CHARACTERS.get(key)
+            app.post_message(events.Key(_character_to_key(key) if len(key) == 1 else key, character))
+            await pilot.pause(0)
+            await pilot.pause(0)
         await pilot.pause()
 
     return act
+
+
+CHARACTERS = {"slash": "/", "colon": ":", "question_mark": "?", "exclamation_mark": "!"}
 
 
 def frame(app: App[None]) -> str:

@@ -19,7 +19,7 @@ from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.rounds import Rounds, State
 from nodedoctor.tui.screens.checks import ChecksScreen
-from nodedoctor.tui.widgets.prompt import Prompt
+from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 INTERRUPTED = 130
 
@@ -107,17 +107,17 @@ class NodeDoctor(App[None]):
         else:
             self.rounds.again()
 
-    def action_save(self) -> None:
+    async def action_save(self) -> None:
         """Ask where to keep what was seen."""
-        self._ask("save as", self.rounds.file_name(), self._save)
+        await self._ask("save as", self.rounds.file_name(), self._save)
 
-    def action_compare(self) -> None:
+    async def action_compare(self) -> None:
         """Ask what to compare with."""
-        self._ask("compare with (.json report, .zip or folder of a recorded node)", "", self._read)
+        await self._ask("compare with (.json report, .zip or folder of a recorded node)", "", self._read)
 
-    def on_ask_compare(self) -> None:
+    async def on_ask_compare(self) -> None:
         """A screen wants another file to compare with."""
-        self.action_compare()
+        await self.action_compare()
 
     def action_help(self) -> None:
         """Show what the keys do here."""
@@ -158,9 +158,8 @@ class NodeDoctor(App[None]):
                     found[binding.id] = (self.get_key_display(binding), binding.description, run)
         return list(found.values())
 
-    def _ask(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
-        if not self.screen.query(Prompt):
-            self.screen.mount(Prompt(label, value, done))
+    async def _ask(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
+        await ask(self.screen, Prompt(label, value, done))
 
     def _read(self, path: str | None) -> None:
         if path:
@@ -182,9 +181,9 @@ class NodeDoctor(App[None]):
         if isinstance(self.screen, CompareScreen):
             self.screen.against(document)
 
-    def on_ask_triage(self) -> None:
+    async def on_ask_triage(self) -> None:
         """Ask for the logs of a job."""
-        self._ask("logs of the job (a file or a folder)", "", self._read_logs)
+        await self._ask("logs of the job (a file or a folder)", "", self._read_logs)
 
     async def show_triage(self, document: Mapping[str, Any]) -> None:
         """Go to the Triage screen with a document."""

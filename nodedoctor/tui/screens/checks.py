@@ -19,7 +19,7 @@ from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.prompt import Prompt
+from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 HINTS = (
     ("/", "Filter"),
@@ -34,11 +34,15 @@ HINTS = (
 )
 
 
+FILTERS = "words, !word, tag:ib, is:fail"
+
+
 class ChecksScreen(Screen[None]):
     """A list and a panel; both are made from the state alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", id="filter", tooltip="words, !word, tag:ib, is:fail"),
+        # With priority the next key waits for the prompt, so that `/fail` can be typed or pasted at once.
+        Binding("slash", "filter", "Filter", id="filter", tooltip=FILTERS, priority=True),
         Binding("n", "problem(1)", "Next problem", id="next-problem"),
         Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
         Binding("p", "passes", "Hide or show passes", id="passes"),
@@ -102,11 +106,14 @@ class ChecksScreen(Screen[None]):
         self._filter = Filter(text)
         self.show(self.state)
 
-    def action_filter(self) -> None:
+    async def action_filter(self) -> None:
         """Type a filter; the list follows every letter, escape takes it back."""
-        if not self.query(Prompt):
-            self.panes.zoom("")
-            self.mount(Prompt("filter", self._filter.text, self._filtered, self.set_filter))
+        self.panes.zoom("")
+        await ask(self, Prompt("filter", self._filter.text, self._filtered, self.set_filter))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A slash typed into the prompt is a letter."""
+        return not (action == "filter" and self.query(Prompt))
 
     def action_problem(self, step: int) -> None:
         """Go to the next or previous thing that is not well, round and round."""

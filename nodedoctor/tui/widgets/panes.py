@@ -62,5 +62,6 @@ class Panes(Container):
         self.zoomed = pane
         self.set_class(pane == "list", "-zoom-list")
         self.set_class(pane == "page", "-zoom-page")
-        (self.page if pane == "page" else self.listing).focus()
+        # At once: a deferred focus would take the cursor out of a prompt that opens next.
+        self.screen.set_focus(self.page if pane == "page" else self.listing)
         self.post_message(self.Zoomed(pane))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.screen import Screen
 from textual.widgets import Input, Label
 
 
@@ -34,10 +35,6 @@ class Prompt(Horizontal):
         yield Label(f"{self._label} ", markup=False)
         yield Input(self._value, compact=True, select_on_focus=False)
 
-    def on_mount(self) -> None:
-        """Type at once."""
-        self.query_one(Input).focus()
-
     def on_input_changed(self, event: Input.Changed) -> None:
         """Pass on every letter to whoever wants it."""
         event.stop()
@@ -56,3 +53,10 @@ class Prompt(Horizontal):
     def _finish(self, answer: str | None) -> None:
         self.remove()
         self._done(answer)
+
+
+async def ask(screen: Screen[Any], prompt: Prompt) -> None:
+    """Put a prompt on a screen and the cursor into it, unless one is there."""
+    if not screen.query(Prompt):
+        await screen.mount(prompt)
+        screen.set_focus(prompt.query_one(Input))
