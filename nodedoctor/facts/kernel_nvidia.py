@@ -67,7 +67,7 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
     (re.compile(r"NVRM: The NVIDIA probe routine (?:was not called|failed) for \d+ device"), "no-gpu"),
     (
         re.compile(
-            r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about version)|nvidia-peermem .*fail"
+            r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about)|nvidia-peermem .*fail"
         ),
         "peermem",
     ),
