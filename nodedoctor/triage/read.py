@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import importlib
+import json
 import lzma
 import sys
 import zlib
@@ -14,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from nodedoctor.triage import lines, scan
-from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.sources import Source
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
+RAS_LARGEST = 64 << 20
+"""Bytes of an answer of RAS."""
 STEPS_KEPT = 8
 """Steps in a row that are kept: only that there were several matters."""
 
@@ -38,6 +41,9 @@ class Reading:
 
 def read(source: Source, reading: Reading) -> None:
     """Add a source's events; trouble with it becomes a note. Ctrl-C ends the reading, not the judging."""
+    if source.kind == "ras":
+        _read_ras(source, reading)
+        return
     thin = Thinner()
     try:
         for event in read_events(_counted(source, reading)):
@@ -51,6 +57,19 @@ def read(source: Source, reading: Reading) -> None:
             f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
         )
     reading.events += thin.events()
+
+
+def _read_ras(source: Source, reading: Reading) -> None:
+    """RAS's answer in its JSON form."""
+    try:
+        with open(source.path, "rb") as file:
+            document = json.loads(file.read(RAS_LARGEST))
+    except (OSError, ValueError, RecursionError) as error:
+        reading.notes.append(f"{source.path}: {error}")
+        return
+    reading.size += source.size
+    if isinstance(document, dict):
+        reading.events += ras.read_document(document, Place(source.path, 0))
 
 
 class Thinner:

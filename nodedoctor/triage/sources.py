@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "stdin", "pipe"]
+Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
 
 FILES_AT_MOST = 20_000
 """Files taken from folders: a folder of a whole cluster's logs, and an end to a wrong path like `/`."""
@@ -121,6 +121,8 @@ def kind_of(head: bytes) -> Kind:
         return "pickle"
     if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _RECORDER):
         return "json"
+    if head.lstrip()[:1] == b"{" and b'"nccl_version"' in head and b'"communicators' in head:
+        return "ras"
     return "text"
 
 

@@ -13,6 +13,7 @@ from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.oom import MemoryUser
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size, Step
+from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorPid
 from nodedoctor.triage.events.slurm import Attempt, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
@@ -24,20 +25,9 @@ SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
 
 QUIET = (
-    *LIFE,
-    OrderedStop,
-    Attempt,
-    Size,
-    RankOfPid,
-    Roster,
-    Mentions,
-    Communicator,
-    Stopped,
-    MemoryUser,
-    ActorPid,
-    Left,
-    Blamed,
-)
+    *LIFE, OrderedStop, Attempt, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser, ActorPid,
+    Left, Blamed, RasCount, RasProcess, RasRunning,
+)  # fmt: skip
 """Events that are no trouble by themselves."""
 
 FATAL = (TimedOut, Dying, Exit, Forced, Failed)

@@ -10,6 +10,7 @@ from nodedoctor.triage.causes import candidates
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.slurm import OrderedStop
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
@@ -50,11 +51,14 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
     stops = story.of(OrderedStop)
     done = story.of(Finished)
-    alive = story.steps >= 2 or done or stops or rested
+    running = story.of(RasRunning)
+    alive = story.steps >= 2 or done or stops or running or rested
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
+    elif running:
+        headline = "no failure: NCCL's communicators run and answer"
     elif rested and story.steps < 2:
         headline = "no failure: in the flight recorder's dumps no rank waits for another"
     elif alive:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodedoctor.triage.causes import bare, collectives, deaths, local, missing, network, nodes
+from nodedoctor.triage.causes import bare, collectives, deaths, local, missing, network, nodes, ras
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
 
@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     *network.RULES,
     *bare.RULES,
     *nodes.RULES,
+    *ras.RULES,
 )
 
 

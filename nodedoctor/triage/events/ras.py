@@ -1,0 +1,94 @@
+"""NCCL's RAS answers, as text or JSON: which rank or process does not answer while the others run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
+from nodedoctor.triage.model import Event, Place, Who
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RasMissing:
+    """Ranks from which RAS got no data."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RasDead:
+    """A process that RAS cannot reach and calls dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RasProcess:
+    """A process named in an error: its pid, node and GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class RasCount:
+    """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
+
+    ranks: int
+    operation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RasRunning:
+    """A group of communicators that runs and answers."""
+
+
+def _behind(found: re.Match[str]) -> RasCount | None:
+    ranks, operation = number(found[1]), number(found[2])
+    return RasCount(ranks, operation) if ranks is not None and operation is not None else None
+
+
+SIGNS: tuple[Sign, ...] = (
+    sign("missing rank", r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
+    sign("considered dead", r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
+    sign(
+        "managing GPU",
+        r"^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)",
+        lambda _: RasProcess(),
+    ),
+    sign("ranks have launched", r"(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
+    sign("RUNNING", r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
+)
+
+
+def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
+    """The events in RAS's JSON answer; anything that is not laid out like one is passed over."""
+    for communicator in _dicts(document.get("communicators")):
+        missing = [
+            row for row in _dicts(communicator.get("missing_ranks")) if isinstance(row.get("rank"), int)
+        ]
+        if not missing and communicator.get("ranks_count") == communicator.get("size"):
+            yield Event(
+                RasRunning(), place, Who(), None, f"communicator {communicator.get('hash')}: all ranks answer"
+            )
+        for row in missing:
+            yield from _missing(row, place)
+
+
+def _missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
+    who = Who(rank=row["rank"], host=_as(str, row.get("host")), pid=_as(int, row.get("pid")))
+    status = row.get("status")
+    dead = isinstance(status, dict) and status.get("considered_dead") is True
+    text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"
+    yield Event(RasMissing((row["rank"],)), place, who, None, text)
+    yield Event(RasProcess(), place, who, None, text)
+    if dead:
+        yield Event(RasDead(), place, who, None, text + " and is considered dead")
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _as(kind: type[T], value: Any) -> T | None:
+    return value if isinstance(value, kind) else None
