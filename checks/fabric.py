@@ -155,7 +155,7 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, "not-supported")]
+    told = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, *_idle_states(board))]
     young = bool(machine and (machine.uptime_seconds or SETTLED_SECONDS) < SETTLED_SECONDS)
     findings = [finding for gpu in told for finding in _fabric(gpu, gpus.source, young)]
     findings += _strangers(told, gpus, board)
@@ -164,6 +164,13 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
         yield _without_fabric(gpus, board)
     elif not findings:
         yield Finding.ok(f"{all_of(told)} registered")
+
+
+def _idle_states(board: Board | None) -> tuple[str, ...]:
+    """States that say that there is nothing to register with: a card with bridges may also never start."""
+    platform = board.known_platform if board else None
+    switched = board is None or not board.model or (platform is not None and platform.fabric_state)
+    return ("not-supported",) if switched else ("not-supported", "not-started")
 
 
 def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
@@ -237,7 +244,7 @@ def _strangers(told: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding
 
 
 @check("fabric.nvswitch", "All NVSwitches of the board are there", tags={"fast", "nvlink", "pcie"})
-def nvswitch(pci: Pci, board: Board, machine: Machine | None) -> Iterator[Finding]:
+def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     """NVSwitches on the host's PCI bus against the board's number, and whether each still answers.
 
     Why: with a switch missing the fabric manager does not start, or all GPUs lose a part of their NVLinks.

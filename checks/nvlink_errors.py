@@ -19,8 +19,10 @@ SATURATED = 65535
 MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 1, "ecc": 1, "link_recovery_failed": 1}
 """Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
 was trained anew; CRC and replays happen on sound links, in ones and twos."""
+BROKEN = {"crc_flit": SATURATED, "crc_data": SATURATED, "recovery": 10, "link_recovery_failed": 10}
+"""Totals from which a link is broken whenever that was: a full counter, or trained anew time and again."""
 EFFECTIVE_BER = 1e-6
-"""After error correction. https://github.com/facebookresearch/gcm and OCI's health checks alarm at 1e-6."""
+"""After error correction: the alarm level of Azure/cyclecloud-healthagent (defaults.yaml)."""
 
 _RATES = {
     "crc_flit": CRC_PER_SECOND,
@@ -77,7 +79,12 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
     elif high:
         summary = f"many errors since the driver was loaded: {high[0]}" + _more(len(high))
         lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
-        yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
+        broken = any(
+            link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
+        )
+        yield (Finding.fail if broken else Finding.warn)(
+            summary, subject=gpu.subject, evidence=lines, fix=fix
+        )
     elif some:
         lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in some[:18]]
         summary = f"a few errors since the driver was loaded: {some[0]}" + _more(len(some))

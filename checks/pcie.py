@@ -44,9 +44,11 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
     source = gpus.source if gpus else ""
     wanted = _expected(expect)[1]
     findings = [finding for gpu in told if (finding := _gpu_width(gpu, told, board, source, wanted))]
-    adapters = pci.mellanox_nics if pci else ()
-    findings += [finding for device in adapters if (finding := _adapter_width(device, adapters))]
-    looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in adapters), "adapter")]
+    # Without a driver that answers, sysfs knows the links of GPUs, too.
+    unasked = pci.gpus if pci and not (gpus and gpus.gpus) else ()
+    devices = (*unasked, *(pci.mellanox_nics if pci else ()))
+    findings += [finding for device in devices if (finding := _device_width(device, devices))]
+    looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
     if gpus and gpus.gpus and not told:
         yield untold("the width of PCIe links", gpus.gpus, "pcie_width")
@@ -125,23 +127,21 @@ def _lanes(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
-def _adapter_width(device: PciDevice, adapters: Sequence[PciDevice]) -> Finding | None:
-    """An adapter with fewer lanes than it can have is only sick if others of its kind have more."""
+def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | None:
+    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
     now, most = _lanes(device), (device.link.max_width or 0) if device.link else 0
-    peers = [_lanes(other) for other in adapters if other is not device and other.pci_id == device.pci_id]
+    peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
     if not now or now >= most:
         return None
     said = [Evidence("pci", f"{device.address} {device.pci_id}: width x{now}, at most x{most}")]
-    subject, summary = f"pci:{device.address}", f"adapter {device.address}: x{now} of x{most}"
+    subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     if wider * 2 <= len(peers) or len(peers) < 2:
         return Finding.info(f"{summary}; no better slot is known here", subject=subject, evidence=said)
     fix = Fix(
         _RESEAT, _link_commands(device.address), "drain", "every job on this node", "nodedoctor pcie.width"
     )
-    return Finding.fail(
-        f"{summary}: {wider} like adapters have more", subject=subject, evidence=said, fix=fix
-    )
+    return Finding.fail(f"{summary}: {wider} like devices have more", subject=subject, evidence=said, fix=fix)
 
 
 @check("pcie.speed", "Every PCIe link runs at its generation", tags={"fast", "gpu", "pcie"})

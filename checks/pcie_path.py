@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.facts.board import Board
 from nodedoctor.facts.iommu import Iommu
 from nodedoctor.facts.machine import Machine
 from nodedoctor.facts.pci import Pci, PciDevice
@@ -45,7 +44,7 @@ _PASS_THROUGH = Fix(
 
 
 @check("pcie.acs", "ACS does not redirect traffic between GPUs and adapters", tags={"fast", "pcie"})
-def acs(tree: PcieTree, machine: Machine | None, board: Board | None) -> Iterator[Finding]:
+def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     """The ACS control register of every bridge above GPUs and RDMA adapters (needs root).
 
     Why: redirected traffic goes up to the CPU and back: slow, and with an IOMMU translating it may hang NCCL.

@@ -121,7 +121,7 @@ KINDS: dict[str, Kind] = {
             "gpus": 4,
             "name": "NVIDIA H100 NVL",
             "pci_id": "0x232110de",
-            "fabric_state": "-",
+            "fabric_state": 1,
             **{f"link{link}": "down" for link in range(12, 18)},
         },
         {"pci": pci(4, "2321"), "nvidia-smi-topo": topo(PAIRS), "services": services("nvidia-persistenced")},

@@ -25,7 +25,7 @@ from nodedoctor.facts.machine import Machine
 from nodedoctor.facts.nvlink_text import nvlink_status, read_links
 from nodedoctor.facts.nvlinks import NvLinks
 from nodedoctor.facts.p2p import PeerAccess, matrices, topo_p2p
-from nodedoctor.facts.pci import Pci, PciDevice
+from nodedoctor.facts.pci import Pci, PciDevice, PciLink
 from nodedoctor.facts.pcie import PcieTree, acs_redirects, port_type
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.registry import Command, Options
@@ -182,7 +182,9 @@ def counters(**counts: int) -> str:
         (counters(crc=117), "note"),
         (counters(replay=4711), "warn"),
         (counters(recovery=2), "warn"),
-        (counters(crc=65535), "warn"),
+        (counters(crc=4711), "warn"),
+        (counters(crc=65535), "fail"),
+        (counters(recovery=12), "fail"),
         (f"GPU 0: NVIDIA B200 {UUID}\n\t Link 0: Symbol Errors: 999\n\t Link 0: Symbol BER: 3e-12\n", "pass"),
         (f"GPU 0: NVIDIA B200 {UUID}\n\t Link 0: Effective BER: 2e-5\n\t Link 0: Rx Errors: 0\n", "warn"),
         (f"GPU 0: NVIDIA B200 {UUID}\n\t Link 0: Link recovery failed events: 1\n", "warn"),
@@ -316,6 +318,24 @@ def test_the_iommu_is_read_and_judged(tmp_path: Path):
     assert brief(judge("pcie.iommu", found, bus, Machine(form="vm"))) == [("skip", "")]
     assert brief(judge("pcie.iommu", found, bus, Machine(arch="aarch64"))) == [("skip", "")]
     assert brief(judge("pcie.iommu", found, Pci((gpu,)))) == [("skip", "")]
+
+
+def test_sysfs_alone_shows_a_narrow_link():
+    wide, narrow = PciLink(32.0, 16, 32.0, 16), PciLink(32.0, 8, 32.0, 16)
+
+    def bus(links: list[PciLink], device: str, kind: str) -> Pci:
+        vendor = "10de" if kind == "030200" else "15b3"
+        numbered = enumerate(links)
+        return Pci(
+            tuple(PciDevice(f"0000:1{i}:00.0", vendor, device, kind, link=link) for i, link in numbered)
+        )
+
+    for device, kind in (("2330", "030200"), ("1021", "020700")):
+        found = judge("pcie.width", bus([wide, wide, wide, narrow], device, kind))
+        assert brief(found) == [("fail", "pci:0000:13:00.0")]
+        assert brief(judge("pcie.width", bus([wide, wide], device, kind))) == [("pass", "")]
+    lone = judge("pcie.width", bus([narrow], "1021", "020700"))
+    assert brief(lone) == [("note", "pci:0000:10:00.0"), ("pass", "")]
 
 
 # The fabric manager, on recorded boards
