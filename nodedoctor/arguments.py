@@ -86,6 +86,12 @@ def _add_node(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--python", default="", metavar="PATH", help="the Python that trains")
     add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, e.g. 'docker exec trainer'")
+    add(
+        "--env-file",
+        default="",
+        metavar="FILE",
+        help="also judge this environment of a job (NAME=VALUE lines)",
+    )
     add("--replay", default="", metavar="PATH", help="diagnose a recorded node instead of this machine")
     add("--root", default="/", metavar="DIR", help="this machine's /sys /proc /etc ... are mounted below DIR")
     add("--deadline", type=_seconds, metavar="SECONDS", help="for the whole run (default 50)")

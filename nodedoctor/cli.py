@@ -162,6 +162,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         deep=arguments.deep,
         python=arguments.python,
         exec_prefix=_words(arguments.exec),
+        env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
         expect=expectations(arguments.expect),
     )
     return Request(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodedoctor.command import child
+from nodedoctor.facts.documents import texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.probes.environment import assignments, kept
 from nodedoctor.registry import Command, Lane, Options, fact, probe
@@ -30,11 +31,15 @@ def environment(options: Options) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class EnvFile:
-    """One file of NAME=VALUE lines; `error` says why it could not be read (ENOENT, EACCES, TIMEOUT)."""
+    """One file of NAME=VALUE lines; `error` says why it could not be read (ENOENT, EACCES, TIMEOUT).
+
+    `misread` are names in NCCL's files whose lines NCCL, which strips nothing, takes otherwise than meant.
+    """
 
     path: str
     variables: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
+    misread: tuple[str, ...] = ()
 
 
 @fact("env")
@@ -64,7 +69,7 @@ class Env:
         left_out = document.get("left_out")
         return cls(
             variables=strings(document["variables"]),
-            files=_files(document.get("files"), document.get("errors")),
+            files=_files(document.get("files"), document.get("errors"), document.get("misread")),
             left_out=left_out if isinstance(left_out, int) else 0,
         )
 
@@ -84,7 +89,8 @@ def strings(value: Any) -> dict[str, str]:
     return {name: text for name, text in value.items() if isinstance(text, str)}
 
 
-def _files(files: Any, errors: Any) -> tuple[EnvFile, ...]:
+def _files(files: Any, errors: Any, misread: Any) -> tuple[EnvFile, ...]:
     read = files.items() if isinstance(files, dict) else ()
-    good = [EnvFile(path, strings(variables)) for path, variables in read]
+    odd = misread if isinstance(misread, dict) else {}
+    good = [EnvFile(path, strings(variables), misread=texts(odd, path)) for path, variables in read]
     return (*good, *(EnvFile(path, error=error) for path, error in strings(errors).items()))

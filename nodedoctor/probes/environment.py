@@ -4,8 +4,8 @@
 
 A variable is kept when its name is of a known family and holds no word like KEY, TOKEN or SECRET. In a kept
 value, credentials in URLs and what is assigned to such a word become `***`. FILE holds NAME=VALUE lines (an
-env file, /etc/nccl.conf) and is filtered alike; `~` is the home directory. Each file is read by a forked
-process, which is left behind when the file system under it is dead.
+env file, /etc/nccl.conf) and is filtered alike; `~` is the home directory. The file NCCL_CONF_FILE names is
+read too. Each file is read by a forked process, which is left behind when the file system under it is dead.
 """
 
 from __future__ import annotations
@@ -103,8 +103,18 @@ def assignments(text: str) -> Iterator[tuple[str, str]]:
             yield found.group(1), value[1:-1] if quoted else value
 
 
-def read_file(path: str) -> dict[str, str]:
-    """The variables a file may show. OSError when it cannot be read, TimeoutError when nothing comes back."""
+def misread(text: str) -> list[str]:
+    """Names that NCCL reads otherwise: it strips neither `export` nor blanks nor quotes (misc/param.cc)."""
+    plain = re.compile(r"[A-Za-z_]\w*=(?![\s\"']).*(?<!\s)$|[A-Za-z_]\w*=$")
+    lines = (line for line in text.splitlines() if not plain.match(line))
+    return sorted({name for line in lines for name, _ in assignments(line) if is_kept(name)})
+
+
+def read_file(path: str) -> tuple[dict[str, str], list[str]]:
+    """The variables a file may show, and those NCCL would misread.
+
+    OSError when it cannot be read, TimeoutError when nothing comes back.
+    """
     pipe, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -117,7 +127,7 @@ def read_file(path: str) -> dict[str, str]:
             found = json.loads(answer or b'{"errno": 5}')
             if isinstance(found.get("errno"), int):
                 raise OSError(found["errno"], "cannot be read")
-            return dict(found["variables"])
+            return found["variables"], found["misread"]
         answer += chunk
     os.kill(pid, signal.SIGKILL)
     raise TimeoutError(errno.ETIMEDOUT, "no answer")
@@ -133,7 +143,8 @@ def answer_and_exit(path: str, pipe: int) -> None:
             try:
                 with open(os.path.expanduser(path), "rb") as file:
                     text = file.read(FILE_BYTES).decode("utf-8", "replace")
-                json.dump({"variables": kept(dict(assignments(text)))}, out)
+                answer = {"variables": kept(dict(assignments(text))), "misread": misread(text)}
+                json.dump(answer, out)
             except OSError as error:
                 json.dump({"errno": error.errno or errno.EIO}, out)
     finally:
@@ -147,10 +158,14 @@ def main() -> None:
         sys.exit("usage: environment.py [--file FILE]...")
     own = {clean(name): clean(value) for name, value in os.environ.items()}
     files: dict[str, dict[str, str]] = {}
+    odd: dict[str, list[str]] = {}
     errors: dict[str, str] = {}
-    for path in words[1::2]:
+    named = own.get("NCCL_CONF_FILE", "")
+    for path in dict.fromkeys([*words[1::2], *([named] if named else [])]):
         try:
-            files[path] = read_file(path)
+            files[path], names = read_file(path)
+            if names and (path == named or path.endswith("nccl.conf")):
+                odd[path] = names
         except OSError as error:
             errors[path] = (
                 "TIMEOUT" if isinstance(error, TimeoutError) else errno.errorcode.get(error.errno or 0, "EIO")
@@ -161,6 +176,7 @@ def main() -> None:
         "left_out": len(own) - len(variables),
         "files": files,
         "errors": errors,
+        "misread": odd,
     }
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()

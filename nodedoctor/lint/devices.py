@@ -1,0 +1,119 @@
+"""Are the adapters, interfaces and GPUs that a value names there?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.facts.settings import HERE, Setting
+from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.lint.values import NCCL_ENV
+
+_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_CONSEQUENCE = {
+    "NCCL_SOCKET_IFNAME": "NCCL stops with 'Bootstrap : no socket interface found'",
+    "GLOO_SOCKET_IFNAME": "gloo stops with 'Unable to find address for'",
+    "TP_SOCKET_IFNAME": "RPC finds no address",
+}
+
+
+def judge_devices(setting: Setting, node: Node) -> Iterator[Remark]:
+    """Names of adapters against sysfs, of interfaces against this network namespace, numbers of GPUs."""
+    if setting.name in _INTERFACES and node.interfaces is not None:
+        yield from _interfaces(setting, node.interfaces)
+    elif setting.name == "NCCL_IB_HCA" and node.hcas is not None:
+        yield from _adapters(setting, node.hcas)
+    elif setting.name == "UCX_NET_DEVICES" and node.hcas is not None and node.interfaces is not None:
+        yield from _ucx(setting, node.hcas, node.interfaces)
+    elif setting.name == "CUDA_VISIBLE_DEVICES" and HERE in setting.places:
+        yield from _gpus(setting.value, node.gpu_count)
+
+
+def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
+    """Prefixes, `=` for whole names, `^` for all but these (NVIDIA/nccl, docs/env); gloo: whole names."""
+    nccl = setting.name == "NCCL_SOCKET_IFNAME"
+    value = setting.value.strip()
+    if nccl and value.startswith("^"):
+        return
+    exact, words = not nccl or value.startswith("="), _words(value.lstrip("="))
+    missing = [word for word in words if not any(_hit(word, name, exact) for name in there)]
+    if not missing:
+        return
+    rest = [name for name in there if name != "lo"]
+    shown = ", ".join(rest[:8]) or "none but lo"
+    if len(missing) == len(words):
+        text = f"this node has no interface {' or '.join(missing)}: {_CONSEQUENCE[setting.name]}"
+        yield Remark("fail", text, f"Name one that is here ({shown}), or leave it out.", docs=NCCL_ENV)
+    else:
+        text = f"this node has no interface {', '.join(missing)}; the others are used"
+        yield Remark("note", text)
+
+
+def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
+    value = setting.value.strip()
+    if value.startswith("^"):
+        return
+    exact = value.startswith("=")
+    words = _words(value.lstrip("="))
+    missing = [word for word in words if not any(_is_port(word, port, exact) for port in there)]
+    if not missing:
+        return
+    names = list(dict.fromkeys(port.partition("/")[0] for port in there))
+    shown = ", ".join(names[:10])
+    fix = f"Name what is here ({shown}), or leave it out: NCCL finds its adapters itself."
+    if not there:
+        text = "this node has no RDMA device at all: NCCL uses TCP sockets"
+        yield Remark("warn", text, "Leave it out, unless devices are missing: see ib.ports.")
+    elif len(missing) == len(words):
+        text = (
+            f"this node has no RDMA device {', '.join(missing)}: NCCL uses none of its adapters and falls "
+            "back to TCP sockets"
+        )
+        yield Remark("fail", text, fix, ("unset NCCL_IB_HCA",), NCCL_ENV)
+    else:
+        text = f"this node has no RDMA device {', '.join(missing)}: rails are missing or lopsided"
+        yield Remark("warn", text, fix, ("ls /sys/class/infiniband",), NCCL_ENV)
+
+
+def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) -> Iterator[Remark]:
+    """UCX_NET_DEVICES names ports (mlx5_0:1) and interfaces (eth0); `all` and `^` need nothing."""
+    if setting.value.startswith("^") or setting.value.strip() == "all":
+        return
+    words = [word for word in _words(setting.value) if not re.search(r"[*?\[]", word)]
+    missing = [
+        word for word in words if word not in interfaces and not any(_is_port(word, p, True) for p in ports)
+    ]
+    if missing:
+        text = f"this node has no device {', '.join(missing)}: UCX ignores it with a warning"
+        yield Remark("warn", text, "Name what is here, or leave it out.")
+
+
+def _gpus(value: str, count: int | None) -> Iterator[Remark]:
+    """CUDA stops reading at the first number that names nothing, and sees none when one is given twice.
+
+    CUDA C++ Programming Guide, CUDA Environment Variables.
+    """
+    words = _words(value)
+    if any(words.count(word) > 1 for word in words):
+        yield Remark("fail", f"{value} names a GPU twice: CUDA then sees no GPU at all", "Name each once.")
+        return
+    beyond = [word for word in words if word.isdigit() and count is not None and int(word[:9]) >= count]
+    if beyond and count:
+        left = words.index(beyond[0])
+        text = f"there is no GPU {beyond[0]} ({count} are here): CUDA sees only the {left} named before it"
+        yield Remark("fail", text, f"Name GPUs from 0 to {count - 1}.")
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def _hit(word: str, name: str, exact: bool) -> bool:
+    return name == word if exact else name.startswith(word)
+
+
+def _is_port(word: str, port: str, exact: bool) -> bool:
+    """Whether `mlx5_0:1` means the port `mlx5_0/1`; without `=` a name is a prefix."""
+    name, _, number = word.partition(":")
+    device, _, own = port.partition("/")
+    return _hit(name, device, exact) and (not number or number == own)

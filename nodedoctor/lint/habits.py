@@ -1,0 +1,105 @@
+"""Settings that serve to find a fault, or around one, and were left on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.facts.settings import Setting
+from nodedoctor.knowledge.env_vars import EnvVar, env_var
+from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
+
+_SWITCHES = (
+    "CUDA_LAUNCH_BLOCKING",
+    "NCCL_SHM_DISABLE",
+    "NCCL_IGNORE_DISABLED_P2P",
+    "NCCL_CHECK_POINTERS",
+    "NCCL_P2P_DIRECT_DISABLE",
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "NCCL_BLOCKING_WAIT",
+    "TORCH_NCCL_DESYNC_DEBUG",
+    "NCCL_DESYNC_DEBUG",
+    "TORCH_NCCL_NAN_CHECK",
+    "TORCH_NCCL_ENABLE_TIMING",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+)
+"""On is for diagnosis; what each costs stands in the table."""
+
+_OTHER_WORDS = {
+    "TORCH_DISTRIBUTED_DEBUG": ("DETAIL",),
+    "NCCL_DEBUG": ("TRACE",),
+    "NCCL_P2P_LEVEL": ("LOC", "0"),
+    "NCCL_NET_GDR_LEVEL": ("LOC", "0"),
+}
+_WEIGHTY = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_COMM_ID", "NCCL_HOSTID")
+"""Fine for a moment or for those who measured; frozen in a job script they outlive their reason."""
+
+
+def judge_habit(setting: Setting, node: Node) -> Iterator[Remark]:
+    """What is switched on and costs speed, or hides a fault; depends on what the node has."""
+    row = env_var(setting.name)
+    if row is None:
+        return
+    value = setting.value.strip()
+    if setting.name == "NCCL_P2P_DISABLE" and switched_on(value):
+        yield _p2p(row, node)
+    elif (setting.name == "NCCL_IB_DISABLE" and switched_on(value)) or _by_sockets(setting):
+        yield _ib(row, node)
+    elif setting.name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") and value == "0":
+        yield Remark(
+            "warn", "with 0 a collective that hangs is never ended: the job hangs for ever", *_remove(row)
+        )
+    elif setting.name == "TORCH_NCCL_ENABLE_MONITORING" and switched_off(value):
+        yield Remark("note", "a watchdog that is stuck is left alone; the timeout of collectives stays")
+    elif setting.name == "NCCL_DEBUG_SUBSYS":
+        yield from _chatty(value, node)
+    elif (setting.name in _SWITCHES and switched_on(value)) or value.upper() in _OTHER_WORDS.get(
+        setting.name, ()
+    ):
+        yield _left_on(row)
+    elif setting.name in _WEIGHTY:
+        yield Remark("note", _told(row))
+
+
+def _by_sockets(setting: Setting) -> bool:
+    return setting.name == "NCCL_NET" and setting.value.strip().lower() == "socket"
+
+
+def _p2p(row: EnvVar, node: Node) -> Remark:
+    if node.nvlink is False:
+        return Remark("note", "1 turns direct traffic between GPUs off; without NVLink here that costs less")
+    where = "on this NVLink node " if node.nvlink else ""
+    text = (
+        f"a test left on: {where}it sends through host memory what NVLink carries, 10 to 40 times slower. "
+        "If a hang disappears with it, ACS, IOMMU or the NVLink fabric is the cause"
+    )
+    fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
+    return Remark("warn", text, fix, (f"unset {row.name}", "nodedoctor p2p nvlink fabric pcie"))
+
+
+def _ib(row: EnvVar, node: Node) -> Remark:
+    if node.active_rdma is False:
+        return Remark("note", "data between nodes goes over TCP sockets; there is no active RDMA port here")
+    here = "and this node has active RDMA ports" if node.active_rdma else "if this node has RDMA"
+    text = f"a test left on: traffic between nodes goes over TCP, ten to a hundred times slower, {here}"
+    return Remark("warn", text, "Remove it; if it helped, the RDMA path is broken.", (f"unset {row.name}",))
+
+
+def _chatty(value: str, node: Node) -> Iterator[Remark]:
+    level = (node.settings.value("NCCL_DEBUG") or "").upper()
+    parts = {part.strip().upper() for part in value.split(",")}
+    if level in ("INFO", "TRACE") and parts & {"ALL", "COLL", "CALL"}:
+        text = "logs every collective: large files and slower steps; for reproducing only"
+        yield Remark("warn", text, "Use NCCL_DEBUG_SUBSYS=INIT,ENV,NET, or leave it out.")
+
+
+def _left_on(row: EnvVar) -> Remark:
+    return Remark("warn", f"left on: {_told(row)}", *_remove(row))
+
+
+def _remove(row: EnvVar) -> tuple[str, tuple[str, ...]]:
+    return "Remove it from the job's environment.", (f"unset {row.name}",)
+
+
+def _told(row: EnvVar) -> str:
+    text = f"{row.effect} {row.note}".strip().rstrip(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

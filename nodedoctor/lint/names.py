@@ -1,0 +1,129 @@
+"""Does anything read a variable of this name, in the versions that are installed?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.facts.packages import numbers
+from nodedoctor.facts.settings import Setting
+from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
+from nodedoctor.lint.remark import Node, Remark
+
+NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
+"""The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
+
+_OF_BUILDS = re.compile(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
+_FRAMEWORKS = ("transformers", "accelerate", "DeepSpeed", "Ray Train", "SkyRL", "verl")
+
+
+def judge_name(setting: Setting, node: Node) -> Iterator[Remark]:
+    """Unknown, read by nobody, of another library, not of these versions, renamed."""
+    row = env_var(setting.name)
+    if row is None:
+        yield from _unknown(setting, node)
+    elif row.phantom:
+        yield _phantom(setting, row)
+    elif row.owner == "rccl" and not node.rocm and node.torch:
+        yield Remark("warn", "only AMD's RCCL reads it, and this torch is for NVIDIA", "Remove it.")
+    else:
+        yield from _versions(setting, row, node)
+
+
+def _unknown(setting: Setting, node: Node) -> Iterator[Remark]:
+    meant, kin = suggest(setting.name), family(setting.name)
+    if meant:
+        yield Remark(
+            "warn",
+            f"nothing reads a variable of this name; {meant} was probably meant",
+            f"Write {meant}={setting.value}.",
+            (f"unset {setting.name}", f"export {meant}={_quoted(setting.value)}"),
+        )
+    elif kin is None or not kin.complete or _OF_BUILDS.fullmatch(setting.name):
+        return  # a family of which not all names are known, or what build scripts read
+    elif numbers(node.version(kin.owner)) > NEWEST.get(kin.owner, ()):
+        yield Remark("note", f"not known; {node.named(kin.owner)} is newer than the table of variables")
+    elif kin.owner == "nccl" and _foreign_plugin(node):
+        yield Remark("note", f"libnccl does not read it; the plug-in {_foreign_plugin(node)} may")
+    else:
+        last = ".".join(map(str, NEWEST.get(kin.owner, ())))
+        reader = {"nccl": "NCCL", "torch": "torch"}.get(kin.owner, kin.owner)
+        yield Remark(
+            "warn",
+            f"nothing known reads it: no {reader} up to {last}, no known plug-in",
+            "Remove it, unless your own program reads it.",
+            (f"unset {setting.name}",),
+        )
+
+
+def _foreign_plugin(node: Node) -> str:
+    """A plug-in that was asked for by name: it may read variables of its own."""
+    names = ("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN")
+    values = (node.settings.value(name) or "" for name in names)
+    return next((value for value in values if value and value.lower() != "none"), "")
+
+
+def _phantom(setting: Setting, row: EnvVar) -> Remark:
+    """Widespread advice about settings that no program has."""
+    fix = f"Remove it; set {row.instead}." if row.instead else "Remove it."
+    if "timeout" in row.instead:
+        known = {found.framework: found.setting for found in timeout_settings()}
+        fix += " " + "; ".join(f"{name}: {known[name]}" for name in _FRAMEWORKS if name in known) + "."
+    return Remark("warn", row.effect, fix, (f"unset {setting.name}",))
+
+
+def _versions(setting: Setting, row: EnvVar, node: Node) -> Iterator[Remark]:
+    version = node.version(row.owner)
+    if version and row.read_by(version) is False:
+        yield _not_of_this_version(setting, row, node)
+    elif row.renamed_to:
+        yield from _renamed(setting, row, node, version)
+
+
+def _not_of_this_version(setting: Setting, row: EnvVar, node: Node) -> Remark:
+    too_old = bool(row.since) and numbers(node.version(row.owner)) < numbers(row.since)
+    other = _former(row, node) if too_old else row.renamed_to
+    text = f"{node.named(row.owner)} does not read it: " + (
+        f"it came with {row.since}" if too_old else f"{row.until} was the last that did"
+    )
+    if not other:
+        return Remark("warn", text, "Remove it." if not too_old else "It has no effect here.")
+    what = f"{text}; {'before that it was' if too_old else 'it is now'} {other}"
+    command = f"export {other}={_quoted(setting.value)}"
+    return Remark("warn", what, f"Set {other} instead.", (f"unset {setting.name}", command))
+
+
+def _former(row: EnvVar, node: Node) -> str:
+    """The name that this older version reads."""
+    version = node.version(row.owner)
+    old = (other for other in env_vars() if other.renamed_to == row.name and other.read_by(version))
+    return next((other.name for other in old), "")
+
+
+def _renamed(setting: Setting, row: EnvVar, node: Node, version: str) -> Iterator[Remark]:
+    """Old names that are still read: the new one wins where both are set."""
+    new = env_var(row.renamed_to)
+    since = row.renamed_since or (new.since if new else "")
+    if not version:
+        when = f" from {row.owner} {since} on" if since else ""
+        yield Remark("note", f"{row.renamed_to} is its name{when}; which version reads it here is not known")
+    elif not since or numbers(version) >= numbers(since):
+        # The allocator's old name stands in most job scripts and means the same: worth a note only.
+        level: str = "note" if setting.name.startswith("PYTORCH_") else "warn"
+        text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
+        text += "; the old name is still read, and loses where both are set"
+        text += f". {row.note}" if row.note else ""
+        command = f"export {row.renamed_to}={_quoted(setting.value)}"
+        fix = f"Set {row.renamed_to}" + (", and keep the old name up to torch 2.10." if _pipe(row) else ".")
+        yield Remark("warn" if level == "warn" else "note", text, fix, (command,))
+
+
+def _pipe(row: EnvVar) -> bool:
+    """The dump pipe of torch 2.8 to 2.10 exists only when the old name is set (row's note)."""
+    return row.name == "TORCH_NCCL_TRACE_BUFFER_SIZE"
+
+
+def _quoted(value: str) -> str:
+    import shlex
+
+    return shlex.quote(value)

@@ -1,0 +1,68 @@
+"""What one rule has to say about one variable, and what the rules may know of the node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nodedoctor.facts.packages import numbers
+from nodedoctor.facts.settings import Settings
+
+Level = Literal["note", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One judgement; `fix` says what to do ("": nothing), `commands` can be copied, `docs` is an address."""
+
+    level: Level
+    text: str
+    fix: str = ""
+    commands: tuple[str, ...] = ()
+    docs: str = ""
+
+    @property
+    def rank(self) -> int:
+        """For choosing the gravest."""
+        return ("note", "warn", "fail").index(self.level)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What rules may depend on; None stands for what could not be seen.
+
+    `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports
+    (mlx5_0/1), `active_rdma` whether one of them carries data, `gpu_count` what the driver shows.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    nccl: str = ""
+    torch: str = ""
+    rocm: bool = False
+    interfaces: tuple[str, ...] | None = None
+    hcas: tuple[str, ...] | None = None
+    active_rdma: bool | None = None
+    nvlink: bool | None = None
+    gpu_count: int | None = None
+
+    def version(self, owner: str) -> str:
+        """The version of a library, without what names its build."""
+        known = {"nccl": self.nccl, "torch": self.torch}.get(owner, "")
+        return ".".join(str(part) for part in numbers(known))
+
+    def named(self, owner: str) -> str:
+        """A library with its version, as a sentence has it."""
+        name = {"nccl": "NCCL", "torch": "torch"}.get(owner, owner)
+        version = self.version(owner)
+        return f"{name} {version}" if version else f"this {name}"
+
+
+def switched_on(value: str) -> bool:
+    """Whether a boolean is true to torch (c10d, Utils.hpp: y yes 1 t true) or to NCCL (a number, not 0)."""
+    word = value.strip().lower()
+    return word in ("y", "yes", "t", "true", "on") or (word.lstrip("+").isdigit() and int(word[:9]) != 0)
+
+
+def switched_off(value: str) -> bool:
+    """Whether a boolean is false."""
+    return value.strip().lower() in ("0", "n", "no", "f", "false", "off")

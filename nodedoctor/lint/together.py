@@ -1,0 +1,145 @@
+"""What contradicts each other, differs between ranks, or never reached them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from nodedoctor.facts.packages import numbers
+from nodedoctor.facts.settings import HERE, Settings
+from nodedoctor.knowledge.env_vars import env_var, env_vars
+from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
+
+Pair = tuple[str, Remark]
+_OURS = ("NCCL_", "TORCH_", "GLOO_", "SKYRL_", "DEEPSPEED_")
+_NOT_OURS = ("TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCH_CUDA_ARCH_LIST", "NCCL_CONF_FILE")
+
+
+def judge_together(node: Node) -> Iterator[Pair]:
+    """(variable, remark) for everything that takes more than one value to see."""
+    seen: set[tuple[str, str]] = set()
+    for _, variables in node.settings.environments():
+        for rule in _RULES:
+            for name, remark in rule(variables, node):
+                if (name, remark.text) not in seen:
+                    seen.add((name, remark.text))
+                    yield name, remark
+    yield from _between_ranks(node.settings)
+    yield from _never_arrived(node.settings)
+
+
+def _two_names(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    """The old and the new name of one setting with different values: the new one counts."""
+    for row in env_vars():
+        old, new = variables.get(row.name), variables.get(row.renamed_to)
+        if row.renamed_to and old is not None and new is not None and old != new:
+            text = f"{row.renamed_to}={new} is the same setting by its new name; of the two that one counts"
+            yield row.name, Remark("warn", text, f"Keep one: remove {row.name}.", (f"unset {row.name}",))
+
+
+def _rdma_off(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    hcas, net = variables.get("NCCL_IB_HCA"), variables.get("NCCL_NET", "").lower()
+    off = switched_on(variables.get("NCCL_IB_DISABLE", "0"))
+    if hcas and (off or net == "socket"):
+        by = "NCCL_IB_DISABLE=1" if off else f"NCCL_NET={variables['NCCL_NET']}"
+        yield "NCCL_IB_HCA", Remark("warn", f"{by} makes it meaningless: no RDMA is used", "Decide for one.")
+    if off and net == "ib":
+        text = "NCCL_NET=IB wants what NCCL_IB_DISABLE=1 forbids: NCCL stops, because no network is left"
+        yield "NCCL_NET", Remark("fail", text, "Remove one of them.", ("unset NCCL_IB_DISABLE",))
+
+
+def _p2p_off(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    if switched_on(variables.get("NCCL_P2P_DISABLE", "0")) and "NCCL_P2P_LEVEL" in variables:
+        text = "NCCL_P2P_DISABLE=1 makes it meaningless"
+        yield "NCCL_P2P_LEVEL", Remark("warn", text, "Decide for one; NVL keeps NVLink only.")
+
+
+def _algorithms(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    wanted = {word.strip().upper() for word in variables.get("NCCL_ALGO", "").split(",")}
+    nvls = {word for word in wanted if word.startswith("NVLS")}
+    if nvls and wanted <= nvls and switched_off(variables.get("NCCL_NVLS_ENABLE", "2")):
+        text = "only NVLS is allowed, and NCCL_NVLS_ENABLE=0 turns it off: no algorithm is left"
+        yield "NCCL_ALGO", Remark("fail", text, "Remove one of them.", ("unset NCCL_ALGO",))
+
+
+def _least_and_most(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    for kind in ("NCHANNELS", "CTAS", "P2P_NCHANNELS"):
+        least, most = f"NCCL_MIN_{kind}", f"NCCL_MAX_{kind}"
+        low, high = variables.get(least, ""), variables.get(most, "")
+        if low.isdigit() and high.isdigit() and int(low[:9]) > int(high[:9]):
+            yield least, Remark("warn", f"{least}={low} is more than {most}={high}", "Let the least be less.")
+
+
+def _silent_details(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    """NVIDIA/nccl, docs/env.rst: the part applies to the level INFO (and TRACE)."""
+    level = variables.get("NCCL_DEBUG", "").upper()
+    if "NCCL_DEBUG_SUBSYS" in variables and level not in ("INFO", "TRACE"):
+        text = f"without NCCL_DEBUG=INFO it does nothing (NCCL_DEBUG is {level or 'not set'})"
+        yield "NCCL_DEBUG_SUBSYS", Remark("warn", text, "Set NCCL_DEBUG=INFO too, or remove it.")
+
+
+def _empty_dumps(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+    """Up to torch 2.10 the flight recorder keeps nothing unless it is given a size (its table row)."""
+    version = numbers(node.version("torch"))
+    size = variables.get("TORCH_FR_BUFFER_SIZE") or variables.get("TORCH_NCCL_TRACE_BUFFER_SIZE") or "0"
+    for name in ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_ON_TIMEOUT"):
+        wanted = switched_on(variables.get(name, "0"))
+        if wanted and (2, 2) <= version < (2, 11) and size.strip("0") == "":
+            text = f"dumps of {node.named('torch')} are empty until the flight recorder is given a size"
+            new = "TORCH_FR_BUFFER_SIZE" if version >= (2, 8) else "TORCH_NCCL_TRACE_BUFFER_SIZE"
+            yield name, Remark("warn", text, f"Set {new}=2000.", (f"export {new}=2000",))
+
+
+_RULES: tuple[Callable[[Mapping[str, str], Node], Iterator[Pair]], ...] = (
+    _two_names,
+    _rdma_off,
+    _p2p_off,
+    _algorithms,
+    _least_and_most,
+    _silent_details,
+    _empty_dumps,
+)
+
+
+def _between_ranks(settings: Settings) -> Iterator[Pair]:
+    for name, values in settings.differing():
+        shown = "; ".join(f"{value}: {_few(labels)}" for value, labels in list(values.items())[:3])
+        text = f"the ranks of this node were started with different values ({shown})"
+        yield name, Remark("warn", text, "Give all ranks of a job the same environment.")
+
+
+def _never_arrived(settings: Settings) -> Iterator[Pair]:
+    """What is set here or in an env file, and in no running rank: it was exported after they were started."""
+    if not settings.ranks:
+        return
+    by_nccl = settings.nccl_files()
+    applied = {name for path in by_nccl for name in settings.files[path]}
+    said = [(HERE, settings.here)]
+    said += [(path, variables) for path, variables in settings.files.items() if path not in by_nccl]
+    for place, variables in said:
+        for name, value in variables.items():
+            if not _is_for_ranks(name) or name in applied:
+                continue
+            got = [label for label, found in settings.ranks.items() if found.get(name) == value]
+            if not got:
+                yield name, _not_there(name, value, place, settings)
+
+
+def _is_for_ranks(name: str) -> bool:
+    row = env_var(name)
+    read = row is not None and not row.phantom and row.owner not in ("packaging", "nccl-tests")
+    return read and name.startswith(_OURS) and name not in _NOT_OURS
+
+
+def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
+    others = {found.get(name) for found in settings.ranks.values()} - {None}
+    instead = f"they have {', '.join(sorted(str(other) for other in others))}" if others else "they have none"
+    text = (
+        f"{value} is set in {place}, and none of the {len(settings.ranks)} processes that train was started "
+        f"with it: {instead}. Exports after `ray start` or after the launch never reach workers"
+    )
+    fix = "Set it before `ray start`, in the runtime_env or the job's env file, and start the job anew."
+    return Remark("warn", text, fix)
+
+
+def _few(labels: tuple[str, ...]) -> str:
+    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
