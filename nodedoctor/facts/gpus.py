@@ -81,12 +81,8 @@ class Gpus:
     def headline(self) -> dict[str, Any]:
         """How many GPUs of which model, under which driver, for the line that names the node."""
         models = sorted({gpu.name for gpu in self.gpus if gpu.name})
-        return {
-            "gpus": len(self.gpus),
-            "gpu": " + ".join(models) or None,
-            "driver": self.driver_version,
-            "cuda": self.cuda_version,
-        }
+        seen = {"gpus": len(self.gpus), "gpu": " + ".join(models) or None} if self.gpus else {}
+        return {**seen, "driver": self.driver_version, "cuda": self.cuda_version}
 
 
 def _unseen(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:

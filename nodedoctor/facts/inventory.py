@@ -95,8 +95,8 @@ class Inventory:
         )
 
     def headline(self) -> dict[str, int]:
-        """That there is no GPU, where that is certain."""
-        return {"gpus": 0} if self.none_here else {}
+        """How many GPUs are on the bus, answering or not; that there is none, where that is certain."""
+        return {"gpus": 0} if self.none_here else {"gpus_on_bus": len(self.slots)} if self.slots else {}
 
     @property
     def none_here(self) -> bool:

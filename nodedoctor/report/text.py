@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from nodedoctor.model import Finding, Report, Result, Status
+from nodedoctor.model import Finding, Fix, Report, Result, Status
 from nodedoctor.report.inert import inert, inert_lines
 
 EVIDENCE_LINES = 6
@@ -26,8 +26,8 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     unseen = [result for result in results if result.worst.blind and not result.worst.waived]
     problems = [result for result in results if result.severity > 1 and result not in unseen]
     page.head(report)
-    for result in problems:
-        page.problem(result)
+    for group in _alike(problems).values():
+        page.problem(group)
     if unseen:
         page.line("", "could not be seen")
         page.rows(unseen)
@@ -44,6 +44,8 @@ def headline(node: Mapping[str, object]) -> str:
         parts.append(f"{node['gpus']}x {node.get('gpu') or 'GPU'}")
     elif node.get("gpus") == 0:
         parts.append("no NVIDIA GPU")
+    elif node.get("gpus_on_bus"):
+        parts.append(f"{node['gpus_on_bus']} GPUs on the bus, none answers")
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")
@@ -64,6 +66,7 @@ class _Page:
         self.lines: list[str] = []
         self._width = width
         self._colour = colour
+        self._fixes: dict[Fix, str] = {}
 
     def line(self, *lines: str) -> None:
         self.lines += lines
@@ -72,15 +75,19 @@ class _Page:
         verdict = self._paint(report.verdict, report.verdict.word)
         self.line(headline(report.node), f"{verdict}  {tally(report)}   in {report.seconds:.1f} s")
 
-    def problem(self, result: Result) -> None:
-        """Every finding that is not well, then why it matters."""
+    def problem(self, group: list[Result]) -> None:
+        """Every finding that is not well, then why it matters; checks that say the same share one entry."""
+        result, *others = group
         shown = sorted((f for f in result.findings if f.severity > 1), key=lambda f: -f.severity)
         for finding in shown:
+            name = "" if others else f"{result.check}  "
             self.line("")
-            self._status_line(finding.status, f"{result.check}  {_sentence(finding)}")
+            self._status_line(finding.status, f"{name}{_sentence(finding)}")
             self._evidence(finding)
-            self._fix(finding, "fix")
-        if result.why:
+            self._fix(finding, "fix", result.check)
+        if others:
+            self._indented(" ".join(result.check for result in group))
+        elif result.why:
             self._labelled("why", result.why)
 
     def rows(self, results: Iterable[Result]) -> None:
@@ -92,7 +99,7 @@ class _Page:
             else:
                 self._row(group[0])
             if group[0].status is Status.UNKNOWN:
-                self._fix(group[0].worst, "see it")
+                self._fix(group[0].worst, "see it", group[0].check)
 
     def _row(self, result: Result) -> None:
         """One line a result, and one more for each note worth knowing."""
@@ -112,8 +119,12 @@ class _Page:
                 rest = len(lines) - EVIDENCE_LINES
                 self.line(f"{_INDENT}| ... {rest} more lines from {inert(evidence.probe)}")
 
-    def _fix(self, finding: Finding, label: str) -> None:
+    def _fix(self, finding: Finding, label: str, check: str) -> None:
         if finding.fix is None:
+            return
+        first = self._fixes.setdefault(finding.fix, check)
+        if first != check:
+            self._labelled(label, f"as for {first}, above")
             return
         self._labelled(label, finding.fix.text)
         self.line(*(f"{_INDENT}$ {inert(command)}" for command in finding.fix.commands))
