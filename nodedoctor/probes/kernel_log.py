@@ -11,13 +11,20 @@ of interest and repetitions, then its beginning, and is `cut`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.plain_args import options
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from plain_args import options
+
+    sys.path.pop(0)
 
 TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 MiB
 FILE_BYTES = 16 * 1024 * 1024
@@ -152,12 +159,9 @@ def read(root: str, since: str) -> dict[str, Any]:
 
 def main() -> None:
     """Print the document."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--root", default="/", help="where the file system to look at is mounted")
-    parser.add_argument("--since", default="", help="how far back: 24h, 30m, 7d")
-    options = parser.parse_args()
+    given, _ = options(__doc__, root="/", since="")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(json.dumps(read(options.root, options.since), ensure_ascii=False))
+    print(json.dumps(read(given["root"], given["since"]), ensure_ascii=False))
 
 
 if __name__ == "__main__":

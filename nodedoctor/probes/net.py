@@ -10,7 +10,6 @@ does not know it, in a process of its own), `nameservers`, `firewall` (why somet
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import fcntl
 import json
@@ -20,7 +19,15 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.plain_args import options
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from plain_args import options
+
+    sys.path.pop(0)
 
 SIOCGIFADDR = 0x8915  # linux, include/uapi/linux/sockios.h
 ATTRIBUTES = ("operstate", "mtu", "type", "carrier", "speed", "ifindex", "flags")
@@ -161,15 +168,11 @@ def clock() -> dict[str, Any] | None:
 
 def main() -> None:
     """Print the document."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--root", default="/", help="where the file system to look at is mounted")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long the resolver may take")
-    parser.add_argument("--resolve", metavar="NAME", help="only ask the resolver of a name")
-    options = parser.parse_args()
-    if options.resolve:
-        print(json.dumps(resolve(options.resolve)))
+    given, _ = options(__doc__, root="/", seconds="3", resolve="")
+    if given["resolve"]:
+        print(json.dumps(resolve(given["resolve"])))
         return
-    root = options.root.rstrip("/")
+    root = given["root"].rstrip("/")
     net = f"{root}/proc/1/net" if root else "/proc/net"
     host = text(f"{root}/proc/sys/kernel/hostname") or socket.gethostname()
     known = in_hosts(root, host)
@@ -180,7 +183,7 @@ def main() -> None:
         "default_routes": default_routes(net),
         "hostname": host,
         "hosts": known,
-        "resolved": resolved(host, options.seconds) if not known and not root else None,
+        "resolved": resolved(host, float(given["seconds"])) if not known and not root else None,
         "nameservers": servers,
         "firewall": firewall(root),
         "clock": clock(),
