@@ -93,11 +93,12 @@ class KernelLog:
         document = _document(seen.text)
         if document is None:
             return _denied(seen) or cls.of(seen.text, "recorded text", cut=seen.truncated)
-        if not isinstance(document.get("source"), str) or not str(document.get("text")).strip():
+        text = document.get("text")
+        if not isinstance(document.get("source"), str) or not isinstance(text, str) or not text.strip():
             return _unseen(document, isinstance(container, Container) and container.inside)
         epoch = document.get("boot_epoch")
         boot = float(epoch) if isinstance(epoch, int) else None
-        return cls.of(str(document["text"]), document["source"], boot, cut=document.get("cut") is True)
+        return cls.of(text, document["source"], boot, cut=document.get("cut") is True)
 
     @classmethod
     def of(cls, text: str, source: str, boot_epoch: float | None = None, *, cut: bool = False) -> KernelLog:
