@@ -31,9 +31,11 @@ _RATES = {
     "recovery": ERRORS_PER_SECOND,
     "link_recovery_failed": ERRORS_PER_SECOND,
     "link_recovery": ERRORS_PER_SECOND,
-    "effective_errors": ERRORS_PER_SECOND,
+    "effective_errors": CRC_PER_SECOND,
 }
 """Raw symbol errors are not among them: links with PAM4 signals (NVLink 4 and 5) have them all the time."""
+SEVERE = 10
+"""Times DCGM's limit, from which what grows is a fault and no longer a warning."""
 
 
 @check("nvlink.errors", "NVLinks carry data without errors", tags={"gpu", "nvlink"})
@@ -74,8 +76,9 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
     )
     if growing:
         summary = f"errors grow on {len(growing)} link{'s' if len(growing) > 1 else ''} now"
-        lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line in growing[:18]]
-        yield Finding.fail(summary, subject=gpu.subject, evidence=lines, fix=fix)
+        lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line, _ in growing[:18]]
+        judge = Finding.fail if any(severe for _, severe in growing) else Finding.warn
+        yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
     elif high:
         summary = f"many errors since the driver was loaded: {high[0]}" + _more(len(high))
         lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
@@ -95,8 +98,8 @@ def _more(count: int) -> str:
     return f" and {count - 1} more" if count > 1 else ""
 
 
-def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[str]:
-    """Links whose counters grow faster than DCGM's health watch allows."""
+def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[str, bool]]:
+    """Links whose counters grow faster than DCGM's health watch allows, and whether much faster."""
     gained = growth.gpu(gpu.index) if growth else None
     if growth is None or gained is None:
         return
@@ -107,7 +110,9 @@ def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[str]:
             if name in _RATES and count > 0 and count >= _RATES[name].number * growth.seconds
         }
         if fast:
-            yield f"Link {link.link}: {_words(fast, '+')} in {growth.seconds} s"
+            allowed = {name: _RATES[name].number * growth.seconds for name in fast}
+            severe = any(count >= SEVERE * allowed[name] for name, count in fast.items())
+            yield f"Link {link.link}: {_words(fast, '+')} in {growth.seconds} s", severe
 
 
 def _high(link: NvLink) -> Iterator[str]:
