@@ -1,0 +1,46 @@
+"""What the README promises: its example runs, its subjects are those of the checks, its exit codes are ours."""
+
+import json
+import re
+from pathlib import Path
+
+from test_plugins import nodedoctor, results
+
+from nodedoctor.console import Exit
+from nodedoctor.discover import discover
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_check_runs(tmp_path):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "site_memory.py").write_text(example)
+    done = nodedoctor("--json", "--checks", str(tmp_path), "site")
+    (finding,) = results(done)["site.memory"]["findings"]
+    assert finding["status"] in ("pass", "warn")
+    assert "GiB of memory" in finding["summary"]
+
+
+def test_every_subject_is_named():
+    subjects = {check.subject for check in discover().checks.values()}
+    missing = [subject for subject in sorted(subjects) if f"`{subject}.*`" not in README]
+    assert not missing
+
+
+def test_every_exit_code_is_in_the_table():
+    rows = re.findall(r"^\| ([\d, ]+) \|", README, re.MULTILINE)
+    told = {int(number) for row in rows for number in row.split(",")}
+    assert told == {int(code) for code in Exit}
+
+
+def test_every_option_in_an_example_exists():
+    known = set(re.findall(r"--[a-z-]+", nodedoctor("--help").stdout + nodedoctor("triage", "--help").stdout))
+    lines = re.findall(r"^(?:\$ )?nodedoctor .*$", README, re.MULTILINE)
+    used = {option for line in lines for option in re.findall(r"(?<= )--[a-z-]+", line.partition("#")[0])}
+    assert used
+    assert used <= known | {"--keys"}
+
+
+def test_the_report_in_the_readme_is_of_this_schema():
+    assert "nodedoctor.report/1" in README
+    assert json.loads(nodedoctor("--json", "doctor").stdout)["schema"] == "nodedoctor.report/1"
