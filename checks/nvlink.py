@@ -79,7 +79,7 @@ def _down(
     active, model = up[gpu.index], _model(gpu)
     wanted = int(told) if (told := expect.get("nvlinks") or "").isdecimal() else None
     peers = [up[peer.index] for peer in links.gpus if peer.index in up and peer.name == gpu.name]
-    count = wanted or (model.nvlink_links if model and model.nvlink_links else max(peers))
+    count = wanted or (model.nvlink_links if model and model.nvlink_links else _unlisted(gpu, active, peers))
     said = [Evidence(links.source, f"GPU {gpu.index}: Link {link}: <inactive>") for link in down]
     said = said[:18] or [Evidence(links.source, f"GPU {gpu.index}: {active} links")]
     said += [card(links.source, known)] if known else []
@@ -95,6 +95,12 @@ def _down(
     if model and not model.nvlink_optional:
         return _module(active, peers, down, model, fail, warn)
     return _bridged(active, peers, fail, warn)
+
+
+def _unlisted(gpu: GpuLinks, active: int, peers: Sequence[int]) -> int:
+    """What a model we do not know should have: as many as its peers; alone, and partly up, all it shows."""
+    alone = len(peers) == 1 and active > 0
+    return len(gpu.links) if alone else max(peers)
 
 
 def _module(

@@ -133,6 +133,8 @@ MIG = "Nvlink queries are not supported for Devices in MIG mode\n"
         (status(FULL, listing(H100, *["26.562 GB/s"] * 5)), [("pass", "")]),
         (status(FULL, f"{H100} {UUID}\nUnable to retrieve: GPU is lost\n"), [("unknown", "gpu:1")]),
         (status(listing("NVIDIA A30", *["25 GB/s"] * 3, "<inactive>")), [("fail", "gpu:0")]),
+        (status(listing("Some new model", *["25 GB/s"] * 3, "<inactive>")), [("fail", "gpu:0")]),
+        (status(*[listing("Some new model", "25 GB/s", "<inactive>")] * 4), [("pass", "")]),
     ],
     ids=[
         "full",
@@ -148,6 +150,8 @@ MIG = "Nvlink queries are not supported for Devices in MIG mode\n"
         "cut off",
         "lost",
         "loose bridge",
+        "unknown and loose",
+        "unknown and alike",
     ],
 )
 def test_links_are_judged_by_model_and_peers(text: str, findings: list[tuple[str, str]]):
