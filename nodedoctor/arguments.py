@@ -27,6 +27,7 @@ examples:
 also:
   nodedoctor list checks|facts|probes|knowledge       what there is
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
+  nodedoctor demo [NAME]           recorded nodes that ship with the tool
   nodedoctor watch                 live load of GPUs, ports and host; marks the straggler
   nodedoctor compare BEFORE AFTER  what changed between two reports or recorded nodes; 2 if it got worse
   nodedoctor schema report|snapshot
@@ -41,7 +42,7 @@ def parser() -> Parser:
     """The parser of `nodedoctor [CHECK ...]`."""
     made = Parser(
         prog="nodedoctor",
-        usage="nodedoctor [options] [CHECK ...]\n       nodedoctor watch | compare | list | explain | schema",
+        usage="nodedoctor [options] [CHECK ...]\n       nodedoctor triage | watch | compare | demo | list | explain",
         description="The doctor for GPU training nodes: what is sick, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -51,6 +51,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor import compare
 
         return compare.main(words[1:])
+    if words and words[0] == "demo":
+        from nodedoctor import demo
+
+        return demo.main(words[1:])
     if words and words[0] == "watch":
         from nodedoctor.tui import start
 
