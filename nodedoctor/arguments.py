@@ -42,7 +42,8 @@ def parser() -> Parser:
     """The parser of `nodedoctor [CHECK ...]`."""
     made = Parser(
         prog="nodedoctor",
-        usage="nodedoctor [options] [CHECK ...]\n       nodedoctor triage | watch | compare | demo | list | explain",
+        usage="nodedoctor [options] [CHECK ...]\n"
+        "       nodedoctor triage | watch | compare | demo | list | explain | schema ...",
         description="The doctor for GPU training nodes: what is sick, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

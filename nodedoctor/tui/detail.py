@@ -20,6 +20,9 @@ EVIDENCE_LINES = 12
 LONGEST = 4000
 """Characters shown of one line of evidence."""
 
+SLOW = 1.0
+"""Seconds from which it is worth a column what a check cost; the Probes screen has all of them."""
+
 _WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
@@ -54,7 +57,8 @@ def row(result: Result, waiting: Waiting | None) -> Row:
     notes = sum(finding.note for finding in result.findings if finding is not worst)
     text = sentence(worst) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
     body = QUIET if status is Status.SKIP else ""
-    return Row(result.check, status.word, STYLE[status], result.check, text, f"{result.seconds:.1f} s", body)
+    end = f"{result.seconds:.1f} s" if result.seconds >= SLOW else ""
+    return Row(result.check, status.word, STYLE[status], result.check, text, end, body)
 
 
 def sentence(finding: Finding) -> str:
@@ -138,9 +142,12 @@ def _fix(fix: Fix, label: str) -> Iterator[Para]:
 
 
 def _evidence(finding: Finding, seen: dict[str, Observation], full: bool) -> Iterator[Para]:
+    probe = None
     for evidence in finding.evidence:
-        how = f"  {observation_line(seen[evidence.probe])}" if evidence.probe in seen else ""
-        yield Para(f"{inert(evidence.probe)}{how}", _lead("evidence"), QUIET)
+        if evidence.probe != probe:
+            how = f"  {observation_line(seen[evidence.probe])}" if evidence.probe in seen else ""
+            yield Para(f"{inert(evidence.probe)}{how}", _lead("evidence"), QUIET)
+        probe = evidence.probe
         lines = inert_lines(evidence.text.strip("\n"))
         shown = lines if full else lines[:EVIDENCE_LINES]
         for line in shown:

@@ -135,7 +135,7 @@ class Listing(ScrollView, can_focus=True):
 
     def _parts(self, index: int) -> tuple[Part, ...]:
         row, (word, name, end) = self._rows[index], self._widths
-        name = min(name, max(self.room * 2 // 5 - word, 10))
+        name = min(name, max(self.room * 2 // 5, 10))
         here = index == self._index
         body = f"{row.body} bold" if here else row.body
         back = " reverse" if here and self.has_focus else ""
