@@ -6,15 +6,20 @@ import argparse
 import os
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from nodedoctor.console import Exit, Parser, complain, emit
 from nodedoctor.triage.model import Verdict
+
+if TYPE_CHECKING:
+    from nodedoctor.triage.job import Examined
 
 _EPILOG = """\
 examples:
   nodedoctor triage train.log                  one log, or - for standard input
   nodedoctor triage logs/ fr_dumps/            all ranks' logs and flight-recorder dumps together
   nodedoctor triage logs/ --node node1.json    with a node's report or recording
+  nodedoctor triage --live                     a job that hangs on this machine now
 
 exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be determined, 64 usage.
 """
@@ -23,17 +28,23 @@ _CODES = {"clean": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
 
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
-    from nodedoctor.triage.job import examine
+    from nodedoctor.triage.job import examine, examine_live
     from nodedoctor.triage.nodes import NotANode, read_node
     from nodedoctor.triage.sources import NotThere
 
     arguments = _parser().parse_args(words)
+    if arguments.live is not None:
+        return _show(arguments, examine_live(arguments.live))
     if not arguments.paths:
         return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         examined = examine(arguments.paths, [read_node(path) for path in arguments.node])
     except (NotThere, NotANode) as problem:
         return complain(str(problem))
+    return _show(arguments, examined)
+
+
+def _show(arguments: argparse.Namespace, examined: Examined) -> int:
     if arguments.json:
         from nodedoctor.triage import document
 
@@ -81,6 +92,13 @@ def _parser() -> Parser:
         default=[],
         metavar="FILE",
         help="a node's report (--json) or recording (--record): what was wrong there when the job died",
+    )
+    add(
+        "--live",
+        nargs="*",
+        type=int,
+        metavar="PID",
+        help="a job that hangs on this machine now; touches nothing",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")

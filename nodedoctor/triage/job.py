@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nodedoctor.triage import advice, verdict
+from nodedoctor.triage import advice, live_judge, verdict
+from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
+from nodedoctor.triage.live import look
 from nodedoctor.triage.model import Collective, Coverage, Verdict
 from nodedoctor.triage.nodes import Node, joined
 from nodedoctor.triage.physics import physics
@@ -73,6 +76,29 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
     told = report(kept, notes)
     reading.notes += told.notes
     return told
+
+
+def examine_live(pids: Sequence[int]) -> Examined:
+    """Judge a job that runs on this machine now, by its processes, their stacks and NCCL's RAS service."""
+    live = asyncio.run(look(pids))
+    told = live_judge.events(live)
+    story = tell(told)
+    moving = bool(story.of(RasRunning))
+    found = [] if moving else live_judge.candidates(live)
+    ranks = [process.rank for process in live.processes if process.rank is not None]
+    sizes = [process.world_size for process in live.processes if process.world_size]
+    coverage = Coverage(0, 0, tuple(sorted(ranks)), max(sizes, default=None), live.notes)
+    judged = verdict.judge(story, coverage, found)
+    if judged.outcome == "undetermined":
+        processes = (
+            f"{len(live.processes)} processes of the job were seen"
+            if live.processes
+            else "no rank was found here"
+        )
+        judged = replace(
+            judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
+        )
+    return Examined(advised(judged, story), LineNumbers((), {}))
 
 
 def advised(judged: Verdict, story: Story) -> Verdict:

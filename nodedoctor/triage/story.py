@@ -15,6 +15,7 @@ from nodedoctor.triage.events.oom import MemoryUser
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size, Step
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorPid
+from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.slurm import Attempt, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
 from nodedoctor.triage.model import Collective, Event, Group, Who
@@ -25,8 +26,8 @@ SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser, ActorPid,
-    Left, Blamed, RasCount, RasProcess, RasRunning,
+    *LIFE, OrderedStop, Attempt, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
+    ActorPid, Left, Blamed, Seen, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

@@ -67,7 +67,8 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
         missing = [
             row for row in _dicts(communicator.get("missing_ranks")) if isinstance(row.get("rank"), int)
         ]
-        if not missing and communicator.get("ranks_count") == communicator.get("size"):
+        size = communicator.get("size")
+        if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
             yield Event(
                 RasRunning(), place, Who(), None, f"communicator {communicator.get('hash')}: all ranks answer"
             )

@@ -1,0 +1,164 @@
+"""A job that hangs now: its processes, their stacks and NCCL's own view, all read without touching the job.
+
+Everything that could block is asked by children with deadlines: /proc, NCCL's RAS port, py-spy (never in its
+blocking mode, which would stop the process it looks at).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodedoctor import command
+from nodedoctor.model import Observation
+from nodedoctor.registry import Command
+from nodedoctor.triage.events.trace import Frame
+
+PAUSE = 2.0
+"""Seconds between the two looks: what stands still over them may be stuck, what moved is not."""
+RAS_PORT = 28028
+"""NCCL's default: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ras-addr"""
+DEADLINE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One Python thread of a process; `frames` from the innermost outwards."""
+
+    frames: tuple[Frame, ...]
+    owns_gil: bool = False
+    active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One rank's process over two looks. `threads` are empty when its stacks could not be read."""
+
+    pid: int
+    rank: int | None = None
+    world_size: int | None = None
+    local_world_size: int | None = None
+    states: tuple[str, str] = ("", "")
+    wchan: str = ""
+    ticks: int = 0
+    threads: tuple[Thread, ...] = ()
+    moved: bool = False
+    children: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What was seen of a job: its processes and two answers of RAS, empty where there is none."""
+
+    host: str
+    processes: tuple[Process, ...]
+    ras: tuple[str, str] = ("", "")
+    notes: tuple[str, ...] = ()
+
+
+async def look(pids: Sequence[int]) -> Live:
+    """Look twice at a job's processes; all of this machine's ranks when no pid is given."""
+    standing, ras = await asyncio.gather(_standing(pids), _ras_twice())
+    document = _document(standing)
+    rows = [row for row in document.get("processes", []) if isinstance(row, dict)]
+    found = [int(row["pid"]) for row in rows if isinstance(row.get("pid"), int)]
+    spy = shutil.which("py-spy")
+    notes = [] if standing.answered else [f"processes: {standing.note}"]
+    stacks: list[dict[int, tuple[Thread, ...]]] = [{}, {}]
+    if spy and found:
+        stacks[0] = await _stacks(spy, found)
+        await asyncio.sleep(PAUSE)
+        stacks[1] = await _stacks(spy, found)
+        notes += [f"process {pid}: py-spy could not read its stack" for pid in found if pid not in stacks[1]]
+    elif found:
+        notes.append("py-spy is not on PATH: without the stacks nobody can say what each rank does")
+    processes = tuple(process(row, stacks[0], stacks[1]) for row in rows)
+    return Live(str(document.get("hostname", "")), processes, ras, tuple(notes))
+
+
+def process(
+    row: dict[str, Any], before: dict[int, tuple[Thread, ...]], after: dict[int, tuple[Thread, ...]]
+) -> Process:
+    """A process out of the child's row and its two stacks."""
+    pid = int(row["pid"])
+    looks = [row.get("before") or {}, row.get("after") or {}]
+    ticks = [int(look.get("ticks", 0)) for look in looks]
+    return Process(
+        pid,
+        _number(row.get("rank")),
+        _number(row.get("world_size")),
+        _number(row.get("local_world_size")),
+        (str(looks[0].get("state", "")), str(looks[1].get("state", ""))),
+        str(looks[1].get("wchan", "")),
+        ticks[1] - ticks[0],
+        after.get(pid, ()),
+        pid in before and pid in after and before[pid] != after[pid],
+        tuple(child for child in row.get("children", []) if isinstance(child, int)),
+    )
+
+
+def threads(text: str) -> tuple[Thread, ...]:
+    """The threads in py-spy's JSON; nothing when it is not that."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+    return tuple(
+        Thread(_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active"))) for row in rows
+    )
+
+
+def _frames(value: Any) -> tuple[Frame, ...]:
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    return tuple(
+        Frame(str(row.get("filename", "")), _number(row.get("line")) or 0, str(row.get("name", "")))
+        for row in rows[:200]
+    )
+
+
+async def _standing(pids: Sequence[int]) -> Observation:
+    argv = command.child("live_job", str(PAUSE), *(str(pid) for pid in pids))
+    return await command.run("live-job", Command(argv), PAUSE + DEADLINE)
+
+
+async def _ras_twice() -> tuple[str, str]:
+    first = await _ras()
+    if not first:
+        return ("", "")
+    await asyncio.sleep(PAUSE)
+    return first, await _ras()
+
+
+async def _ras() -> str:
+    argv = command.child("nccl_ras", "localhost", str(RAS_PORT), str(DEADLINE))
+    seen = await command.run("nccl-ras", Command(argv), DEADLINE + 2)
+    text = _document(seen).get("text", "")
+    return text if isinstance(text, str) else ""
+
+
+async def _stacks(spy: str, pids: Sequence[int]) -> dict[int, tuple[Thread, ...]]:
+    """Stacks of all processes at once; one that hangs only loses its own."""
+
+    async def one(pid: int) -> tuple[int, tuple[Thread, ...]]:
+        argv = (spy, "dump", "--nonblocking", "--json", "--pid", str(pid))
+        seen = await command.run(f"py-spy-{pid}", Command(argv), DEADLINE)
+        return pid, threads(seen.text) if seen.answered else ()
+
+    return {pid: found for pid, found in await asyncio.gather(*(one(pid) for pid in pids)) if found}
+
+
+def _document(seen: Observation) -> dict[str, Any]:
+    try:
+        loaded = json.loads(seen.text) if seen.answered else {}
+    except (ValueError, RecursionError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

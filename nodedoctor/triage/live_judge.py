@@ -1,0 +1,153 @@
+"""Who holds a running job up: the rank that is not where the others wait, judged by state, stack and RAS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import called
+from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events.progress import LongWork
+from nodedoctor.triage.events.progress import read as read_progress
+from nodedoctor.triage.events.ras import RasRunning
+from nodedoctor.triage.events.seen import Seen
+from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.lines import parse
+from nodedoctor.triage.live import Live, Process
+from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
+
+_WAITS = re.compile(
+    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
+    r"|scatter|synchronize"
+    r"|wait_for_everyone|monitored_barrier"
+)
+_LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
+_SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
+_STATES = {
+    "T": "is stopped (SIGSTOP or a debugger)",
+    "t": "is held by a debugger",
+    "D": "hangs in the kernel (storage?)",
+    "Z": "is dead and not yet collected",
+}
+
+
+def candidates(live: Live) -> list[Candidate]:
+    """Causes that the processes' standing speaks for."""
+    rules = (_states, _gone, _elsewhere)
+    return [candidate for rule in rules for candidate in rule(live)]
+
+
+def events(live: Live) -> list[Event[Any]]:
+    """What every process does, and what RAS says; counts that moved between the two answers prove life."""
+    told = [_event(live, process, _doing(process)) for process in live.processes]
+    first, second = live.ras
+    if second and _counts(first) != _counts(second):
+        told.append(
+            Event(RasRunning(), Place("NCCL RAS", 0), Who(), None, "operation counts moved: not stuck")
+        )
+    elif second:
+        lines = [line for raw in second.split("\n") for line in parse(raw, Place("NCCL RAS", 0))]
+        told += [event for event in read_events(lines) if not isinstance(event.what, RasRunning)]
+    return told
+
+
+def _states(live: Live) -> Iterator[Candidate]:
+    """A stopped or unkillable process, seen so both times."""
+    held = [p for p in live.processes if p.states[0] == p.states[1] and p.states[1] in _STATES]
+    if held and len(held) < len(live.processes):
+        who = tuple(_who(live, process) for process in held)
+        cause: Cause = "peer_died" if held[0].states[1] == "Z" else "cpu_stuck_or_slow_rank"
+        headline = f"{called(who)} {_STATES[held[0].states[1]]}"
+        evidence = tuple(_event(live, process, _doing(process)) for process in held[:4])
+        yield Candidate(cause, order.DIED, "high", headline, evidence, who)
+
+
+def _gone(live: Live) -> Iterator[Candidate]:
+    """All ranks should be on this machine, and some are not."""
+    sizes = {(p.world_size, p.local_world_size) for p in live.processes}
+    if len(sizes) != 1:
+        return
+    world, local = sizes.pop()
+    ranks = {process.rank for process in live.processes}
+    missing = [rank for rank in range(world or 0) if rank not in ranks]
+    if world is not None and world == local and missing and ranks != {None}:
+        who = tuple(Who(rank=rank, host=live.host) for rank in missing)
+        evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:3])
+        yield Candidate(
+            "peer_died", order.DIED + 1, "high", f"{called(who)} has no process any more", evidence, who
+        )
+
+
+def _elsewhere(live: Live) -> Iterator[Candidate]:
+    """All but a few ranks stand still in a collective: the few are waited for."""
+    known = [process for process in live.processes if process.threads]
+    waiting = [process for process in known if _collective(process) and not process.moved]
+    others = [process for process in known if not _collective(process)]
+    stuck = [process for process in others if not process.moved]
+    if len(waiting) < 1 or not stuck or len(others) > len(waiting):
+        return
+    who = tuple(_who(live, process) for process in stuck)
+    work = next((_legitimate(process) for process in stuck if _legitimate(process)), "")
+    cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
+    gil = any(thread.owns_gil for process in stuck for thread in process.threads)
+    headline = f"{called(who)} {_doing(stuck[0])}" + (" and keeps Python's lock" if gil else "")
+    evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
+    victims = tuple(_who(live, process) for process in waiting)
+    headline += f"; {len(waiting)} rank(s) wait for it in {_collective(waiting[0])}"
+    yield Candidate(cause, order.SILENT, "medium", headline, evidence, who, victims)
+
+
+def _collective(process: Process) -> str:
+    """The collective in which some thread waits, '' when none does."""
+    for thread in process.threads:
+        for frame in thread.frames[:12]:
+            if _LIBRARY.search(frame.file) and _WAITS.search(frame.function):
+                return frame.function
+    return ""
+
+
+def _own(process: Process) -> Frame | None:
+    """The innermost frame of the thread that matters: the one with the lock, else the one that is active."""
+    ranked = sorted(process.threads, key=lambda t: (not t.owns_gil, not t.active, -len(t.frames)))
+    return ranked[0].frames[0] if ranked and ranked[0].frames else None
+
+
+def _legitimate(process: Process) -> str:
+    """Long work that has to be done, as far as the names of the functions tell."""
+    for thread in process.threads:
+        for frame in thread.frames:
+            told = read_progress(frame.function.replace("_", " "))
+            if _SAVES.search(frame.function) or isinstance(told, LongWork):
+                return frame.function
+    return ""
+
+
+def _doing(process: Process) -> str:
+    waits = _collective(process)
+    if waits:
+        return f"waits in {waits}"
+    frame = _own(process)
+    if frame is not None:
+        return f"is in {frame.function} ({frame.file}:{frame.line})"
+    state = process.states[1] or "?"
+    return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
+
+
+def _who(live: Live, process: Process) -> Who:
+    return Who(rank=process.rank, pid=process.pid, host=live.host or None)
+
+
+def _event(live: Live, process: Process, text: str) -> Event[Any]:
+    who = _who(live, process)
+    name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
+    busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
+    place = Place(f"process {process.pid}", 0)
+    return Event(Seen("live-process"), place, replace(who), None, f"{name} {text}{busy}")
+
+
+def _counts(text: str) -> list[str]:
+    """RAS's operation counts: the only part that says whether anything moved."""
+    return re.findall(r"operation \d+|\"(?:AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)\": \d+", text)

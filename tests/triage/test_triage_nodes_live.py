@@ -1,0 +1,202 @@
+"""What nodes and running processes add: joined by host and time, judged by state and stack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from say import caught, culprits, elastic
+
+from nodedoctor.triage import live_judge
+from nodedoctor.triage.events import ras
+from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.job import examine
+from nodedoctor.triage.live import Live, Process, Thread, process, threads
+from nodedoctor.triage.model import Collective, Place
+from nodedoctor.triage.nodes import NotANode, read_node
+from nodedoctor.triage.physics import physics
+
+LOGS = Path(__file__).parent / "logs"
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4001, name=python, GPU has fallen off the bus."
+
+
+def report(
+    tmp_path: Path, check: str, summary: str, evidence: str, host: str = "node-1", status: str = "fail"
+) -> str:
+    """A node's report with one finding."""
+    finding = {
+        "status": status,
+        "summary": summary,
+        "waived": None,
+        "evidence": [{"probe": "p", "text": evidence}],
+    }
+    document = {
+        "schema": "nodedoctor.report/1",
+        "node": {"hostname": host},
+        "results": [{"check": check, "status": status, "findings": [finding]}],
+    }
+    path = tmp_path / f"{host}.json"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def job(tmp_path: Path) -> str:
+    """A job of which only one rank's wait is known."""
+    path = tmp_path / "train.log"
+    path.write_text(caught(0) + elastic([(0, -6), (1, -15)], 0))
+    return str(path)
+
+
+def test_the_raylets_open_files(tmp_path: Path) -> None:
+    """The second half of the article: the log decides nothing, the node's limit is near."""
+    node = report(
+        tmp_path, "limits.nofile", "raylet may open 1024 files and has 1011 open", "Max open files 1024", "n"
+    )
+    verdict = examine([str(LOGS / "skyrl_policy_train.log")], [read_node(node)]).verdict
+    assert (verdict.cause, verdict.confidence, verdict.culprits) == ("shm_or_limits", "medium", ())
+
+
+def test_an_xid_is_joined_by_pid_and_time(tmp_path: Path) -> None:
+    near = report(tmp_path, "kernel.xid", "Xid 79", f"Nov 21 10:12:00 node-1 kernel: {XID}")
+    examined = examine([job(tmp_path)], [read_node(near)])
+    assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", [1])
+
+
+@pytest.mark.parametrize(("when", "host"), [("Nov 20 03:00:00", "node-1"), ("Nov 21 10:12:00", "node-7")])
+def test_an_xid_of_another_time_or_node_is_left_out(when: str, host: str, tmp_path: Path) -> None:
+    far = report(tmp_path, "kernel.xid", "Xid 79", f"{when} {host} kernel: {XID}", host)
+    assert examine([job(tmp_path)], [read_node(far)]).verdict.cause != "gpu_hardware_xid"
+
+
+def test_a_healthy_job_is_not_blamed_for_a_sick_node(tmp_path: Path) -> None:
+    path = tmp_path / "ok.log"
+    path.write_text("step 1 loss: 2\nstep 2 loss: 2\n")
+    node = report(tmp_path, "limits.nofile", "few", "x")
+    assert examine([str(path)], [read_node(node)]).verdict.outcome == "clean"
+
+
+def test_a_recording_is_judged_by_the_checks() -> None:
+    node = read_node(str(Path(__file__).parents[1] / "nodes" / "h100-off-the-bus"))
+    assert any(type(event.what).__name__ in ("NodeFault", "Xid") for event in node.events)
+
+
+def test_what_is_no_node(tmp_path: Path) -> None:
+    for text in ("{}", "[1", "hello", '{"schema": "nodedoctor.report/1", "results": 7'):
+        path = tmp_path / "x.json"
+        path.write_text(text)
+        with pytest.raises(NotANode):
+            read_node(str(path))
+
+
+def rank(
+    number: int, function: str, file: str = "/v/torch/distributed/distributed_c10d.py", **more: Any
+) -> Process:
+    """A process whose main thread is in one function, seen twice the same."""
+    main = Thread(
+        (Frame(file, 10, function), Frame("/work/train.py", 20, "main")),
+        active=True,
+        **more.pop("thread", {}),
+    )
+    return Process(100 + number, number, 4, 4, more.pop("states", ("S", "S")), threads=(main,), **more)
+
+
+def judged(*processes: Process) -> tuple[str, list[int | None], str]:
+    """The first candidate of a look at these processes."""
+    found = live_judge.candidates(Live("node-1", processes))
+    return (
+        (found[0].cause, [who.rank for who in found[0].culprits], found[0].headline)
+        if found
+        else ("", [], "")
+    )
+
+
+WAITING = [rank(number, "all_reduce") for number in (0, 1, 3)]
+
+
+def test_the_rank_that_is_elsewhere() -> None:
+    cause, who, headline = judged(*WAITING, rank(2, "sleep", "/work/data.py"))
+    assert (cause, who) == ("cpu_stuck_or_slow_rank", [2]) and "/work/data.py:10" in headline
+
+
+def test_the_rank_that_keeps_pythons_lock() -> None:
+    assert (
+        "keeps Python's lock" in judged(*WAITING, rank(2, "run", "/work/x.py", thread={"owns_gil": True}))[2]
+    )
+
+
+def test_the_rank_that_saves() -> None:
+    cause, who, _ = judged(*WAITING, rank(2, "save_checkpoint", "/work/train.py"))
+    assert (cause, who) == ("timeout_too_short_legit_work", [2])
+
+
+def test_a_stopped_process_needs_no_stack() -> None:
+    bare = [Process(100 + n, n, 4, 4, ("T", "T") if n == 1 else ("S", "S")) for n in range(4)]
+    assert judged(*bare)[:2] == ("cpu_stuck_or_slow_rank", [1])
+
+
+def test_a_rank_without_a_process() -> None:
+    assert judged(*WAITING)[:2] == ("peer_died", [2])
+
+
+def test_what_moves_is_not_stuck() -> None:
+    assert judged(*WAITING, rank(2, "forward", "/work/train.py", moved=True))[0] == ""
+
+
+def test_all_in_the_same_collective_blames_nobody() -> None:
+    assert judged(*WAITING, rank(2, "all_reduce"))[0] == ""
+
+
+def test_counts_that_move_prove_life() -> None:
+    first = "  4 ranks have launched up to operation 17\n"
+    events = live_judge.events(Live("n", (), (first, first.replace("17", "18"))))
+    assert [type(event.what).__name__ for event in events] == ["RasRunning"]
+    assert live_judge.events(Live("n", (), (first, first)))[0].what == ras.RasCount(4, 17)
+
+
+@given(
+    st.text(max_size=200) | st.recursive(st.none() | st.integers(), st.lists, max_leaves=5).map(json.dumps)
+)
+def test_any_answer_of_py_spy(text: str) -> None:
+    assert isinstance(threads(text), tuple)
+
+
+def test_a_process_that_went_away_between_the_looks() -> None:
+    seen = process({"pid": 7, "before": {"state": "S", "ticks": 5}, "after": None}, {}, {})
+    assert (seen.pid, seen.states, seen.threads) == (7, ("S", ""), ())
+
+
+@given(
+    st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda inner: st.lists(inner, max_size=3))
+)
+def test_any_ras_document(value: Any) -> None:
+    for document in ({"communicators": value}, {"communicators": [{"missing_ranks": value, "size": value}]}):
+        assert (
+            list(ras.read_document(document, Place("ras", 0))) == []
+        )  # nothing in it is laid out like an answer
+
+
+@pytest.mark.parametrize(
+    ("work", "ranks", "explains"),
+    [
+        (Collective("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000), 8, False),
+        (Collective("ALLREDUCE", 1, 1, 1, 600000), None, False),
+        (Collective("ALLREDUCE", 1, 70_000_000_000, 70_000_000_000, 600000), None, True),
+        (Collective("ALLREDUCE", 1, 4096, 4096), None, None),
+        (Collective(), None, None),
+    ],
+)
+def test_whether_size_explains_the_wait(work: Collective, ranks: int | None, explains: bool | None) -> None:
+    told = physics(work)
+    assert (told.implied_ranks, told.can_explain) == (ranks, explains)
+
+
+def test_the_times_of_the_article() -> None:
+    told = physics(Collective("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000))
+    assert told.bytes_by_dtype == {"bf16": 1090001920, "fp32": 2180003840}
+    assert told.expected_seconds["nvlink4"] == pytest.approx(0.0026, rel=0.02)
+    assert told.expected_seconds["ethernet_10g"] == pytest.approx(0.87, rel=0.01)
+    assert "1.59 MB/s" in told.sentence

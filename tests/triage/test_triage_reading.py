@@ -1,0 +1,210 @@
+"""Reading: every prefix, any bytes, any size; what grep finds is what reading everything would find."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from say import caught, judged, steps
+from test_triage_stories import STORIES
+
+from nodedoctor.triage import scan
+from nodedoctor.triage.events import read_events
+from nodedoctor.triage.job import examine
+from nodedoctor.triage.lines import LONGEST, parse
+from nodedoctor.triage.model import Coverage, Line, Place
+from nodedoctor.triage.story import tell
+from nodedoctor.triage.verdict import judge
+
+HERE = Place("train.log", 0)
+FILLER = "node-1:28710:28710 [3] NCCL INFO Channel 07/32 : 3[3] -> 4[4] via P2P/CUMEM/read\n"
+
+
+def one(text: str) -> Line:
+    (line,) = parse(text, HERE)
+    return line
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "rest"),
+    [
+        ("[rank3]: ValueError: x", 3, "ValueError: x"),
+        ("[default1]:[rank9]: ValueError: x", 9, "ValueError: x"),
+        ("\x1b[36m(Worker pid=12, ip=10.0.0.1)\x1b[0m [rank5]:[E1121 05:42:39.931 a.cpp:1] text", 5, "text"),
+        ("[36m(Worker pid=12)[0m text", None, "text"),
+        ("11: text", 11, "text"),
+        ("[1,7]<stderr>:text", 7, "text"),
+        ("[rank: 4] Seed set to 1", 4, "Seed set to 1"),
+        ("[RANK 2] text", 2, "text"),
+        ("2026-07-25T14:04:07.123456789Z stderr F [rank6]: text", 6, "text"),
+        ("Nov 21 05:33:34 node-3 kernel: NVRM: Xid", None, "kernel: NVRM: Xid"),
+        ("[pod/job-worker-3/pytorch] [rank8]: text", 8, "text"),
+        ("- `RuntimeError: text", None, "RuntimeError: text"),
+        ("[E ProcessGroupNCCL.cpp:475] [Rank 2] text", None, "[Rank 2] text"),
+    ],
+)
+def test_prefixes(text: str, rank: int | None, rest: str) -> None:
+    line = one(text)
+    assert (line.who.rank, line.text) == (rank, rest)
+
+
+def test_a_short_month_and_a_year_mean_the_same_time() -> None:
+    assert one("[E724 08:34:00.939894207 P.cpp:616] x").time == one("2026-07-24 08:34:00,939894207 x").time
+
+
+def test_the_rank_of_a_second_line_inside_a_line() -> None:
+    lines = list(parse("step 3 loss 1.2[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] text", HERE))
+    assert [(line.who.rank, line.text) for line in lines] == [(None, "step 3 loss 1.2"), (1, "[Rank 1] text")]
+
+
+def test_progress_bars_overwrite_themselves() -> None:
+    assert [line.text for line in parse(" 1%|   | 1/9\r 2%|   | 2/9\r[rank1]: boom", HERE)][-1] == "boom"
+
+
+def test_ray_counts_what_it_folded() -> None:
+    line = one(
+        "(Worker pid=12) done rank=3\x1b[32m [repeated 14x across cluster] (Ray deduplicates logs)\x1b[0m"
+    )
+    assert (line.repeated, line.text, line.who.pid) == (14, "done rank=3", 12)
+
+
+@given(st.text(max_size=300))
+def test_any_text_makes_lines_and_events(text: str) -> None:
+    lines = list(parse(text, HERE))
+    assert all(len(line.text) <= LONGEST for line in lines)
+    assert all(event.place == HERE for event in read_events(lines))
+
+
+@given(
+    st.lists(st.sampled_from([text for text, _, _ in STORIES.values()]), min_size=1, max_size=3), st.data()
+)
+def test_stories_cut_anywhere_still_end_in_a_verdict(texts: list[str], data: st.DataObject) -> None:
+    """Logs begin and end in the middle of lines; the parsers meet every half of every message."""
+    whole = "".join(texts)
+    begin = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(begin, len(whole)))
+    lines = [line for raw in whole[begin:end].split("\n") for line in parse(raw, HERE)]
+    assert all(event.text for event in read_events(lines))
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_fast_search_finds_what_matters(name: str) -> None:
+    """In large files only lines with a stem, and what follows them, are read: the verdict stays the same.
+
+    Only who a pid of Ray's is may stay unknown: any ordinary line can tell it, and those are not read.
+    """
+    text, cause, ranks = STORIES[name]
+    read = io.BytesIO((FILLER * 900 + text + FILLER * 900).encode())
+    spots = list(scan.stream(lambda _: read.read(32768), whole=0))
+    lines = [line for offset, raw in spots for line in parse(raw.decode(), Place("train.log", offset))]
+    verdict = judge(tell(list(read_events(lines))), Coverage())
+    named = [who.rank for who in verdict.culprits]
+    assert verdict.cause == cause
+    assert named == ranks or (name.startswith("Ray") and named == [None])
+
+
+def test_a_large_file_gives_the_same_verdict_and_lines(tmp_path: Path) -> None:
+    text = caught(0) + caught(1) + caught(3)
+    size = scan.WHOLE + (1 << 20)
+    count = size // len(FILLER)
+    path = tmp_path / "large.log"
+    path.write_text(steps(1, 2) + FILLER * count + text + FILLER * count)
+    examined = examine([str(path)])
+    assert [who.rank for who in examined.verdict.culprits] == [2]
+    numbers = [examined.lines.of(event) for event in examined.verdict.evidence]
+    assert numbers[0] == 2 + count + 1
+
+
+@pytest.mark.parametrize("packer", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_logs(packer: object, tmp_path: Path) -> None:
+    assert callable(packer)
+    path = tmp_path / "log"
+    path.write_bytes(packer((caught(0) + caught(1) + caught(3)).encode()))
+    assert [who.rank for who in examine([str(path)]).verdict.culprits] == [2]
+
+
+def test_a_cut_off_archive_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    text = (steps(1, 3000) + caught(0)).encode()
+    path.write_bytes(gzip.compress(text, 0)[:-40])
+    examined = examine([str(path)])
+    assert examined.verdict.coverage.notes and "in part" in examined.verdict.coverage.notes[0]
+
+
+def test_folders_patterns_and_other_files(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for rank in (0, 1, 3):
+        (folder / f"{rank}.err").write_text(caught(rank))
+    (folder / "model.bin").write_bytes(b"\0\1\2" * 100)
+    os.mkfifo(folder / "pipe")
+    assert [who.rank for who in examine([str(folder)]).verdict.culprits] == [2]
+    assert [who.rank for who in examine([str(folder / "*.err")]).verdict.culprits] == [2]
+
+
+def test_a_line_without_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    path.write_bytes(b"x" * (scan.WHOLE + (40 << 20)))
+    assert examine([str(path)]).verdict.outcome == "undetermined"
+
+
+def test_any_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(os.urandom(scan.WHOLE + 4096))
+    assert examine([str(path)]).verdict.outcome == "undetermined"
+
+
+def test_a_flood_keeps_the_first_and_the_last(tmp_path: Path) -> None:
+    flood = "RuntimeError: Connection closed by peer [10.0.0.1]:1\n" * 40000
+    examined = judged(tmp_path, "[rank4]: ValueError: first\n" + flood)
+    assert (examined.verdict.cause, examined.verdict.culprits[0].rank) == ("user_code_exception", 4)
+
+
+def triage(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "nodedoctor", "triage", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload]
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    healthy, failed, unclear = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    healthy.write_text(steps(1, 5))
+    failed.write_text("[rank1]: ValueError: x\n")
+    unclear.write_text(caught(0))
+    assert [triage(str(path)).returncode for path in (healthy, failed, unclear)] == [0, 2, 3]
+    assert triage("--json", str(failed)).stdout.startswith('{\n "schema": "nodedoctor.triage/1"')
+    for words in ([], ["/no/such/file"], ["--bogus"], [str(failed), "--node", str(failed)]):
+        done = triage(*words)
+        assert (done.returncode, done.stdout) == (64, "") and done.stderr.count("\n") == 1
+    done = triage("-", input="[rank1]: ValueError: \x1b[2Jx\n")
+    assert done.returncode == 2 and "\x1b" not in done.stdout
+
+
+def test_an_endless_pipe_ends_with_ctrl_c() -> None:
+    argv = [sys.executable, "-m", "nodedoctor", "triage", "-"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write("[rank1]: ValueError: x\n" + steps(1, 2))
+        child.stdin.flush()
+        while not _reads_stdin(child.pid):
+            pass
+        child.send_signal(signal.SIGINT)
+        text = child.stdout.read()
+        child.stdin.close()
+        assert child.wait(timeout=60) == 130
+    assert "Rank 1 raised ValueError" in text and "interrupted" in text
+
+
+def _reads_stdin(pid: int) -> bool:
+    """True when the process has taken what was written and waits for more."""
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "S" and "pipe" in Path(f"/proc/{pid}/wchan").read_text()
