@@ -130,7 +130,8 @@ def _cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
         links[column] = _OLD_NAMES.get(match[1], match[1])
         rest = rest[match.end() :]
     # Between NUMA Affinity and GPU NUMA ID stands a cell that no column of the header belongs to.
-    words = [word.strip() for word in rest.lstrip("\t").split("\t")] if "\t" in rest else rest.split()
+    after = rest.lstrip(" ").removeprefix("\t").split("\t") if "\t" in rest else rest.split()
+    words = [word.strip() for word in after]
     if len(words) > len(extra):
         words = [*words[:2], *(word for word in words[2:] if word)]
     return links, {key: word for key, word in zip(extra, words, strict=False) if word and word != "N/A"}
