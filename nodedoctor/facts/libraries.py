@@ -41,12 +41,14 @@ class Resolved:
 class Libraries:
     """Every copy found, and what torch's needs resolve to in this environment.
 
-    `nccl_built_in` is the version of an NCCL linked into libtorch_cuda, "" for none.
+    `nccl_built_in` is the version of an NCCL linked into libtorch_cuda, "" for none. `nccl_missing` are the
+    NCCL functions torch calls that the libnccl it gets lacks, None where the two could not be compared.
     """
 
     copies: tuple[Library, ...] = ()
     resolved: tuple[Resolved, ...] = ()
     nccl_built_in: str = ""
+    nccl_missing: tuple[str, ...] | None = None
 
     @classmethod
     def parse(cls, seen: Observation) -> Libraries | Unseen:
@@ -58,6 +60,7 @@ class Libraries:
             tuple(_library(item) for item in parts(found, "copies")),
             tuple(_resolved(item) for item in parts(found, "resolved")),
             text(found, "nccl_built_in"),
+            texts(found, "nccl_missing") if isinstance(found.get("nccl_missing"), list) else None,
         )
 
     def family(self, name: str) -> tuple[Library, ...]:

@@ -17,6 +17,8 @@ RODATA_BYTES = (
 STRING_BYTES = 16 * 1024
 DYNAMIC_BYTES = 64 * 1024
 NAMES_BYTES = 1024 * 1024
+SYMBOL_BYTES = 64 * 1024 * 1024  # libtorch_cuda.so of torch 2.9: 2 MiB of entries, 12 MiB of names
+SHT_DYNSYM, STB_WEAK = 11, 2
 PT_LOAD, PT_DYNAMIC, WRITABLE = 1, 2, 2
 DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 14, 15, 29
 
@@ -60,6 +62,47 @@ def arch_list(libtorch_python: str) -> list[str]:
     longest = max(map(len, found), default=0)
     telling = [text for text in found if len(text) == longest]
     return telling[0].decode().replace(";", " ").split() if len(telling) == 1 else []
+
+
+def symbols(path: str, prefix: bytes, defined: bool) -> set[str] | None:
+    """Names in the dynamic symbol table that begin so: those an object defines, or those it needs.
+
+    None when there is no table to read.
+    """
+    try:
+        with _opened(path) as file:
+            return _symbols(file.fileno(), prefix, defined)
+    except (OSError, struct.error, ValueError, OverflowError, MemoryError):
+        return None
+
+
+def _symbols(fd: int, prefix: bytes, defined: bool) -> set[str] | None:
+    head = os.pread(fd, 64, 0)
+    if head[:5] != b"\x7fELF\x02":
+        return None
+    order = "<" if head[5] == 1 else ">"
+    size, count = struct.unpack_from(order + "HH", head, 58)
+    table = os.pread(fd, size * count, struct.unpack_from(order + "Q", head, 40)[0])
+    sections = [
+        struct.unpack_from(order + "IIQQQQI", table, at) for at in range(0, len(table) - 43, size or 64)
+    ]
+    for section in sections:
+        if section[1] == SHT_DYNSYM and section[6] < len(sections):
+            entries = os.pread(fd, min(section[5], SYMBOL_BYTES), section[4])
+            names_at, names_size = sections[section[6]][4:6]
+            names = os.pread(fd, min(names_size, SYMBOL_BYTES), names_at)
+            return _matching(order, entries, names, prefix, defined)
+    return None
+
+
+def _matching(order: str, entries: bytes, names: bytes, prefix: bytes, defined: bool) -> set[str]:
+    found = set()
+    whole = len(entries) // 24 * 24
+    for at, info, _, section, _, _ in struct.iter_unpack(order + "IBBHQQ", entries[:whole]):
+        optional = section == 0 and info >> 4 == STB_WEAK
+        if (section != 0) == defined and not optional and names.startswith(prefix, at):
+            found.add(names[at : names.find(b"\0", at)].decode("utf-8", "replace"))
+    return found
 
 
 def _opened(path: str) -> io.FileIO:

@@ -18,12 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nodedoctor.probes.target_elf import Elf, nccl_version, read_elf
+    from nodedoctor.probes.target_elf import Elf, nccl_version, read_elf, symbols
 else:
     by_path = "target_elf" not in sys.modules  # else find_python.py has put it there
     if by_path:
         sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    from target_elf import Elf, nccl_version, read_elf
+    from target_elf import Elf, nccl_version, read_elf, symbols
 
     if by_path:
         sys.path.pop()
@@ -176,11 +176,21 @@ def find_libraries(site_folders: list[str], torch_folder: str, cuda_home: str) -
     ]
     needed = [name for elf in loader.chain for name in elf.needed if FAMILY.match(name)]
     linked_in = bool(loader.chain) and not any(name.startswith("libnccl.") for name in needed)
+    resolved = [loader.resolve(name) for name in dict.fromkeys([*needed, WITHOUT_TORCH])]
     return {
         "copies": copies,
-        "resolved": [loader.resolve(name) for name in dict.fromkeys([*needed, WITHOUT_TORCH])],
+        "resolved": resolved,
+        "nccl_missing": _nccl_missing(loader, resolved),
         "nccl_built_in": nccl_version(loader.chain[0])[0] if linked_in else "",
     }
+
+
+def _nccl_missing(loader: Loader, resolved: list[dict[str, str]]) -> list[str] | None:
+    """The NCCL functions torch calls and the libnccl it gets does not have; None when that cannot be told."""
+    won = next((item["path"] for item in resolved if item["name"].startswith("libnccl.so")), "")
+    needs = symbols(loader.chain[0].path, b"nccl", defined=False) if loader.chain and won else None
+    has = symbols(won, b"", defined=True) if needs else None
+    return sorted(needs - has) if needs and has else None
 
 
 def _copy(path: str, real: str) -> dict[str, object]:
