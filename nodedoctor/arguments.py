@@ -30,6 +30,7 @@ also:
   nodedoctor demo [NAME]           recorded nodes that ship with the tool
   nodedoctor watch                 live load of GPUs, ports and host; marks the straggler
   nodedoctor compare BEFORE AFTER  what changed between two reports or recorded nodes; 2 if it got worse
+  nodedoctor expect                what this healthy node has, for --expect FILE on the others
   nodedoctor schema report|snapshot
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
@@ -43,7 +44,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | watch | compare | demo | list | explain | schema ...",
+        "       nodedoctor triage | watch | compare | expect | demo | list | explain | schema ...",
         description="The doctor for GPU training nodes: what is sick, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -55,6 +55,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor import demo
 
         return demo.main(words[1:])
+    if words and words[0] == "expect":
+        from nodedoctor import expecting
+
+        return expecting.main(words[1:])
     if words and words[0] == "watch":
         from nodedoctor.tui import start
 

@@ -104,6 +104,13 @@ class Diagnosis:
             pass
         return self.report()
 
+    def expectations(self) -> dict[str, str]:
+        """What a node like this one would be expected to have, as `--expect` takes it."""
+        told: dict[str, str] = {}
+        for value in self.facts.known().values():
+            told.update(_asked(value, "expectations", {}))
+        return told
+
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
         results = [self.finished.get(check.id) or _unanswered(check) for check in self.checks]

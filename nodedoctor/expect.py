@@ -14,6 +14,7 @@ KEYS = {
     "pcie": "PCIe generation and lanes every GPU must have at its best, e.g. 5x16",
     "torch": "yes, or a version or its beginning, e.g. 2.9: the target Python must have it",
     "ib": "count and rate in Gb/s of active InfiniBand or RoCE rails, e.g. 8x400 or 8",
+    "image": "name of the container image, whose promise is then held against what is installed",
     "ray": "yes, or a version or its beginning, e.g. 2.51: the target Python must have it",
 }
 """Known keys and what they mean; `nodedoctor expect --keys` prints them."""

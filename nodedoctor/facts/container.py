@@ -127,6 +127,10 @@ class Container:
         found = self.namespaces.get(namespace)
         return None if found is None else found == "host"
 
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say of the image."""
+        return {"image": self.image} if self.image else {}
+
     def headline(self) -> dict[str, Any]:
         """What the report's `node` says."""
         return {"container": self.runtime}

@@ -78,6 +78,19 @@ class Gpus:
         """The same values as a reading."""
         return cls(**{item.name: getattr(reading, item.name) for item in fields(reading)})
 
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say of these GPUs, where they are all alike."""
+        links = {(gpu.pcie_generation_max, gpu.pcie_width_max) for gpu in self.gpus}
+        generation, width = links.pop() if len(links) == 1 else (None, None)
+        models = {gpu.name for gpu in self.gpus}
+        told = {
+            "gpus": str(len(self.gpus)) if self.gpus else None,
+            "gpu": models.pop() if len(models) == 1 else None,
+            "driver": self.driver_version,
+            "pcie": f"{generation}x{width}" if generation and width else None,
+        }
+        return {key: value for key, value in told.items() if value}
+
     def headline(self) -> dict[str, Any]:
         """How many GPUs of which model, under which driver, for the line that names the node."""
         models = sorted({gpu.name for gpu in self.gpus if gpu.name})

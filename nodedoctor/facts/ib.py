@@ -126,6 +126,13 @@ class Rails:
         others = tuple(port for port in ib.ports if port.name not in names)
         return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"))
 
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say of the active rails, with their rate where it is the same."""
+        active = [port for port in self.ports if port.active]
+        rates = {port.rate_gbps for port in active}
+        rate = rates.pop() if len(rates) == 1 else None
+        return {"ib": f"{len(active)}x{rate:g}" if rate else str(len(active))} if active else {}
+
 
 def by_name(spec: str, ports: tuple[IbPort, ...]) -> tuple[tuple[IbPort, ...], tuple[str, ...]]:
     """The ports that NCCL_IB_HCA means, and the names in it that mean nothing.

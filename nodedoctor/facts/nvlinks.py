@@ -38,6 +38,12 @@ class NvLinks:
         joined = [_joined(gpu, counted.get(gpu.index)) for gpu in states or counts]
         return cls(STATUS if states else ERRORS, tuple(joined))
 
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say, where every GPU has the same number of links up."""
+        up = {sum(link.active is True for link in gpu.links) for gpu in self.gpus}
+        count = up.pop() if len(up) == 1 else 0
+        return {"nvlinks": str(count)} if count else {}
+
 
 def _unseen(gpus: Gpus | Unseen, listed: tuple[Gpu, ...], status: Observation) -> Unseen:
     models = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in listed]

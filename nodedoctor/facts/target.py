@@ -150,6 +150,11 @@ class TargetPython:
     def _pip(self) -> tuple[str, ...]:
         return (self._python, "-m", "pip")
 
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say of the packages that must be the same on every node."""
+        found = {name: self.package(name) for name in ("torch", "ray")}
+        return {name: package.version for name, package in found.items() if package}
+
     def public(self) -> dict[str, Any]:
         """Everything but torch, which is a fact of its own; of the packages names and versions."""
         left_out = ("packages", "torch_build")

@@ -32,6 +32,10 @@ class Torch:
         """The version without the local part that names the build: 2.9.0 of 2.9.0+cu128."""
         return self.version.partition("+")[0]
 
+    def headline(self) -> dict[str, str]:
+        """The torch that trains, for the line that names the node."""
+        return {"torch": self.version}
+
     @classmethod
     def parse(cls, target: TargetPython | Unseen) -> Torch | Unseen:
         """Take torch/version.py, else the package's metadata."""
