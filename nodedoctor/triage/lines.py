@@ -38,6 +38,7 @@ _GLOG = re.compile(
 )
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d+):\d+ \[(-?\d+)\] (?=\S)")
 _REPEATED = re.compile(r"\s*\[repeated (\d+)x across (?:cluster|all nodes)\].*$")
+_INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
     r"\[(?:rank|default)\d{1,6}\]:(?=[ \[])"
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
@@ -112,6 +113,9 @@ def _prefixed(text: str, place: Place, prefix: _Prefix) -> Line:
     who = prefix.who
     if who.rank is None and prefix.task is not None:
         who = replace(who, rank=prefix.task)
+    inner = _INNER.match(text) if who.rank is None else None
+    if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
+        who = replace(who, rank=int(inner[1]))
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{who.pid if who.rank is None else ''}"
     return Line(text, place, who, prefix.time, prefix.origin, int(repeated[1]) if repeated else 0, key)
 

@@ -50,7 +50,7 @@ def one(text: str) -> Line:
         ("Nov 21 05:33:34 node-3 kernel: NVRM: Xid", None, "kernel: NVRM: Xid"),
         ("[pod/job-worker-3/pytorch] [rank8]: text", 8, "text"),
         ("- `RuntimeError: text", None, "RuntimeError: text"),
-        ("[E ProcessGroupNCCL.cpp:475] [Rank 2] text", None, "[Rank 2] text"),
+        ("[E ProcessGroupNCCL.cpp:475] [Rank 2] text", 2, "[Rank 2] text"),
     ],
 )
 def test_prefixes(text: str, rank: int | None, rest: str) -> None:

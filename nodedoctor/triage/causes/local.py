@@ -33,7 +33,7 @@ _ORDER: dict[Cause, int] = {
     "collective_mismatch": order.DECLARED_MISMATCH,
 }
 _UNREACHABLE = frozenset(
-    ("connect-failed", "no-route", "store-unreachable", "name-unresolved", "rendezvous-failed")
+    ("connect-failed", "no-route", "store-unreachable", "mesh-failed", "name-unresolved", "rendezvous-failed")
 )
 
 HARMLESS = frozenset((45, 63, 92, 121, 154))

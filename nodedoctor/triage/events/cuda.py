@@ -43,10 +43,11 @@ SIGNS: tuple[Sign, ...] = (
         "device-lost",
         "CUDA error: unknown error|CUDA error: unspecified launch failure"
         "|failure 'unspecified launch|GPU is lost"
-        "|failure 'unknown error|fallen off the bus|cudaErrorUnknown|GPU requires reset|unknown error",
+        "|failure 'unknown error|fallen off the bus|cudaErrorUnknown|GPU requires reset|unknown error"
+        "|determine the device handle",
         rf"(?:{_FAULT}:? ?(?:999)? ?'?(?:unknown error|unspecified launch failure))|GPU is lost"
         rf"|fallen off the bus"
-        r"|GPU requires reset",
+        r"|GPU requires reset|Unable to determine the device handle",
         "the GPU stopped answering the program",
         personal=True,
     ),
@@ -68,8 +69,10 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "nvlink_fabric",
         "fabric-not-ready",
-        "system not yet initialized|abric manager|abric Manager|cudaErrorSystemNotReady|fabricmanager",
-        r"system not yet initialized|cudaErrorSystemNotReady|[Ff]abric ?[Mm]anager.*(?:not running"
+        "system not yet initialized|rror 802|abric manager|abric Manager|cudaErrorSystemNotReady"
+        "|fabricmanager",
+        r"system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady"
+        r"|[Ff]abric ?[Mm]anager.*(?:not running"
         r"|fail|error|stopped|inactive)",
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
     ),
@@ -90,12 +93,14 @@ SIGNS: tuple[Sign, ...] = (
         "|driver not loaded|might not have a CUDA|could not select device driver|initialize NVML"
         "|busy or unavailable"
         "|CUDA unknown error|Driver/library version mismatch|nvidia-container-cli"
-        "|NVML Shared Library Not Found|no GPUs found",
+        "|NVML Shared Library Not Found|no GPUs found|libcuda.so|CUDA_ERROR_NO_DEVICE|RmInitAdapter failed",
         r"no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver"
         r"|NVIDIA-SMI has failed"
         r"|driver not loaded|might not have a CUDA (?:gpu|GPU)|could not select device driver|initialize NVML"
-        r"|devices?(?:\(s\))? is/are busy or unavailable|CUDA unknown error|Driver/library version mismatch"
-        r"|nvidia-container-cli: .*error|NVML Shared Library Not Found|no GPUs found",
+        r"|devices?(?:\(s\))? (?:is/)?are busy or unavailable|CUDA unknown error"
+        r"|Driver/library version mismatch"
+        r"|nvidia-container-cli: .*error|NVML Shared Library Not Found|no GPUs found"
+        r"|libcuda\.so\S*: cannot open shared object|CUDA_ERROR_NO_DEVICE|RmInitAdapter failed",
         "the driver is not loaded, does not match its libraries, or shows no GPU",
     ),
     symptom(
@@ -111,7 +116,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"
         r"|forward compatibility was attempted"
-        r"|detected CUDA version .*mismatches the version|lib(?:nccl(?!-)|cud|cublas|cufft|cusparse"
+        r"|detected CUDA version .*mismatches the version|lib(?:nccl(?!-)|cud(?!a\.so)|cublas|cufft|cusparse"
         r"|cupti|nv|torch|c10)\S*: "
         r"cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found"
         r"|orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch",

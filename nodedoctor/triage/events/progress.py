@@ -65,7 +65,8 @@ _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 _STEP = re.compile(
     r"\b(?:step|iter(?:ation)?|epoch|batch|update|global_step|train_loss|loss"
     r"|lm loss)s?\b['\"]?\s*[:=]?\s*[\[(]?\s*\d"
-    r"|\d+(?:\.\d+)?\s?(?:it/s|s/it|tokens?/s|samples/s|tok/s)|\bstep-log\b|\[\d+:\d\d<\d+:\d\d",
+    r"|\d+(?:\.\d+)?\s?(?:it/s|s/it|tokens?/s|samples/s|tok/s)|\bstep-log\b"
+    r"|Application startup complete|Uvicorn running|generation throughput: |\[\d+:\d\d<\d+:\d\d",
     re.IGNORECASE,
 )
 _WORK = (
@@ -95,7 +96,8 @@ _DONE = re.compile(
     r"|Done training"
     r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
     r"|[Jj]ob (?:completed|finished) success"
-    r"|^step-log .*finished|COMPLETED\b.*ExitCode 0|`Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
+    r"|^step-log .*finished|COMPLETED\b.*ExitCode 0|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
+    r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
     r"|peak memory consumption"
 )
 
@@ -119,8 +121,9 @@ def read(text: str) -> object | None:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "sleeping|SLEEP|Sleeping|breakpoint|(Pdb)",
-        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\))",
+        "sleeping|SLEEP|Sleeping|breakpoint|(Pdb)|Enter your choice|[y/N]",
+        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?"
+        r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
         lambda _: Asleep(),
     ),
     sign(

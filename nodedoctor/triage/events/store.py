@@ -158,6 +158,13 @@ SIGNS: tuple[Sign, ...] = (
     ),
     symptom(
         _SOCKET,
+        "mesh-failed",
+        "connectFullMesh failed",
+        r"connectFullMesh failed",
+        "gloo could not connect the ranks with each other",
+    ),
+    symptom(
+        _SOCKET,
         "port-in-use",
         "EADDRINUSE|Address already in use",
         r"EADDRINUSE|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use",

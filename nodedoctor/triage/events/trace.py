@@ -77,6 +77,8 @@ class Tracebacks:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
+        if raised[1] == "KeyboardInterrupt":  # an ordered end, told by a sign of its own
+            return
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         yield Raised(raised[1], (raised[2] or "").strip("` "), frames, later), self._spawned.get(line.key)
 
