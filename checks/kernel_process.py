@@ -45,7 +45,7 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     last = victims[-1]
     size = f" with {last.rss_gib:g} GiB" if last.rss_gib is not None else ""
     whose = f"its control group's limit ({last.cgroup})" if last.cgroup else "its control group's limit"
-    summary = f"{name} (pid {last.pid}) was killed{size} at {last.when.text or 'an unknown time'}"
+    summary = f"{name} (pid {last.pid}) was killed{size} at {last.when.short or 'an unknown time'}"
     summary += f" by {whose if last.limited else 'want of memory on the node'}"
     summary += f"; {len(victims)} processes of this name in all" if len(victims) > 1 else ""
     text = (

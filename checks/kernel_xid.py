@@ -210,7 +210,7 @@ def _whom(one: Judged) -> str:
     owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
     named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(2)]
     more = f" and {len(owners) - 2} more" if len(owners) > 2 else ""
-    first, last = one.events[0].when.text, one.events[-1].when.text
+    first, last = one.events[0].when.short, one.events[-1].when.short
     times = f" at {first}" if first else ""
     times += f" to {last}" if first and last != first else ""
     return f"{times}{', ' + ', '.join(named) + more if named else ''}"

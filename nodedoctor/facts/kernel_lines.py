@@ -39,6 +39,15 @@ class When:
     absolute: bool = False
     at: int = 0
 
+    @property
+    def short(self) -> str:
+        """The time to the second, as people read it: 2026-11-14 08:41:07, a zone only when it is not UTC."""
+        found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)[.,\d]*(.*)", self.text)
+        if found is None:
+            return self.text
+        zone = "" if found[3] in ("Z", "+00:00", "+0000") else found[3]
+        return f"{found[1]} {found[2]}{zone}"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

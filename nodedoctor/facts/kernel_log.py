@@ -138,7 +138,7 @@ class KernelLog:
     @property
     def span(self) -> str:
         """How much was looked at, for a finding that says there was nothing."""
-        since = f" since {self.begins.text}" if self.begins.text else ""
+        since = f" since {self.begins.short}" if self.begins.text else ""
         return f"{self.lines} lines of {self.source}{since}{', the older ones are lost' if self.cut else ''}"
 
     @property
