@@ -1,9 +1,14 @@
-"""The kernel log as it comes. A hang here costs a message and not the verdict, so `sh` may do it."""
+"""The kernel log as it comes. A hang here costs a message and not the verdict, so `sh` may do it.
+
+It is listened to by a daemon thread of its own: started on the event loop, sh would still call that loop
+after it has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,57 +16,52 @@ RECENT = "20"
 """Lines from before, for context."""
 
 _WAYS = (("journalctl", ("-kf", "-n", RECENT, "-o", "short-iso")), ("dmesg", ("-w",)))
+# Any exit is fine: sh would otherwise raise in a thread that nobody sees but everybody hears.
+_QUIETLY = {
+    "_iter": True,
+    "_tty_out": False,
+    "_new_session": True,
+    "_in": b"",
+    "_decode_errors": "replace",
+    "_ok_code": list(range(-64, 256)),
+    "_bg_exc": False,
+}
 
 
 async def kernel_lines() -> AsyncIterator[str]:
     """Follow journalctl, or dmesg where there is no journal; a last line says why nothing more comes."""
-    complaints: list[str] = []
-    for name, words in _WAYS:
-        told = False
-        async for line in _follow(name, words, complaints.append):
-            told = True
-            yield line
-        if told:
-            return
-    said = complaints[0].strip() if complaints else "neither journalctl nor dmesg is here"
-    yield f"the kernel log cannot be followed: {said}"
-
-
-async def _follow(name: str, words: tuple[str, ...], complain: Callable[[str], None]) -> AsyncIterator[str]:
-    """What a command says, until it ends or nobody listens; nothing when it is not there."""
-    import sh  # 66 ms, so only where it is used
-
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
+    following: list[Any] = []
 
     def hear(line: str | None) -> None:
-        # Called by threads of sh, which may outlive the loop.
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
-    try:
-        running = getattr(sh, name)(
-            *words,
-            _out=hear,
-            _err=complain,
-            _done=lambda *_: hear(None),
-            _bg=True,
-            _bg_exc=False,
-            _tty_out=False,
-            _new_session=True,
-            _in=b"",
-            _decode_errors="replace",
-        )
-    except sh.CommandNotFound:
-        return
+    threading.Thread(target=_listen, args=(hear, following), daemon=True).start()
     try:
         while (line := await lines.get()) is not None:
             yield line.rstrip("\n")
     finally:
-        _end(running)
+        for running in following:
+            with contextlib.suppress(OSError):  # it has ended, or cannot be killed and is left behind
+                running.kill_group()
 
 
-def _end(running: Any) -> None:
-    """Kill what still follows; one that cannot be killed is left behind."""
-    with contextlib.suppress(OSError):
-        running.kill_group()
+def _listen(hear: Callable[[str | None], None], following: list[Any]) -> None:
+    """Hand on what the first way that works says; then why it ended, and None."""
+    import sh  # 66 ms, so only where it is used
+
+    complaints: list[str] = []
+    told = False
+    for name, words in _WAYS:
+        with contextlib.suppress(sh.CommandNotFound):
+            following.append(getattr(sh, name)(*words, _err=complaints.append, **_QUIETLY))
+            for line in following[-1]:
+                told = True
+                hear(line)
+        if told:
+            complaints = [f"{name} has ended"]
+            break
+    hear(f"the kernel log cannot be followed: {(complaints or ['no journalctl, no dmesg'])[0].strip()}")
+    hear(None)
