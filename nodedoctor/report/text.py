@@ -122,10 +122,10 @@ class _Page:
     def _fix(self, finding: Finding, label: str, check: str) -> None:
         if finding.fix is None:
             return
-        first = self._fixes.setdefault(finding.fix, check)
-        if first != check:
-            self._labelled(label, f"as for {first}, above")
+        if first := self._fixes.get(finding.fix):
+            self._labelled(label, "as above" if first == check else f"as for {first}, above")
             return
+        self._fixes[finding.fix] = check
         self._labelled(label, finding.fix.text)
         self.line(*(f"{_INDENT}$ {inert(command)}" for command in finding.fix.commands))
         for name in ("disturbs", "verify", "docs"):
