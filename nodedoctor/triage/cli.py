@@ -45,6 +45,13 @@ def main(words: list[str]) -> int:
 
 
 def _show(arguments: argparse.Namespace, examined: Examined) -> int:
+    from nodedoctor.tui import start
+
+    if start.possible() and not (arguments.json or arguments.text):
+        from nodedoctor.triage import document
+
+        code = start.show_triage(document.document(examined.verdict, examined.lines.of))
+        return code or exit_code(examined.verdict)
     if arguments.json:
         from nodedoctor.triage import document
 
@@ -102,5 +109,5 @@ def _parser() -> Parser:
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    form.add_argument("--text", action="store_true", help="readable text on stdout (the default)")
+    form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
     return parser

@@ -43,9 +43,13 @@ def last_words(sitting: Sitting) -> str:
     """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
     report = sitting.report
     lines = [headline(report.node), f"{report.verdict.word}  {tally(report)}"]
-    if sitting.copied:
-        lines += ["", "copied:", *(inert(line) for text in sitting.copied for line in text.split("\n"))]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_copied(sitting)]) + "\n"
+
+
+def _copied(sitting: Sitting) -> list[str]:
+    if not sitting.copied:
+        return []
+    return ["", "copied:", *(inert(line) for text in sitting.copied for line in text.split("\n"))]
 
 
 def sit(session: Session, first: str = "checks", triage: Mapping[str, Any] | None = None) -> Sitting:
@@ -53,13 +57,19 @@ def sit(session: Session, first: str = "checks", triage: Mapping[str, Any] | Non
     return asyncio.run(_sit(session, first, triage))
 
 
-def show_triage(document: Mapping[str, Any]) -> Sitting:
-    """Show a `nodedoctor.triage/1` document. This machine is not looked at: the job ran anywhere."""
+def show_triage(document: Mapping[str, Any]) -> int | None:
+    """Show a `nodedoctor.triage/1` document; returns an exit code that outranks its verdict, or None.
+
+    This machine is not looked at: the job may have run anywhere.
+    """
     from nodedoctor.session import Request
 
     session = Session(Request())
     session.checks = ()
-    return sit(session, "triage", document)
+    sitting = sit(session, "triage", document)
+    said = f"{document.get('cause')} ({document.get('confidence')}): {document.get('headline')}"
+    print("\n".join([inert(said), *_copied(sitting)]), file=sys.stderr)
+    return sitting.code
 
 
 def watch(words: list[str]) -> int:
