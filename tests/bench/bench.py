@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import triage_bench
 from timing import Timing, measure
 
 NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
@@ -73,7 +74,12 @@ def gpus() -> None:
             print(_row(" ".join(["nodedoctor --json", *words]), timing, timing))
 
 
-PARTS: dict[str, Callable[[], None]] = {"headless": headless, "gpus": gpus}
+PARTS: dict[str, Callable[[], None]] = {
+    "headless": headless,
+    "gpus": gpus,
+    "triage-logs": triage_bench.logs,
+    "triage-dumps": triage_bench.dumps,
+}
 
 
 def main() -> None:
