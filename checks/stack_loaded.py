@@ -42,10 +42,10 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     if not jobs and not loaded.unread:
         yield Finding.skip("no process that trains has a libnccl mapped")
     won = libraries.winner("libnccl.so") if libraries else None
-    one = loaded.versions[0] if len(loaded.versions) == 1 else ""
-    if one and won and won[1] and won[1].version and not same_release(one, won[1].version):
+    only = loaded.versions[0] if len(loaded.versions) == 1 else ""
+    if only and won and won[1] and won[1].version and not same_release(only, won[1].version):
         yield Finding.info(
-            f"running: NCCL {one}; a process started here would load {won[1].version}",
+            f"running: NCCL {only}; a process started here would load {won[1].version}",
             subject="library:libnccl",
             evidence=[
                 _line(loaded.mapped[0]),
