@@ -60,7 +60,7 @@ secrets that follow are not kept
 """
 DEATH = (
     "[2026-11-21 09:{minute}:04,119 W 6725 6725] (gcs_server) gcs_worker_manager.cc:70: Reporting worker "
-    "exit, worker id = 89c2, node id = 01b8, address = 192.0.2.2, exit_type = SYSTEM_ERROR, exit_detail = Worker\n"
+    "exit, worker id = 89c2, node id = 01b8, address = 192.0.2.2, exit_type = SYSTEM_ERROR, exit_detail = W\n"
 )
 RAYLET = Processes((Process(7, program="raylet", role="raylet"),))
 
