@@ -74,6 +74,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         help="only checks with this tag (fast, nvlink, ...)",
     )
     add("--deep", action="store_true", help="also what takes minutes or imports torch (deadline 900 s)")
+    add("--passive", action="store_true", help="put no load on GPUs: no copies, no collectives")
     add(
         "--expect",
         action="append",

@@ -167,6 +167,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     options = Options(
         root=str(Path(arguments.root).absolute()),
         since=arguments.since,
+        passive=arguments.passive,
         deep=arguments.deep,
         python=arguments.python,
         exec_prefix=_words(arguments.exec),

@@ -4,7 +4,7 @@
 
 Each step stands on a line of its own and is announced before it begins, so that a copy that never ends is
 named by the last line. `--gpus` names the GPUs to use by number and place on the bus, all by default;
-`--leave` says why one is left alone. Quick: 64 MiB a GPU and 3 s of copying; with --deep 1 GiB a GPU and 40 s.
+`--leave` says why one is left alone. Quick: 64 MiB a GPU and 3 s of copying; with --deep 1 GiB and 40 s.
 """
 
 from __future__ import annotations

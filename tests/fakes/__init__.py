@@ -16,6 +16,11 @@ def build_nvml(folder: Path, *, old_driver: bool = False) -> Path:
     return build(HERE / "nvml.c", folder / "libnvidia-ml.so.1", *flags).parent
 
 
+def build_cuda(folder: Path) -> Path:
+    """Build libcuda.so.1 in a folder, which is for LD_LIBRARY_PATH."""
+    return build(HERE / "cuda.c", folder / "libcuda.so.1").parent
+
+
 def build(source: Path, library: Path, *flags: str) -> Path:
     """Compile one C file into a shared library."""
     command = ["gcc", "-shared", "-fPIC", "-O0", "-w", *flags, "-o", str(library), str(source)]

@@ -23,7 +23,7 @@ typedef struct event { double at; } event;
 static context contexts[64];
 static context *current;
 static double clock_now; /* what the host has waited for; streams idle until then */
-static struct { u64 to, of; size_t size; } latest;
+static struct { u64 to, of; size_t size; } made[64];
 
 static const char *BUS[] = {"0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:5d:00.0",
                             "0000:9a:00.0", "0000:ab:00.0", "0000:ba:00.0", "0000:db:00.0"};
@@ -101,24 +101,30 @@ int cuMemHostUnregister(void *what) { return 0; }
 
 static void took(stream *who, size_t size, double gbytes) { idle(who), who->now += 2e-6 + size / gbytes / 1e9; }
 
-/* A copy that has just been made is not made again: only its time counts */
+/* What a copy made stays until one of its ends is written to: making it again only takes time */
+static void written(u64 where) {
+    for (int i = 0; i < 64; i++)
+        if (made[i].to == where || made[i].of == where) made[i].to = 0;
+}
 static void copy(u64 to, u64 of, size_t size) {
-    if (latest.to == to && latest.of == of && latest.size == size) return;
+    int place = to >> 12 & 63;
+    if (made[place].to == to && made[place].of == of && made[place].size == size) return;
+    written(to);
     memcpy((void *)to, (void *)of, size);
-    latest.to = to, latest.of = of, latest.size = size;
+    made[place].to = to, made[place].of = of, made[place].size = size;
 }
 int cuMemsetD32_v2(u64 to, unsigned value, size_t words) {
     memset((void *)to, (int)value, 4 * words);
-    return latest.to = 0;
+    return written(to), 0;
 }
 
 int cuMemcpyHtoDAsync_v2(u64 to, const void *of, size_t size, stream *who) {
-    copy(to, (u64)of, size);
+    written(to), copy(to, (u64)of, size);
     took(who, size, number(current->gpu, "host", 55));
     return misdeed(current->gpu, "h2d");
 }
 int cuMemcpyDtoHAsync_v2(void *to, u64 of, size_t size, stream *who) {
-    copy((u64)to, of, size);
+    written((u64)to), copy((u64)to, of, size);
     took(who, size, number(current->gpu, "host", 55));
     return misdeed(current->gpu, "d2h");
 }

@@ -1,0 +1,64 @@
+"""Which GPUs nobody uses: load is put on those alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodedoctor.facts.gpu import Gpu
+from nodedoctor.facts.nvml import NvmlReading
+from nodedoctor.facts.processes import Process, Processes
+from nodedoctor.model import Observation, Unseen
+
+OWN_MIB = 100  # the driver's own beside what it reserves; a CUDA context alone takes 200 MiB and more
+OWN_RESERVED_MIB = 900  # where the driver counts what it reserves as used: 500 to 700 MiB on Hopper
+SERVICES = frozenset({"persistenced", "fabricmanager", "dcgm"})
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """GPUs free to be measured, why the others are not, and `why_none` when there is nothing to measure."""
+
+    gpus: tuple[Gpu, ...] = ()
+    busy: tuple[tuple[int, str], ...] = ()
+    why_none: str = ""
+
+    @property
+    def uuids(self) -> str:
+        """For CUDA_VISIBLE_DEVICES, so that no other GPU is even opened; empty when one has no name."""
+        found = [gpu.uuid for gpu in self.gpus]
+        return ",".join(uuid for uuid in found if uuid) if all(found) else ""
+
+
+def idle(nvml: Observation, processes: Observation) -> Idle:
+    """Read it off the observations of the probes `nvml` and `processes`."""
+    seen, running = NvmlReading.parse(nvml), Processes.parse(processes)
+    if isinstance(seen, Unseen):
+        return Idle(why_none=f"whether GPUs are idle is not known: {seen.note}")
+    if not seen.gpus.gpus:
+        return Idle(why_none="no GPU can be used")
+    users = running.holding_gpus if isinstance(running, Processes) else ()
+    whys = [(gpu, next(_uses(gpu, users), "")) for gpu in seen.gpus.gpus]
+    free = tuple(gpu for gpu, why in whys if not why and gpu.bus_id)
+    busy = tuple((gpu.index, why) for gpu, why in whys if why)
+    told = "; ".join(f"GPU {index}: {why}" for index, why in busy)
+    return Idle(free, busy, "" if free else f"no GPU is idle: {told}")
+
+
+def _uses(gpu: Gpu, users: tuple[Process, ...]) -> Iterator[str]:
+    """What speaks against putting load on a GPU, the most telling first."""
+    named = {process.pid: process.label for process in users}
+    for process in gpu.processes or ():
+        if process.kind != "graphics":
+            who = named.get(process.pid) or f"{process.name or 'a process'} (pid {process.pid})"
+            yield f"used by {who}"
+    for user in users:
+        if f"/dev/nvidia{gpu.minor}" in user.nvidia and user.role not in SERVICES and user.role:
+            yield f"used by {user.label}"
+    if gpu.mig_mode:
+        yield "divided into MIG instances"
+    own = OWN_MIB if gpu.memory_reserved_mib is not None else OWN_RESERVED_MIB
+    if (gpu.memory_used_mib or 0) > own:
+        yield f"{gpu.memory_used_mib} MiB of its memory are used by a process that is not shown"
+    if gpu.gpu_utilization_percent:
+        yield f"{gpu.gpu_utilization_percent}% utilised"
