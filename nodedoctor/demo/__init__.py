@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 DEMOS = {
@@ -14,15 +13,6 @@ DEMOS = {
 """Names and what is wrong there. Each is a folder beside this file; all of them are made up."""
 
 
-def main(words: Sequence[str]) -> int:
-    """`nodedoctor demo [NAME [options]]`: list the recorded nodes, or diagnose one."""
-    from nodedoctor import cli
-
-    if words and words[0] in DEMOS:
-        return cli.diagnose(["--replay", str(Path(__file__).parent / words[0]), *words[1:]])
-    if words and words[0] not in ("-h", "--help"):
-        return cli.complain(f"no demo {words[0]!r}; there are {', '.join(DEMOS)}")
-    width = max(map(len, DEMOS))
-    for name, about in DEMOS.items():
-        print(f"nodedoctor demo {name:<{width}}  {about}")
-    return cli.Exit.OK
+def folder(name: str) -> Path:
+    """Where the recording of a demo lies."""
+    return Path(__file__).parent / name
