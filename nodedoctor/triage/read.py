@@ -11,17 +11,18 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
-from nodedoctor.triage.model import Event, Line, Place
-from nodedoctor.triage.sources import Source
+from nodedoctor.triage.model import Event, Line, Place, Who
+from nodedoctor.triage.sources import Source, owner
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
+NOBODY = Who()
 RAS_LARGEST = 64 << 20
 """Bytes of an answer of RAS."""
 STEPS_KEPT = 8
@@ -108,11 +109,13 @@ def _interrupted(source: Source, reading: Reading) -> None:
 def _counted(source: Source, reading: Reading) -> Iterator[Line]:
     """The lines of a source; reading stops where Ctrl-C comes."""
     end = 0
+    whose = owner(source.path)
     try:
         for offset, raw in _spots(source, reading):
             end = max(end, offset + len(raw))
             text = raw[: 4 * lines.LONGEST].decode("utf-8", "replace")
-            yield from lines.parse(text, Place(source.path, offset))
+            for line in lines.parse(text, Place(source.path, offset)):
+                yield line if whose == NOBODY else replace(line, who=line.who.filled(whose))
     except KeyboardInterrupt:
         _interrupted(source, reading)
     finally:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
+
+from nodedoctor.triage.model import Who
 
 Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
 
@@ -126,6 +128,14 @@ def kind_of(head: bytes) -> Kind:
     return "text"
 
 
-def stream_size(source: Source) -> str:
-    """A source's name as people know it."""
-    return "standard input" if source.kind == "stdin" else str(Path(source.path))
+_ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout|stderr)\.log$")
+_RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d+)\.(?:out|err)$")
+
+
+def owner(path: str) -> Who:
+    """Whose log a file is, where a launcher lays them out: torchrun --log-dir, a session folder of Ray."""
+    elastic, worker = _ELASTIC.search(path), _RAY_WORKER.search(path)
+    return Who(
+        local_rank=int(elastic[1]) if elastic else None,
+        pid=int(worker[1]) if worker else None,
+    )

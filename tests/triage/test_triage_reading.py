@@ -152,6 +152,16 @@ def test_folders_patterns_and_other_files(tmp_path: Path) -> None:
     assert [who.rank for who in examine([str(folder / "*.err")]).verdict.culprits] == [2]
 
 
+def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
+    folder = tmp_path / "none_x1" / "attempt_0" / "3"
+    folder.mkdir(parents=True)
+    (folder / "stderr.log").write_text("Traceback (most recent call last):\nValueError: x\n")
+    worker = tmp_path / f"worker-{'0a' * 28}-01000000-4711.err"
+    worker.write_text("ValueError: x\n")
+    assert examine([str(folder)]).verdict.evidence[0].who.local_rank == 3
+    assert examine([str(worker)]).verdict.evidence[0].who.pid == 4711
+
+
 def test_a_line_without_an_end(tmp_path: Path) -> None:
     path = tmp_path / "one"
     path.write_bytes(b"x" * (scan.WHOLE + (40 << 20)))

@@ -233,6 +233,26 @@ STORIES: dict[str, tuple[str, str, list[int]]] = {
         "peer_host_oom",
         [2],
     ),
+    "all but one saw a connection close": (
+        raised(0, CLOSED) + raised(1, CLOSED) + raised(3, CLOSED),
+        "peer_died",
+        [2],
+    ),
+    "an abort of the watchdog is no death of its own": (
+        "[rank0]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting"
+        " prematurely.\n" + elastic([(0, -6), (1, -15)], 0),
+        "undetermined",
+        [],
+    ),
+    "a victim that cannot be stopped is no culprit": (
+        caught(0)
+        + caught(1)
+        + "W1121 10:30:30.000000 3999 torch/distributed/elastic/multiprocessing/api.py:923] Unable "
+        "to shutdown"
+        " process 4001 via 15, forcefully exiting via 9\n" + elastic([(0, -6), (1, -9)], 0),
+        "undetermined",
+        [],
+    ),
     "mp.spawn names the process": (
         "Traceback (most recent call last):\n"
         '  File "train.py", line 5, in <module>\n'

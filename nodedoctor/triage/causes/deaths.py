@@ -8,9 +8,11 @@ from typing import Any
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct
 from nodedoctor.triage.events.exits import Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, StoreWait
-from nodedoctor.triage.model import Candidate, Event, Who
+from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
+from nodedoctor.triage.model import Candidate, Confidence, Event, Who
 from nodedoctor.triage.story import Story
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
@@ -83,9 +85,22 @@ def store_host_gone(story: Story) -> Iterator[Candidate]:
 def connections_closed(story: Story) -> Iterator[Candidate]:
     """Only victims speak: a peer closed its connections, which processes do when they end."""
     closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
-    if closed and not story.waits:
-        headline = "a peer closed its connections: its process ended, and its own log is not here"
-        yield Candidate("peer_died", order.STUCK + 10, "low", headline, tuple(closed[:4]))
+    if not closed or story.waits:
+        return
+    culprits = _only_silent(story, {event.who.rank for event in closed if event.who.rank is not None})
+    headline = f"{called(culprits) or 'a peer'} closed its connections: its process ended"
+    headline += ", and it left no line of its own" if culprits else ", and its own log is not here"
+    confidence: Confidence = "medium" if culprits else "low"
+    yield Candidate("peer_died", order.STUCK + 10, confidence, headline, tuple(closed[:4]), culprits)
+
+
+def _only_silent(story: Story, victims: set[int]) -> tuple[Who, ...]:
+    """The one rank that saw no connection close, when all others are there to say so."""
+    if len(victims) < 2 or story.folded:
+        return ()
+    known = story.ranks_seen | set(range(max(story.expected or 0, max(victims) + 1)))
+    silent = known - victims
+    return tuple(Who(rank=rank) for rank in silent) if len(silent) == 1 else ()
 
 
 def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
@@ -95,8 +110,14 @@ def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
-    waited = {wait.who.rank for wait in story.waits}
-    return not (signal == 6 and (story.waits or event.who.rank in waited))
+    return not (signal == 6 and _watchdog_aborts(story))
+
+
+def _watchdog_aborts(story: Story) -> bool:
+    """True when watchdogs took processes down: then SIGABRT is how victims end."""
+    return bool(story.waits) or any(
+        story.of(kind) for kind in (Dying, Failed, NcclError, PeerGone, Heartbeat)
+    )
 
 
 def _before_stop(story: Story, deaths: list[Event[Exit]]) -> list[Event[Exit]]:

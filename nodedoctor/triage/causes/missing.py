@@ -107,8 +107,10 @@ def frozen(story: Story) -> Iterator[Candidate]:
     """A process that ignored SIGTERM for half a minute was stopped or stuck in a call."""
     forced = story.of(Forced)
     pids = {event.who.pid for event in forced}
-    held = distinct([e.who for e in forced] + [e.who for e in story.of(Exit) if e.who.pid in pids])
-    if held:
+    waited = {wait.who.rank for wait in story.waits}
+    named = distinct([e.who for e in forced] + [e.who for e in story.of(Exit) if e.who.pid in pids])
+    held = [who for who in named if who.rank not in waited]
+    if held and len(held) <= max(1, len(story.ranks_seen) // 3):
         yield _absent(
             story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", order.BEHIND + 1, "medium"
         )

@@ -73,7 +73,7 @@ SIGNS: tuple[Sign, ...] = (
         "|fabricmanager",
         r"system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady"
         r"|[Ff]abric ?[Mm]anager.*(?:not running"
-        r"|fail|error|stopped|inactive)",
+        r"|fail|error|stopped|inactive|mismatch)",
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
     ),
     symptom(
