@@ -52,9 +52,7 @@ def _dispatch(words: list[str]) -> int:
 
         return compare.main(words[1:])
     if words and words[0] == "demo":
-        from nodedoctor import demo
-
-        return demo.main(words[1:])
+        return _demo(words[1:])
     if words and words[0] == "expect":
         from nodedoctor import expecting
 
@@ -64,6 +62,19 @@ def _dispatch(words: list[str]) -> int:
 
         return start.watch(words[1:])
     return diagnose(words)
+
+
+def _demo(words: list[str]) -> int:
+    """`nodedoctor demo [NAME [options]]`: list the recorded nodes that ship with us, or diagnose one."""
+    from nodedoctor.demo import DEMOS, folder
+
+    if words and words[0] in DEMOS:
+        return diagnose(["--replay", str(folder(words[0])), *words[1:]])
+    if words and words[0] not in ("-h", "--help"):
+        return complain(f"no demo {words[0]!r}; there are {', '.join(DEMOS)}")
+    width = max(map(len, DEMOS))
+    lines = (f"nodedoctor demo {name:<{width}}  {about}\n" for name, about in DEMOS.items())
+    return Exit.OK if emit("".join(lines)) else Exit.OUTPUT
 
 
 def diagnose(words: list[str]) -> int:
