@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nodedoctor.triage.causes.collectives import minority
-from nodedoctor.triage.flight.dump import Dump, GroupState, Op
+from nodedoctor.triage.flight.dump import Dump
+from nodedoctor.triage.flight.records import GroupState, Op
 
 _UNEVEN = re.compile(
     r"all_?to_?all|alltoall|_v\b|send|recv|gather|scatter|coalesced|reduce_oop", re.IGNORECASE

@@ -1,7 +1,4 @@
-"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today: only what a verdict needs of it.
-
-State means different things: with NCCL `retired` but not completed is a timeout, with gloo `retired` is done.
-"""
+"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today: only what a verdict needs of it."""
 
 from __future__ import annotations
 
@@ -9,55 +6,16 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nodedoctor.triage.flight.records import GroupState, apply_status, integer, members_of, states
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.unpickle import LARGEST, Refused, load, salvage
 
-COMPLETED_KEPT = 32
-"""Completed collectives kept per group: to compare what ranks did last, not their whole history."""
-
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
-_LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_extensions|<frozen")
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """One recorded collective: `state` is scheduled, started or completed; `site` the job's own line."""
-
-    seq: int
-    name: str
-    sizes: str
-    dtypes: str
-    state: str
-    created_ns: int
-    site: str = ""
-
-    @property
-    def signature(self) -> str:
-        """What must be equal on all ranks."""
-        return f"{self.name} {self.sizes} {self.dtypes}"
-
-
-@dataclass(slots=True)
-class GroupState:
-    """How far one rank was in one group."""
-
-    name: str
-    desc: str = ""
-    enqueued: int = -1
-    completed: int = -1
-    first: int = -1
-    ops: dict[int, Op] = field(default_factory=dict)
-
-    @property
-    def pending(self) -> Op | None:
-        """The oldest collective that did not finish."""
-        waiting = [op for op in self.ops.values() if op.state != "completed"]
-        return min(waiting, key=lambda op: op.seq, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +77,7 @@ def _enough(document: Any) -> bool:
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not all(isinstance(record, dict) for record in entries):
         return False
-    groups, local = _groups(entries)
+    groups, local = states(entries)
     if not all(_gapless(state) for state in groups.values()):
         return False
     status = document.get("pg_status")
@@ -142,7 +100,7 @@ def _agrees(state: GroupState | None, counters: Any) -> bool:
     if state is None or not isinstance(counters, dict):
         return False
     enqueued, completed = (
-        _int(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
+        integer(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
     )
     if enqueued is None or completed is None:
         return False
@@ -191,14 +149,14 @@ def _dump(path: str, document: Any, note: str) -> Dump:
         raise Refused("it is not a flight-recorder dump")
     entries = document.get("entries")
     records = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
-    groups, local = _groups(records)
-    _apply_status(groups, local, document.get("pg_status"))
+    groups, local = states(records)
+    apply_status(groups, local, document.get("pg_status"))
     return Dump(
         path,
         rank_of(path),
         str(document.get("version", "")),
         groups,
-        _members(document.get("pg_config"), groups),
+        members_of(document.get("pg_config"), groups),
         len(records),
         any("frames" in record for record in records[-1:]),
         note,
@@ -206,101 +164,6 @@ def _dump(path: str, document: Any, note: str) -> Dump:
 
 
 _RECORDER = {"entries", "pg_config", "pg_status", "nccl_comm_state"}
-
-
-def _groups(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[str, str]]:
-    """States per group name, and which name each per-process group id stands for."""
-    groups: dict[str, GroupState] = {}
-    local: dict[str, str] = {}
-    for record in reversed(records):
-        if record.get("is_p2p") is True:
-            continue
-        seq = _int(record.get("collective_seq_id", record.get("seq_id")))
-        if seq is None:
-            continue
-        name, desc = _group_name(record)
-        local.setdefault(str(record.get("pg_id")), name)
-        state = groups.setdefault(name, GroupState(name, desc))
-        _take(state, seq, record)
-    return groups, local
-
-
-def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
-    profiling = str(record.get("profiling_name", ""))
-    done = (
-        record.get("retired") is True if profiling.startswith("gloo") else record.get("state") == "completed"
-    )
-    state.enqueued = max(state.enqueued, seq)
-    state.first = seq if state.first < 0 else min(state.first, seq)
-    if done:
-        state.completed = max(state.completed, seq)
-        if len(state.ops) >= COMPLETED_KEPT and seq < state.enqueued - COMPLETED_KEPT:
-            return
-    if seq in state.ops:  # coalesced members share their collective's number
-        return
-    state.ops[seq] = Op(
-        seq,
-        profiling.partition(":")[2] or profiling,
-        _flat(record.get("input_sizes")),
-        _flat(record.get("input_dtypes")),
-        "completed" if done else str(record.get("state", "scheduled")),
-        _int(record.get("time_created_ns")) or 1000 * (_int(record.get("time_created_us")) or 0),
-        _site(record.get("frames")),
-    )
-
-
-def _apply_status(groups: dict[str, GroupState], local: dict[str, str], status: Any) -> None:
-    """The recorder's own counters: they stay true when the ring has lost the records."""
-    if not isinstance(status, dict):
-        return
-    for key, values in list(status.items())[:4096]:
-        state = groups.get(local.get(str(key), ""))
-        if state is not None and isinstance(values, dict):
-            state.enqueued = max(state.enqueued, _int(values.get("last_enqueued_collective")) or -1)
-            state.completed = max(state.completed, _int(values.get("last_completed_collective")) or -1)
-
-
-def _members(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
-    """The global ranks of each group; gloo's only entry is keyed by nothing and means the last group made."""
-    members: dict[str, tuple[int, ...]] = {}
-    for name, row in list(config.items())[:65536] if isinstance(config, dict) else ():
-        ranks = row.get("ranks") if isinstance(row, dict) else row
-        if isinstance(ranks, str):
-            members[str(name)] = tuple(int(digits) for digits in re.findall(r"\d{1,7}", ranks))
-        elif isinstance(ranks, list):
-            members[str(name)] = tuple(rank for rank in ranks if isinstance(rank, int))
-    if "" in members and len(groups) == 1:
-        members.setdefault(next(iter(groups)), members[""])
-    return members
-
-
-def _group_name(record: dict[str, Any]) -> tuple[str, str]:
-    group = record.get("process_group")
-    if isinstance(group, (tuple, list)) and len(group) == 2:
-        return str(group[0]), str(group[1])
-    return str(record.get("pg_name", record.get("pg_id", ""))), ""
-
-
-def _site(frames: Any) -> str:
-    """The innermost frame of the job's own code."""
-    if not isinstance(frames, (list, tuple)):
-        return ""
-    for frame in frames[:64]:
-        if isinstance(frame, dict) and not _LIBRARY.search(str(frame.get("filename", ""))):
-            return f"{frame.get('name')} {frame.get('filename')}:{frame.get('line')}"
-    return ""
-
-
-def _flat(value: Any) -> str:
-    return str(value)[:200] if isinstance(value, (list, tuple)) and value else ""
-
-
-def _int(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else None
 
 
 def one_per_rank(dumps: Iterable[Dump]) -> tuple[list[Dump], list[str]]:

@@ -9,8 +9,9 @@ from typing import Any
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight.align import Picture, pictures, sinks
-from nodedoctor.triage.flight.dump import Dump, Op
-from nodedoctor.triage.model import Candidate, Collective, Event, Group, Place, Who
+from nodedoctor.triage.flight.dump import Dump
+from nodedoctor.triage.flight.records import Op
+from nodedoctor.triage.model import Candidate, Collective, Confidence, Event, Group, Place, Who
 
 FEW = 3
 """Without a dump, at most one rank in this many is blamed for it; more are dumps that were not collected."""
@@ -97,49 +98,34 @@ def _mismatches(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[
 
 def _missing(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[Candidate]:
     ends = sinks(told)
-    dumped = [rank for rank in ends if rank in dumps]
-    gone = [rank for rank in ends if rank not in dumps]
     root = next((p for p in told if set(ends) & {*p.behind, *p.undumped}), None)
     if root is None:
         return []
-    waiting = sorted(rank for picture in told for rank in picture.waiting if rank not in ends)
+    dumped = [rank for rank in ends if rank in dumps]
+    gone = [rank for rank in ends if rank not in dumps]
+    if not dumped and len(gone) * FEW > len(root.members) + FEW - 1:
+        return []
+    culprits = tuple(Who(rank=rank) for rank in dumped or gone)
+    waiting = sorted({rank for picture in told for rank in picture.waiting if rank not in ends})
     first = root.waiting[min(root.waiting)]
     inside = f"{first.name} (collective {root.stuck} of {root.title})"
-    victims = tuple(Who(rank=rank) for rank in waiting)
-    evidence = (
-        *(_last(dumps[rank], root) for rank in dumped[:3]),
-        _waits(dumps[min(root.waiting)], root, first),
-    )
     if dumped:
-        culprits = tuple(Who(rank=rank) for rank in dumped)
-        headline = f"{called(culprits)} never came to {inside}, in which ranks {listed(set(waiting))} wait"
-        confidence: Any = "high" if not gone else "medium"
-        return [
-            Candidate(
-                "cpu_stuck_or_slow_rank",
-                order.BEHIND,
-                confidence,
-                headline,
-                evidence,
-                culprits,
-                victims,
-                collective=_collective(root),
-            )
-        ]
-    culprits = tuple(Who(rank=rank) for rank in gone)
-    known = len(root.members)
-    if len(gone) * FEW > known + FEW - 1:
-        return []
-    headline = f"{called(culprits)} left no dump, and ranks {listed(set(waiting))} wait for it in {inside}"
+        headline = f"{called(culprits)} never came to {inside}, in which ranks {listed(waiting)} wait"
+    else:
+        headline = f"{called(culprits)} left no dump, and ranks {listed(waiting)} wait for it in {inside}"
+    confidence: Confidence = "low" if not dumped else "medium" if gone else "high"
     return [
         Candidate(
-            "peer_died",
-            order.SILENT,
-            "low",
+            "cpu_stuck_or_slow_rank" if dumped else "peer_died",
+            order.BEHIND if dumped else order.SILENT,
+            confidence,
             headline,
-            evidence,
+            (
+                *(_last(dumps[rank], root) for rank in dumped[:3]),
+                _waits(dumps[min(root.waiting)], root, first),
+            ),
             culprits,
-            victims,
+            tuple(Who(rank=rank) for rank in waiting),
             collective=_collective(root),
         )
     ]
