@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodedoctor.command import child
@@ -144,7 +144,7 @@ def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
     return Bandwidth(
         deep=seen.probe == DEEP,
         gpus=tuple(index for index, error, _ in gpus if index is not None and not error),
-        pairs=tuple(pair for step in kinds.get("pair", ()) if (pair := _pair(step))),
+        pairs=tuple(_pairs(kinds.get("pair", []), kinds.get("both", []))),
         host=tuple(copy for step in kinds.get("host", ()) if (copy := _host(step))),
         memory_gbytes_s={index: speed for index, speed in memory if index is not None and speed},
         failed={index: f"{call}: {error}" for index, error, call in gpus if index is not None and error},
@@ -160,10 +160,19 @@ def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
 
 def _doing(step: Document) -> str:
     what, index = text(step, "what"), whole(step, "index")
+    if what == "both":
+        return f"copies both ways between GPU {whole(step, 'source')} and GPU {whole(step, 'target')}"
     if what == "pair":
         return f"the copy from GPU {whole(step, 'source')} to GPU {whole(step, 'target')}"
     names = {"gpu": "opening", "host": "a copy between the host and", "memory": "a copy inside"}
     return f"{names.get(what, what)} GPU {index}" if index is not None else what
+
+
+def _pairs(single: list[Document], both: list[Document]) -> Iterator[Pair]:
+    speeds = {(whole(step, "source"), whole(step, "target")): _speed(step, "both_gbytes_s") for step in both}
+    for step in single:
+        if pair := _pair(step):
+            yield replace(pair, both_gbytes_s=speeds.get((pair.source, pair.target)))
 
 
 def _pair(step: Document) -> Pair | None:
@@ -175,10 +184,9 @@ def _pair(step: Document) -> Pair | None:
         target,
         access if isinstance(access, bool) else None,
         _speed(step, "read_gbytes_s"),
-        _speed(step, "both_gbytes_s"),
-        _speed(step, "latency_us"),
-        _wrong(step),
-        text(step, "error"),
+        latency_us=_speed(step, "latency_us"),
+        wrong=_wrong(step),
+        error=text(step, "error"),
     )
 
 

@@ -33,7 +33,7 @@ else:  # python -I leaves our own folder out
 
 SCHEMA = "nodedoctor.bandwidth/1"
 MIB = 1024**2
-QUICK = (32 * MIB, 4 * MIB, 3.0, 0.004)  # bytes of a buffer, bytes verified, seconds of copying: all, one
+QUICK = (32 * MIB, 4 * MIB, 3.0, 0.004)  # bytes of a buffer, of the pattern; seconds of copying: all, one
 DEEP = (512 * MIB, 64 * MIB, 40.0, 0.05)
 
 
@@ -59,7 +59,7 @@ class Document:
 
 def tell(document: Document, words: dict[str, str], deep: bool) -> None:
     """Write all steps."""
-    size, verified, budget, aim = DEEP if deep else QUICK
+    size, tile, budget, aim = DEEP if deep else QUICK
     for index, why in chosen(words["leave"]).items():
         document.step("left-out", index=int(index), why=why)
     document.step("begin", what="cuInit")
@@ -73,7 +73,7 @@ def tell(document: Document, words: dict[str, str], deep: bool) -> None:
         document.step("init", **error.told())
         return
     document.step("init", version=cuda.number("cuDriverGetVersion"), devices=count)
-    copier = Copier(cuda, size, verified, aim, host_pages.pages(size, None))
+    copier = Copier(cuda, size, tile, aim, host_pages.pages(size, None))
     devices = list(opened(document, copier, count, chosen(words["gpus"])))
     if devices:
         where = Handle(host_pages.address(copier.host))
@@ -99,6 +99,9 @@ def measure(
     for source, target in permutations(devices, 2):
         pair = {"source": source.index, "target": target.index}
         measured("pair", pair, partial(copier.pair, source, target))
+        if source.index > target.index:
+            both = {"source": target.index, "target": source.index}
+            measured("both", both, partial(copier.both, target, source))
 
 
 def attempt(

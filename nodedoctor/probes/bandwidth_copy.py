@@ -31,6 +31,9 @@ SMALL, SMALL_COPIES = 16, 64  # bytes and repeats for the latency
 PATTERN = 65521  # bytes before a pattern repeats: a prime, so that no displaced page looks right
 
 
+_memcmp = ctypes.CDLL(None).memcmp
+
+
 @dataclass(frozen=True)
 class Device:
     """One GPU with a context, two buffers of equal size, a stream and two events."""
@@ -48,11 +51,11 @@ class Device:
 
 @dataclass
 class Copier:
-    """Measures on opened devices; `verified` bytes of each copy are compared, `aim` seconds are measured."""
+    """Measures for `aim` seconds each, with buffers of `size` bytes that hold a pattern of `tile` bytes."""
 
     cuda: Cuda
     size: int
-    verified: int
+    tile: int
     aim: float
     host: mmap.mmap
     enabled: set[tuple[int, int]] = field(default_factory=set)
@@ -78,21 +81,24 @@ class Copier:
         said["read_gbytes_s"] = self._speed(repeats, seconds)
         small = self._timed(source, target, SMALL_COPIES, SMALL)
         said["latency_us"] = round(small / SMALL_COPIES * 1e6, 2)
-        if source.index < target.index:
-            self._enable(target, source)
-            said["both_gbytes_s"] = self._speed(2 * repeats, self._both(source, target, repeats))
         return said
+
+    def both(self, one: Device, other: Device) -> dict[str, Any]:
+        """Copies in both directions at once, between GPUs whose single directions have been measured."""
+        repeats = self._repeats(self._timed(one, other, 1))
+        return {"both_gbytes_s": self._speed(2 * repeats, self._both(one, other, repeats))}
 
     def to_and_from(self, device: Device, memory: mmap.mmap) -> dict[str, Any]:
         """Copies to the GPU and back, and whether what comes back is what went."""
         place, data = Handle(host_pages.address(memory)), self._pattern(f"host {device.index}")
-        memory[: len(data)] = data
+        for start in range(0, self.size, len(data)):
+            memory[start : start + len(data)] = data
         self.cuda.call("cuCtxSetCurrent", device.context)
         self.cuda.call("cuMemHostRegister", place, Size(self.size), 1)
         try:
             repeats = self._repeats(self._local(device, "cuMemcpyHtoDAsync", device.send, place, 1))
             up = self._local(device, "cuMemcpyHtoDAsync", device.send, place, repeats)
-            memory[: len(data)] = bytes(len(data))
+            ctypes.memset(place, 0, self.size)
             down = self._local(device, "cuMemcpyDtoHAsync", place, device.send, repeats)
         finally:
             self.cuda.call("cuMemHostUnregister", place)
@@ -127,8 +133,10 @@ class Copier:
         self.host[: len(data)] = data
         place = Handle(host_pages.address(self.host))
         self.cuda.call("cuCtxSetCurrent", source.context)
-        self._local(source, "cuMemcpyHtoDAsync", source.send, place, 1, len(data))
-        self.host[: len(data)] = bytes(len(data))
+        for start in range(0, self.size, len(data)):
+            part = Pointer(source.send.value + start)
+            self._local(source, "cuMemcpyHtoDAsync", part, place, 1, len(data))
+        ctypes.memset(place, 0, self.size)
         self.cuda.call("cuCtxSetCurrent", target.context)
         self.cuda.call("cuMemsetD32", target.receive, 0, Size(self.size // 4))
         return data
@@ -136,11 +144,11 @@ class Copier:
     def _arrived(self, target: Device, data: bytes) -> dict[str, int] | None:
         """Where what lies on the target differs from what was sent; None when it does not."""
         place = Handle(host_pages.address(self.host))
-        self._local(target, "cuMemcpyDtoHAsync", place, target.receive, 1, len(data))
+        self._local(target, "cuMemcpyDtoHAsync", place, target.receive, 1)
         return _difference(self.host, data)
 
     def _pattern(self, name: str) -> bytes:
-        return pattern(min(self.size, self.verified), name)
+        return pattern(min(self.size, self.tile), name)
 
     def _timed(self, source: Device, target: Device, repeats: int, size: int = 0) -> float:
         self.cuda.call("cuCtxSetCurrent", target.context)
@@ -194,9 +202,11 @@ def pattern(size: int, name: str) -> bytes:
 
 
 def _difference(found: mmap.mmap, wanted: bytes) -> dict[str, int] | None:
-    """The first place where they differ; None when they are the same."""
-    seen = ctypes.string_at(host_pages.address(found), len(wanted))
-    if seen == wanted:
-        return None
-    place = next(i for i, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
-    return {"offset": place, "found": seen[place], "wanted": wanted[place]}
+    """The first place where memory does not hold the wanted bytes over and over; None when it does."""
+    size = len(wanted)
+    for start in range(0, len(found), size):
+        if _memcmp(Handle(host_pages.address(found) + start), wanted, Size(size)):
+            seen = found[start : start + size]
+            place = next(i for i, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
+            return {"offset": start + place, "found": seen[place], "wanted": wanted[place]}
+    return None
