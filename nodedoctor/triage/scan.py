@@ -32,7 +32,7 @@ PATIENCE = 600.0
 
 STEMS = (
     "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "NCCL WARN", "imed out", "emory", "illed",
-    "exitcode", "Xid", "enqueued", "GIL ",
+    "exitcode", "Xid", "enqueued", "GIL ", "inished",
 )  # fmt: skip
 """Every line that matters has one of these, or stands close behind one that has."""
 

@@ -233,6 +233,11 @@ STORIES: dict[str, tuple[str, str, list[int]]] = {
         "peer_host_oom",
         [2],
     ),
+    "one rank had fewer steps": (
+        "rank=2 training finished\n" + raised(0, CLOSED) + raised(1, CLOSED) + raised(3, CLOSED),
+        "collective_mismatch",
+        [2],
+    ),
     "all but one saw a connection close": (
         raised(0, CLOSED) + raised(1, CLOSED) + raised(3, CLOSED),
         "peer_died",

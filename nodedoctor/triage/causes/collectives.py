@@ -9,7 +9,8 @@ from typing import Any
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct, listed
-from nodedoctor.triage.events.store import Fingerprint, GlooTimeout, Mismatch, SizeMismatch
+from nodedoctor.triage.events.progress import Finished
+from nodedoctor.triage.events.store import Fingerprint, GlooTimeout, Mismatch, PeerGone, SizeMismatch
 from nodedoctor.triage.events.trace import Frame, Raised
 from nodedoctor.triage.events.watchdog import Lagging
 from nodedoctor.triage.model import Candidate, Event, Who
@@ -109,6 +110,25 @@ def different(story: Story) -> Iterator[Candidate]:
         )
 
 
+def fewer(story: Story) -> Iterator[Candidate]:
+    """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
+    done = distinct(e.who for e in story.of(Finished) if not story.late(e))
+    gave_up = [wait.event.who.rank for wait in story.waits]
+    gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
+    victims = {rank for rank in gave_up if rank is not None}
+    early = tuple(who for who in done if who.rank not in victims)
+    if early and victims and len(early) <= len(victims):
+        events = [e for e in story.of(Finished) if e.who.rank in {who.rank for who in early}]
+        yield Candidate(
+            "collective_mismatch",
+            order.DIFFERENT,
+            "medium",
+            f"{called(early)} had finished while others still waited: different numbers of steps",
+            tuple(events[:3]),
+            early,
+        )
+
+
 def guarded(story: Story) -> Iterator[Candidate]:
     """A waiting rank's own source line calls the collective only on some ranks."""
     frames = _frames(story)
@@ -204,4 +224,4 @@ def distinct_ranks(waits: list[Wait]) -> str:
     return listed(who.rank for who in distinct(wait.who for wait in waits) if who.rank is not None)
 
 
-RULES = (declared, desync, sizes, different, guarded)
+RULES = (declared, desync, sizes, different, fewer, guarded)

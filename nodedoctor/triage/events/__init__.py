@@ -45,6 +45,9 @@ SIGNS: tuple[Sign, ...] = (
 LIFE = (progress.Step, progress.Finished, progress.LongWork)
 """What does not count as trouble."""
 
+ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
+"""What a line tells in passing: it may still be one about progress."""
+
 _BY_NEEDLE: dict[str, list[Sign]] = {}
 for _sign in SIGNS:
     for _needle in _sign.needles:
@@ -64,7 +67,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     for line in _joined(lines):
         found = False
         for event in _signs(line):
-            found = True
+            found = found or not isinstance(event.what, ASIDE)
             yield event
         listed = block.read(line.text)
         if listed:
@@ -79,7 +82,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if not found:
             alive = progress.read(line.text)
             if alive is not None:
-                yield Event(alive, line.place, line.who, line.time, line.text, line.repeated, line.origin)
+                who = _speaker(line)
+                yield Event(alive, line.place, who, line.time, line.text, line.repeated, line.origin)
 
 
 def _joined(lines: Iterable[Line]) -> Iterator[Line]:
@@ -122,6 +126,15 @@ def _signs(line: Line) -> Iterator[Event[Any]]:
                     line.repeated,
                     line.origin,
                 )
+
+
+def _speaker(line: Line) -> Who:
+    """Who reports progress: programs without a prefix say it in their own words, `rank=3 finished`."""
+    said = _SAYS_RANK.search(line.text) if line.who.rank is None else None
+    return replace(line.who, rank=int(said[1])) if said else line.who
+
+
+_SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
 
 
 def _listed(line: Line, what: exits.Exit, row: dict[str, str]) -> Event[Any]:

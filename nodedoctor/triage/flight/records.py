@@ -1,4 +1,4 @@
-"""The records of a flight recorder of any torch: what one rank enqueued, finished and left open in each group.
+"""The records of a flight recorder of any torch: what a rank enqueued, finished and left open, by group.
 
 State means different things: with NCCL `retired` but not completed is a timeout, with gloo `retired` is done.
 """
