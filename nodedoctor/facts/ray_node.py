@@ -151,7 +151,8 @@ class RayCluster:
         if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING, Outcome.DENIED):
             return Unseen.of(seen)
         if "Node status" not in seen.text:
-            return cls(silent=seen.note.strip()[-300:] or seen.outcome.value)
+            said = seen.note.strip() or seen.text.strip() or seen.outcome.value
+            return cls(silent=said.splitlines()[-1][-300:])
         sections = dict(_sections(seen.text))
         total = _AMOUNT.search("\n".join(sections.get("Total Usage", ())))
         nodes = {
