@@ -31,7 +31,7 @@ BUDGET = 48 << 20
 PATIENCE = 600.0
 
 STEMS = (
-    "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "NCCL WARN", "imed out", "emory", "illed",
+    "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
     "exitcode", "Xid", "enqueued", "GIL ", "inished",
 )  # fmt: skip
 """Every line that matters has one of these, or stands close behind one that has."""
