@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real check bench clean
+.PHONY: help run test test-real check bench knowledge clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -32,6 +32,10 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
+
+# Compares the pins in the knowledge tables with the package index; ARGS=--write adds new releases.
+knowledge: $(VENV)/.dev
+	$(BIN)/python tools/knowledge/refresh.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench

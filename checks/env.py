@@ -14,6 +14,7 @@ from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.lint.devices import judge_devices
+from nodedoctor.lint.forwarding import judge_forwarding
 from nodedoctor.lint.habits import judge_habit
 from nodedoctor.lint.names import judge_name
 from nodedoctor.lint.remark import Node, Remark
@@ -22,7 +23,7 @@ from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Evidence, Finding, Fix, Reason
 from nodedoctor.registry import check
 
-RULES = (judge_name, judge_value, judge_devices, judge_habit)
+RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
 _UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM": "denied"}
 
@@ -138,7 +139,14 @@ def _node(
         active_rdma=any(port.active for _, port in ports) if rdma else None,
         nvlink=_nvlink(gpus, nvlinks),
         gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
+        skyrl=_skyrl(target),
     )
+
+
+def _skyrl(target: TargetPython | None) -> str:
+    """The version of SkyRL, by either name of its package."""
+    found = (target.package(name) for name in ("skyrl", "skyrl-train")) if target else ()
+    return next((package.version for package in found if package), "")
 
 
 def _nccl(target: TargetPython | None, libraries: Libraries | None, loaded: LoadedNccl | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 from asking import ask, judge, said, write
 from hypothesis import given
 from hypothesis import strategies as st
-from test_stack_checks import H100, gpus
+from test_stack_checks import H100, gpus, target
 
 from nodedoctor.facts.env import Env, EnvFile, environment
 from nodedoctor.facts.gpu import Gpu
@@ -250,6 +250,14 @@ def test_ranks_that_differ_are_told_apart():
     ranks = (rank(0, NCCL_ALGO="Ring"), rank(1, RANK="1"))
     told = {f.subject: f for f in lint(settings({}, *ranks), NET)}
     assert "different values" in told["env:NCCL_ALGO"].summary
+
+
+def test_what_skyrl_does_not_hand_on():
+    here = {"TORCH_FR_BUFFER_SIZE": "2000", "NCCL_DEBUG": "INFO", "SKYRL_WORKER_NCCL_TIMEOUT_IN_S": "1800"}
+    told = {f.subject for f in lint(NET, target("skyrl-train 0.2.0"), Settings(here=here))}
+    assert told == {f"env:{name}" for name in here}
+    newer = lint(NET, target("skyrl 0.3.0"), Settings(here={"NCCL_DEBUG": "INFO"}))
+    assert only(newer).subject == ""
 
 
 def test_secrets_and_others_are_not_judged():

@@ -32,7 +32,8 @@ class Node:
     """What rules may depend on; None stands for what could not be seen.
 
     `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports
-    (mlx5_0/1), `active_rdma` whether one of them carries data, `gpu_count` what the driver shows.
+    (mlx5_0/1), `active_rdma` whether one of them carries data, `gpu_count` what the driver shows, `skyrl` the
+    version of SkyRL where that trains.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -44,6 +45,7 @@ class Node:
     active_rdma: bool | None = None
     nvlink: bool | None = None
     gpu_count: int | None = None
+    skyrl: str = ""
 
     def version(self, owner: str) -> str:
         """The version of a library, without what names its build."""
