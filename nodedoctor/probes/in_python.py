@@ -1,0 +1,47 @@
+"""Run one of our programs in the Python that trains, as the user whose code that is.
+
+    python -I -S in_python.py PYTHON PROGRAM [ARGUMENT ...] [-- PREFIX ...]
+
+Root never runs what another user can have written: it becomes that user first. The program's text is handed
+over as an argument, because that user may not be able to read our folder, and a container does not have it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.target_owner import become, foreign_owner, is_root
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from target_owner import become, foreign_owner, is_root
+
+    sys.path.pop(0)
+
+
+def main(words: list[str]) -> None:
+    """Become the owner and the program; prints {"error": ..., "text": ...} when that cannot be."""
+    prefix: list[str] = []
+    if "--" in words:
+        place = words.index("--")
+        words, prefix = words[:place], words[place + 1 :]
+    python, program, *arguments = words
+    source = (Path(__file__).resolve().parent / f"{program}.py").read_text(encoding="utf-8")
+    argv = [*prefix, python, "-I", "-B", "-W", "ignore", "-c", source, *arguments]
+    environ = dict(os.environ)
+    try:
+        owner = foreign_owner(python) if is_root() and not prefix else None
+        if owner is not None:
+            environ = become(owner, environ)
+        os.chdir("/")
+        os.execvpe(argv[0], argv, environ)
+    except OSError as error:
+        print(json.dumps({"error": "denied", "text": f"{argv[0]}: {error.strerror or error}"}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
