@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.packages import Package, numbers
+from nodedoctor.facts.pins import torch_pin
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
@@ -86,10 +87,16 @@ def _leftovers(
     commands = [target.uninstall(*(package.name for package in packages + rivals))]
     text = f"Remove them{'; ' + ', '.join(wanting) + ' asked for them' if wanting else ''}."
     if rivals:
-        commands.append(target.install(*(f"{rival.name}=={rival.version}" for rival in rivals)))
+        commands.append(target.install(*(_right(target, torch, rival) for rival in rivals)))
         text = f"{text[:-1]}, and install again what shares its files with them."
     fix = Fix(text, tuple(commands), "config", DISTURBS, "nodedoctor stack.cuda-mixed")
     return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix)
+
+
+def _right(target: TargetPython, torch: Torch, rival: Package) -> str:
+    """The version torch requires, which need not be the one that is installed."""
+    pin = torch_pin(target, torch, _stem(rival))
+    return str(pin.wanted) if pin and pin.wanted.name == rival.name else f"{rival.name}=={rival.version}"
 
 
 def _stem(package: Package) -> str:

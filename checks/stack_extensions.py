@@ -1,5 +1,6 @@
 """Were compiled extensions built for this torch and this CUDA, and can more be built?"""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -13,6 +14,8 @@ from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
 
 DISTURBS = "the Python environment"
+_BUILDS = re.compile(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
+"""Packages that compile when they are installed or first used."""
 FA_WHEELS = "https://github.com/Dao-AILab/flash-attention/releases"
 
 
@@ -129,11 +132,16 @@ def toolkit(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         summary = f"{tool.home or 'the toolkit'} ({tool.why}) does not tell its version"
         yield Finding.unknown("not-visible-here", summary, subject="toolkit")
     else:
-        yield _judge_toolkit(target, torch, tool.version, f"{tool.home} ({tool.why})".strip())
+        builds = next((p.name for p in target.packages if _BUILDS.fullmatch(p.name)), "")
+        meant = tool.why in ("CUDA_HOME", "CUDA_PATH") or bool(builds)
+        yield _judge_toolkit(target, torch, tool.version, f"{tool.home} ({tool.why})".strip(), meant)
 
 
-def _judge_toolkit(target: TargetPython, torch: Torch, version: str, where: str) -> Finding:
-    """torch.utils.cpp_extension, _check_cuda_version: another major raises, another minor warns."""
+def _judge_toolkit(target: TargetPython, torch: Torch, version: str, where: str, meant: bool) -> Finding:
+    """torch.utils.cpp_extension, _check_cuda_version: another major raises, another minor warns.
+
+    A toolkit nobody pointed at, beside packages that compile nothing, does no harm.
+    """
     ours, theirs = numbers(torch.cuda or "")[:2], numbers(version)[:2]
     what = f"nvcc is of CUDA {version}, torch of CUDA {torch.cuda}"
     evidence = [Evidence(target.source, f"{where}: CUDA {version}")]
@@ -141,7 +149,8 @@ def _judge_toolkit(target: TargetPython, torch: Torch, version: str, where: str)
         text = f"Only for building extensions: point CUDA_HOME at a toolkit of CUDA {torch.cuda}."
         fix = Fix(text, (f"export CUDA_HOME=/usr/local/cuda-{torch.cuda}",), "config", "new builds")
         summary = f"{what}: extensions do not compile (flash-attn, DeepSpeed, apex)"
-        return Finding.warn(summary, subject="toolkit", evidence=evidence, fix=fix)
+        judge = Finding.warn if meant else Finding.info
+        return judge(summary, subject="toolkit", evidence=evidence, fix=fix)
     if ours != theirs:
         return Finding.info(f"{what}: works within one major", subject="toolkit", evidence=evidence)
     return Finding.ok(what, subject="toolkit", evidence=evidence)

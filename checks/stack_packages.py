@@ -10,7 +10,7 @@ from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.knowledge import stack
 from nodedoctor.knowledge.torch_pins import torch_release
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, Status
 from nodedoctor.registry import check
 
 DISTURBS = "the Python environment"
@@ -134,9 +134,16 @@ def _companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Findin
     if package is None:
         yield _absent(target, name)
         return
-    yield _on_torch(target, torch, name)
+    fits = _on_torch(target, torch, name)
+    yield fits
     ours, theirs = torch.version.partition("+")[2], package.version.partition("+")[2]
-    if ours and theirs and ours != theirs and {ours[:2], theirs[:2]} <= {"cu", "cp"}:
+    if (
+        fits.status is Status.PASS
+        and ours
+        and theirs
+        and ours != theirs
+        and {ours[:2], theirs[:2]} <= {"cu", "cp"}
+    ):
         command = target.install(
             f"{name}=={package.version.partition('+')[0]}+{ours}",
             "--index-url",

@@ -145,6 +145,12 @@ def test_toolkit(cuda, tool, expected):
     assert statuses("stack.toolkit", made, Torch("2.9.0", cuda)) == [expected]
 
 
+def test_a_toolkit_nobody_pointed_at_does_no_harm():
+    tool = Toolkit("/usr/local/cuda", "default", "13.0")
+    assert statuses("stack.toolkit", target("torch 2.9.0", toolkit=tool), TORCH) == ["note"]
+    assert statuses("stack.toolkit", target("deepspeed 0.18.0", toolkit=tool), TORCH) == ["warn"]
+
+
 def test_deepspeed_wants_nvcc_of_torchs_cuda():
     made = having(
         {"deepspeed": ("torch",)}, "deepspeed 0.18.0", toolkit=Toolkit("/c", "nvcc on PATH", "13.0")
