@@ -80,7 +80,10 @@ def test_dumps(python: str, fault: str, rank: int, cause: str, tmp_path: Path) -
     dumps.mkdir()
     run(python, tmp_path, fault, rank, DUMPS=str(dumps), TORCH_FR_BUFFER_SIZE="2000")
     verdict = examine([str(dumps)]).verdict
-    assert (verdict.cause, [who.rank for who in verdict.culprits]) == (cause, [rank])
+    named = [who.rank for who in verdict.culprits]
+    assert verdict.cause == cause
+    # Two collectives that meet may abort a rank before it dumps; without it there can be no majority.
+    assert named == [rank] or (len(list(dumps.iterdir())) < 4 and named == [])
 
 
 @pytest.mark.parametrize(("fault", "rank"), [("skip", 1), ("size", 3), ("dtype", 1)])
