@@ -35,7 +35,7 @@ def node(tmp_path, fake_nvml, cuda_folder):
         tree = tmp_path / "tree"
         if not tree.exists():
             nvidia_tree(tree, gpus=gpus)
-        told = fake_nvml({"count": gpus, **(nvml or {})})
+        told = fake_nvml({"gpus": gpus, **(nvml or {})})
         config = write_config(tmp_path / "cuda.conf", {"devices": gpus, **(cuda or {})})
         libraries = f"{told['LD_LIBRARY_PATH']}{os.pathsep}{cuda_folder}"
         env = {**os.environ, **told, "LD_LIBRARY_PATH": libraries, "NODEDOCTOR_FAKE_CUDA": str(config)}
