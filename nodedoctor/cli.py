@@ -82,28 +82,32 @@ def diagnose(words: list[str]) -> int:
     from nodedoctor.arguments import parser
 
     arguments = parser().parse_args(words)
-    from nodedoctor.expect import ExpectError
-    from nodedoctor.session import Session, UsageError
-
-    try:
-        session = Session(_request(arguments))
-        if arguments.record and not Path(arguments.record).absolute().parent.is_dir():
-            raise UsageError(f"--record: no folder {Path(arguments.record).absolute().parent}")
-    except (UsageError, ExpectError) as error:
-        return complain(str(error))
+    if arguments.record and not Path(arguments.record).absolute().parent.is_dir():
+        return complain(f"--record: no folder {Path(arguments.record).absolute().parent}")
     from nodedoctor.tui import start
 
     if arguments.tui and not start.possible(stdout=False):
         return complain("--tui needs a terminal on stdin and stderr, and TERM other than dumb")
     if arguments.tui or (start.possible() and not (arguments.json or arguments.text or arguments.quiet)):
-        return _on_screen(session, arguments)
+        return _on_screen(arguments)
+    from nodedoctor.expect import ExpectError
+    from nodedoctor.session import Session, UsageError
+
+    try:
+        session = Session(_request(arguments))
+    except (UsageError, ExpectError) as error:
+        return complain(str(error))
     return _headless(session, arguments)
 
 
-def _on_screen(session: Session, arguments: argparse.Namespace) -> int:
+def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.tui import start
+    from nodedoctor.tui.state import Refused
 
-    sitting = start.sit(session)
+    try:
+        sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
+    except Refused as refused:
+        return complain(str(refused))
     print(start.last_words(sitting), end="", file=sys.stderr)
     if not sys.stdout.isatty():
         arguments.json = True

@@ -14,7 +14,7 @@ from nodedoctor import snapshot
 from nodedoctor.collect import Live, Recorded, Source
 from nodedoctor.diagnose import Diagnosis, now, this_node
 from nodedoctor.discover import Catalogue, DiscoveryError, Plugins, discover
-from nodedoctor.model import Expect, Moment
+from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.registry import Check, Options
 
 DEADLINE = 50.0
@@ -72,10 +72,10 @@ class Session:
         node = {"hostname": None, "boot_id": None, **self.snapshot.node}
         return Diagnosis(chosen, source, given, label="replay", node=node)
 
-    def recording(self, diagnosis: Diagnosis) -> bytes:
-        """The zip that keeps what a finished run has seen."""
+    def recording(self, diagnosis: Diagnosis, report: Report | None = None) -> bytes:
+        """The zip that keeps what a finished run has seen; `report` when later runs have added to it."""
         options = {"since": self.request.options.since, "expect": dict(self.request.options.expect)}
-        report = diagnosis.report()
+        report = report or diagnosis.report()
         return snapshot.pack(report.observations, report.node, diagnosis.moment.started, options)
 
     def _live(self) -> Live:

@@ -13,8 +13,8 @@ from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Repor
 from nodedoctor.tui import detail, diagnosis
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
-from nodedoctor.tui.rounds import State, Waiting
 from nodedoctor.tui.screens import probes
+from nodedoctor.tui.state import State, Waiting
 from nodedoctor.tui.ticket import commands, markdown
 
 LIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")

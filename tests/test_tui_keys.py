@@ -169,7 +169,7 @@ def test_every_key_works_while_all_probes_hang_and_leaving_ends_them(tmp_path: P
         assert len(_sleeping()) == 8
 
     app = drive(hung(tmp_path), act, asking=8)
-    assert {result.status for result in app.rounds.report().results} == {Status.UNKNOWN}
+    assert {result.status for result in app.engine.report().results} == {Status.UNKNOWN}
     assert not _sleeping()
 
 

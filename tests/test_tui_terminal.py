@@ -95,7 +95,7 @@ def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Pa
 
 def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
-        screen.wait_for(b"rack.links")
+        screen.wait_for(b"18 links down")
         screen.type("c")
         screen.wait_for(b"\x1b]52;c;")
         screen.type("q")
@@ -107,7 +107,7 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
 def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
     file = os.open(tmp_path / "report.json", os.O_CREAT | os.O_WRONLY)
     with terminal("--tui", *rack_words(tmp_path), stdout=file) as screen:
-        screen.wait_for(b"rack.links")
+        screen.wait_for(b"18 links down")
         screen.type("q")
         assert screen.end() == 2
     os.close(file)

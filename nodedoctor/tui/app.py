@@ -17,8 +17,8 @@ from nodedoctor import headless
 from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.palette import GoToCheck
-from nodedoctor.tui.rounds import Rounds, State
 from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.state import Engine, Refused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 INTERRUPTED = 130
@@ -61,7 +61,7 @@ class NodeDoctor(App[None]):
 
     def __init__(
         self,
-        rounds: Rounds,
+        engine: Engine,
         *,
         ascii: bool = False,
         first: str = "checks",
@@ -69,9 +69,10 @@ class NodeDoctor(App[None]):
     ) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
-        self.rounds = rounds
+        self.engine = engine
         self.glyphs = ASCII if ascii else UNICODE
         self.copied: list[str] = []
+        self.refused = ""
         self._first = first
         self._document = triage
         self.set_class(ascii, "-ascii")
@@ -105,11 +106,12 @@ class NodeDoctor(App[None]):
         if self.state is not None and self.state.running:
             self.notify(f"{len(self.state.running)} checks are still running", markup=False)
         else:
-            self.rounds.again()
+            self.engine.again()
 
     async def action_save(self) -> None:
         """Ask where to keep what was seen."""
-        await self._ask("save as", self.rounds.file_name(), self._save)
+        if self.state is not None:
+            await self._ask("save as", file_name(self.state.report), self._save)
 
     async def action_compare(self) -> None:
         """Ask what to compare with."""
@@ -212,22 +214,26 @@ class NodeDoctor(App[None]):
             self.run_worker(self._write(path), group="save")
 
     async def _write(self, path: str) -> None:
-        problem = await headless.write(path, self.rounds.recording())
+        problem = await headless.write(path, await self.engine.recording())
         said = f"{path}: {problem}" if problem else f"saved {path}"
         self.notify(said, severity="error" if problem else "information", markup=False)
 
     @work(exclusive=True, group="follow")
     async def _follow(self) -> None:
-        async for state in self.rounds.states():
-            self.state = state
+        try:
+            async for state in self.engine.states():
+                self.state = state
+        except Refused as refused:
+            self.refused = str(refused)
+            self.exit()
 
     def _checks(self) -> ChecksScreen:
-        return ChecksScreen(self.rounds, self.glyphs)
+        return ChecksScreen(self.engine, self.glyphs)
 
     def _probes(self) -> Screen[None]:
         from nodedoctor.tui.screens.probes import ProbesScreen
 
-        return ProbesScreen(self.rounds, self.glyphs)
+        return ProbesScreen(self.engine, self.glyphs)
 
     def _compare(self) -> Screen[None]:
         from nodedoctor.tui.screens.compare import CompareScreen
@@ -242,7 +248,7 @@ class NodeDoctor(App[None]):
     def _live(self) -> Screen[None]:
         from nodedoctor.tui.screens.live import LiveScreen
 
-        return LiveScreen(self.rounds, self.glyphs)
+        return LiveScreen(self.engine, self.glyphs)
 
     def _triage(self) -> Screen[None]:
         from nodedoctor.tui.screens.triage import TriageScreen

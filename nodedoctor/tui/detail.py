@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from nodedoctor.model import Finding, Fix, Observation, Result, Status
-from nodedoctor.registry import Check
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
-from nodedoctor.tui.rounds import State, Waiting
+from nodedoctor.tui.state import Card, State, Waiting
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -68,7 +67,7 @@ def sentence(finding: Finding) -> str:
     return inert(f"{subject}{finding.summary}{waived}")
 
 
-def detail(state: State, result: Result, check: Check | None, *, full: bool) -> list[Para]:
+def detail(state: State, result: Result, check: Card | None, *, full: bool) -> list[Para]:
     """Everything there is to say about a check, the most urgent first."""
     waiting = state.running.get(result.check)
     status, word = result.status, result.status.word

@@ -1,55 +1,28 @@
-"""All runs of one sitting, merged into the one report that the screens show.
-
-The first run is started before Textual is imported, so that its children work while we import.
-"""
+"""All runs of one sitting, merged into one report."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 from nodedoctor.diagnose import Diagnosis, probes_of
 from nodedoctor.model import Report
-from nodedoctor.registry import Check
 from nodedoctor.session import Session
+from nodedoctor.tui.state import About, Card, State, Waiting
 
-OFTEN = 0.1  # seconds between two looks at the results: faster only costs bytes
+OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
+SOON = 0.1  # seconds until probes have begun and can be named
 TICK = 1.0  # seconds between two looks while nothing but time goes by
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A check without an answer: the probe it waits for, and for how long. No probe: not begun."""
-
-    probe: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What all screens are made from: the report so far, and what has not answered.
-
-    `running` holds checks, `asking` probes with the seconds they have been running.
-    """
-
-    report: Report
-    running: Mapping[str, Waiting] = field(default_factory=dict)
-    asking: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def done(self) -> int:
-        """How many checks have answered."""
-        return len(self.report.results) - len(self.running)
-
-
 class Rounds:
-    """The runs of a session: the whole one, and the checks that were asked again since."""
+    """The engine itself: the whole run of a session, and the checks that were asked again since."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.about = _about(session)
         self._whole = session.diagnosis()
         self._again: list[Diagnosis] = []
         self._tasks: dict[asyncio.Task[None], Diagnosis] = {}
@@ -60,9 +33,9 @@ class Rounds:
         """Begin the first run; its probes are under way when control next returns to the event loop."""
         self._follow(self._whole)
 
-    def again(self, checks: Iterable[Check] = ()) -> None:
-        """Ask some checks once more, their probes afresh; all of them when none is named."""
-        chosen = tuple(checks)
+    def again(self, check: str = "") -> None:
+        """Ask one check once more, its probes afresh; all of them when none is named."""
+        chosen = [one for one in self.session.checks if one.id == check]
         diagnosis = self.session.diagnosis(chosen or None)
         if chosen:
             self._again.append(diagnosis)
@@ -86,23 +59,19 @@ class Rounds:
 
     async def states(self) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends."""
+        tick = SOON
         while True:
             self._changed.clear()
             state = self.state()
             yield state
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), TICK if state.running else None)
+                await asyncio.wait_for(self._changed.wait(), tick if state.running else None)
             await asyncio.sleep(OFTEN)
+            tick = TICK
 
-    def recording(self) -> bytes:
-        """The zip that keeps what was seen so far."""
-        return self.session.recording(self._whole)
-
-    def file_name(self) -> str:
-        """A name for that zip: the host and when it was looked at."""
-        report = self._whole.report()
-        host = re.sub(r"[^A-Za-z0-9.-]", "-", str(report.node.get("hostname") or "node"))[:64]
-        return f"nodedoctor-{host}-{re.sub('[^0-9T]', '', report.started)}.zip"
+    async def recording(self) -> bytes:
+        """The zip that keeps what was seen so far, in the whole run or asked again."""
+        return self.session.recording(self._whole, self.report())
 
     async def close(self) -> None:
         """End every run; children that hang are killed and left behind."""
@@ -134,6 +103,16 @@ class Rounds:
         return running
 
 
+def _about(session: Session) -> About:
+    catalogue = session.catalogue
+    return About(
+        checks={check.id: Card(check.what, check.disturbs) for check in session.checks},
+        probes={name: probe.about for name, probe in catalogue.probes.items()},
+        recorded=session.snapshot is not None,
+        root=session.request.options.root,
+    )
+
+
 def _oldest(ages: Mapping[str, float], probes: frozenset[str]) -> Waiting:
     found = [Waiting(name, age) for name, age in ages.items() if name in probes]
     return max(found, key=lambda waiting: waiting.seconds, default=Waiting())
@@ -143,9 +122,7 @@ def _merged(report: Report, later: Diagnosis) -> Report:
     """The report with a later run's answers; what that run has not answered yet keeps its earlier answer."""
     new = later.report()
     results = {result.check: result for result in report.results} | later.finished
-    seen = {seen.probe: seen for seen in report.observations} | {
-        seen.probe: seen for seen in new.observations
-    }
+    seen = {seen.probe: seen for seen in (*report.observations, *new.observations)}
     return replace(
         report,
         results=tuple(result for _, result in sorted(results.items())),

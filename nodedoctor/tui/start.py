@@ -1,24 +1,28 @@
-"""Open the terminal interface: probes first, then Textual, whose import takes longer than most of them.
+"""Open the terminal interface: the engine first, then Textual, which is imported while probes run.
 
 Everything a terminal or the environment decides (colours, frame rate, characters) is decided here, before
-the app exists.
+the app exists. Imports that take time stand behind the fork of the engine.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import signal
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodedoctor.model import Report
 from nodedoctor.report.inert import inert
 from nodedoctor.report.text import headline, tally
-from nodedoctor.session import Session
+from nodedoctor.tui.state import Nothing, Refused, empty_report
+
+if TYPE_CHECKING:
+    from nodedoctor.session import Request
+    from nodedoctor.tui.app import NodeDoctor
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Sitting:
     """What a sitting left behind. `code` is an exit code that outranks the verdict, or None."""
 
     report: Report
-    recording: bytes
+    recording: bytes = b""
     copied: tuple[str, ...] = ()
     code: int | None = None
 
@@ -43,18 +47,25 @@ def last_words(sitting: Sitting) -> str:
     """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
     report = sitting.report
     lines = [headline(report.node), f"{report.verdict.word}  {tally(report)}"]
-    return "\n".join([*lines, *_copied(sitting)]) + "\n"
+    return "\n".join([*lines, *_copied(sitting.copied)]) + "\n"
 
 
-def _copied(sitting: Sitting) -> list[str]:
-    if not sitting.copied:
+def _copied(texts: Sequence[str]) -> list[str]:
+    if not texts:
         return []
-    return ["", "copied:", *(inert(line) for text in sitting.copied for line in text.split("\n"))]
+    return ["", "copied:", *(inert(line) for text in texts for line in text.split("\n"))]
 
 
-def sit(session: Session, first: str = "checks", triage: Mapping[str, Any] | None = None) -> Sitting:
-    """Show the session until the person leaves; `first` is the screen to begin with."""
-    return asyncio.run(_sit(session, first, triage))
+def sit(make_request: Callable[[], Request], first: str = "checks", *, record: bool = False) -> Sitting:
+    """Show a run until the person leaves; `first` is the screen to begin with.
+
+    Refused when it cannot be run. With `record` the sitting holds the recording of what was seen.
+    """
+    pid, line = _fork(make_request)
+    app_class = _app()
+    import asyncio
+
+    return asyncio.run(_sit(app_class, pid, line, first, record))
 
 
 def show_triage(document: Mapping[str, Any]) -> int | None:
@@ -62,20 +73,18 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
 
     This machine is not looked at: the job may have run anywhere.
     """
-    from nodedoctor.session import Request
+    import asyncio
 
-    session = Session(Request())
-    session.checks = ()
-    sitting = sit(session, "triage", document)
+    app = _app()(Nothing(), ascii=not speaks_utf8(), triage=document)
+    asyncio.run(_run(app))
     said = f"{document.get('cause')} ({document.get('confidence')}): {document.get('headline')}"
-    print("\n".join([inert(said), *_copied(sitting)]), file=sys.stderr)
-    return sitting.code
+    print("\n".join([inert(said), *_copied(app.copied)]), file=sys.stderr)
+    return _code(app)
 
 
 def watch(words: list[str]) -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
     from nodedoctor.console import Exit, Parser, complain
-    from nodedoctor.session import Request
 
     parser = Parser(
         prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
@@ -83,35 +92,77 @@ def watch(words: list[str]) -> int:
     parser.parse_args(words)
     if not possible():
         return complain("watch needs a terminal; for scripts there is `nodedoctor --json`")
-    return sit(Session(Request(tags=("fast",))), "live").code or Exit.OK
+
+    def make_request() -> Request:
+        from nodedoctor.session import Request
+
+        return Request(tags=("fast",))
+
+    return sit(make_request, "live").code or Exit.OK
 
 
-async def _sit(session: Session, first: str, triage: Mapping[str, Any] | None) -> Sitting:
-    from nodedoctor.tui.rounds import Rounds
+def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
+    """Start the engine, as early as can be: before loops, threads and imports that take time."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return pid, ours
+    try:
+        ours.close()
+        from nodedoctor.tui.engine import serve
 
-    rounds = Rounds(session)
-    rounds.start()
-    await asyncio.sleep(FIRST_CHILDREN)
-    prepare_environment()
-    from nodedoctor.tui.app import NodeDoctor
+        serve(make_request, theirs)
+    finally:
+        os._exit(0)
 
-    app = NodeDoctor(rounds, ascii=not speaks_utf8(), first=first, triage=triage)
+
+async def _sit(
+    app_class: type[NodeDoctor], pid: int, line: socket.socket, first: str, record: bool
+) -> Sitting:
+    import asyncio
+
+    from nodedoctor.tui.remote import Remote
+
+    engine = Remote(pid, line)
+    app = app_class(engine, ascii=not speaks_utf8(), first=first)
+    try:
+        await _run(app)
+        recording = await asyncio.wait_for(engine.recording(), RECORDING) if record and engine.latest else b""
+    finally:
+        await engine.close()
+    if app.refused:
+        raise Refused(app.refused)
+    if engine.latest is None:
+        return Sitting(empty_report(), code=_code(app) or INTERRUPTED)
+    return Sitting(engine.latest.report, recording, tuple(app.copied), _code(app))
+
+
+async def _run(app: NodeDoctor) -> None:
+    import asyncio
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, app.exit, None, 128 + number)
-    try:
-        await app.run_async()
-    finally:
-        report, recording = rounds.report(), rounds.recording()
-        await rounds.close()
-    code = BUG if app.return_code == CRASHED else app.return_code
-    return Sitting(report, recording, tuple(app.copied), code or None)
+    await app.run_async()
+
+
+def _app() -> type[NodeDoctor]:
+    """The app, imported once the environment is as Textual shall find it."""
+    prepare_environment()
+    from nodedoctor.tui.app import NodeDoctor
+
+    return NodeDoctor
+
+
+def _code(app: NodeDoctor) -> int | None:
+    return BUG if app.return_code == CRASHED else app.return_code or None
 
 
 CRASHED = 1  # what Textual returns after an exception of ours, whose traceback it has printed
 BUG = 70
-FIRST_CHILDREN = 0.01
-"""Seconds the event loop gets to start children before the import keeps it busy."""
+INTERRUPTED = 130  # left before there was anything to say
+RECORDING = 10.0  # seconds that packing what was seen may take
 
 
 def prepare_environment() -> None:

@@ -12,8 +12,8 @@ from nodedoctor.model import Result
 from nodedoctor.report.inert import inert
 from nodedoctor.tui import detail
 from nodedoctor.tui.filter import Filter
-from nodedoctor.tui.look import Glyphs, Para, Row
-from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.ticket import commands, markdown
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -52,9 +52,9 @@ class ChecksScreen(Screen[None]):
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
 
-    def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
+    def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
-        self._rounds = rounds
+        self._engine = engine
         self.panes = Panes(glyphs)
         self._filter = Filter()
         self._hide_passes = False
@@ -68,7 +68,10 @@ class ChecksScreen(Screen[None]):
         yield Hints(HINTS)
 
     def on_mount(self) -> None:
-        """Follow the app's state."""
+        """Follow the app's state; until there is one, say what is going on."""
+        self.query_one("#head", Lines).show(
+            [(("nodedoctor", LABEL),), (("RUN ", RUN), ("  loading checks", ""))]
+        )
         self.watch(self.app, "state", self.show)
 
     def show(self, state: State | None) -> None:
@@ -142,7 +145,7 @@ class ChecksScreen(Screen[None]):
             self.notify(f"{result.check} is still running", markup=False)
             return
         self._by_hand = True
-        self._rounds.again([check for check in self._rounds.session.checks if check.id == result.check])
+        self._engine.again(result.check)
 
     def action_copy_fix(self) -> None:
         """Copy the commands of the fix."""
@@ -201,7 +204,7 @@ class ChecksScreen(Screen[None]):
         if result is None or self.state is None:
             page.show("", [Para("nothing fits this filter" if self._filter.text else "no checks")])
             return
-        check = self._rounds.session.catalogue.checks.get(result.check)
+        check = self._engine.about.checks.get(result.check)
         full = self.panes.zoomed == "page"
         page.show(result.check, detail.detail(self.state, result, check, full=full))
 

@@ -17,7 +17,7 @@ from nodedoctor.report.inert import inert
 from nodedoctor.tui.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.messages import AskCompare, ShowCheck
-from nodedoctor.tui.rounds import State
+from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

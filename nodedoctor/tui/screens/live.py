@@ -18,7 +18,7 @@ from nodedoctor.report.inert import inert
 from nodedoctor.tui import load
 from nodedoctor.tui.kernel import kernel_lines
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para
-from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
@@ -32,9 +32,9 @@ class LiveScreen(Screen[None]):
 
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("z", "Zoom"), ("1", "Checks"))
 
-    def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
+    def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
-        self._rounds = rounds
+        self._engine = engine
         self._glyphs = glyphs
         self._state: State | None = None
         self._sample = LoadSample()
@@ -48,7 +48,7 @@ class LiveScreen(Screen[None]):
     @property
     def recorded(self) -> bool:
         """Whether the node shown is not this machine: then nothing here is asked."""
-        return self._rounds.session.snapshot is not None
+        return self._engine.about.recorded
 
     def compose(self) -> ComposeResult:
         """Title and columns, GPUs, everything else, keys."""
@@ -118,7 +118,7 @@ class LiveScreen(Screen[None]):
             self._draw_page()
 
     async def _sayings(self, *words: str) -> Any:
-        root = self._rounds.session.request.options.root
+        root = self._engine.about.root
         argv = command.child("host_watch", str(INTERVAL), "--root", root, *words)
         async for line in command.follow(Command(argv)):
             try:

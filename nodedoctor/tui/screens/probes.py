@@ -13,7 +13,7 @@ from nodedoctor.model import Observation, Outcome
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.tui.detail import LONGEST, observation_line
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para, Row
-from nodedoctor.tui.rounds import Rounds, State
+from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
@@ -38,9 +38,9 @@ class ProbesScreen(Screen[None]):
 
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("z", "Zoom"), ("1", "Checks"))
 
-    def __init__(self, rounds: Rounds, glyphs: Glyphs) -> None:
+    def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
-        self._rounds = rounds
+        self._engine = engine
         self._state: State | None = None
         self.panes = Panes(glyphs)
 
@@ -71,8 +71,8 @@ class ProbesScreen(Screen[None]):
             self.panes.page.show(name, [Para(f"{name} has been running for {state.asking[name]:.0f} s")])
         else:
             seen = next(seen for seen in state.report.observations if seen.probe == name)
-            about = self._rounds.session.catalogue.probes.get(name)
-            self.panes.page.show(name, list(_told(seen, about.about if about else "")))
+            about = self._engine.about.probes.get(name, "")
+            self.panes.page.show(name, list(_told(seen, about)))
 
 
 def _title(state: State) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from nodedoctor.tui.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.matrix import Matrix, matrices
 from nodedoctor.tui.messages import ShowCheck
-from nodedoctor.tui.rounds import State
+from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

@@ -1,0 +1,104 @@
+"""What the screens are made from, and what they may ask of whoever runs the checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nodedoctor import __version__
+from nodedoctor.model import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A check without an answer: the probe it waits for, and for how long. No probe: not begun."""
+
+    probe: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What all screens are made from: the report so far, and what has not answered.
+
+    `running` holds checks, `asking` probes with the seconds they have been running.
+    """
+
+    report: Report
+    running: Mapping[str, Waiting] = field(default_factory=dict)
+    asking: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """How many checks have answered."""
+        return len(self.report.results) - len(self.running)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a check looks at, and what repairing it disturbs, in its own words."""
+
+    what: str
+    disturbs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What does not change while it runs: cards by check, a line per probe, and where the node is.
+
+    A recorded node is not this machine; `root` is where this machine's files are mounted.
+    """
+
+    checks: Mapping[str, Card] = field(default_factory=dict)
+    probes: Mapping[str, str] = field(default_factory=dict)
+    recorded: bool = False
+    root: str = "/"
+
+
+class Refused(Exception):
+    """Why an engine cannot run what was asked for, in one line."""
+
+
+class Engine(Protocol):
+    """Runs checks for the screens."""
+
+    about: About
+
+    def states(self) -> AsyncIterator[State]:
+        """A new state after every change, and once a second while something runs; never ends."""
+
+    def again(self, check: str = "") -> None:
+        """Ask one check once more, its probes afresh; all of them when none is named."""
+
+    async def recording(self) -> bytes:
+        """The zip that keeps what was seen so far."""
+
+
+class Nothing:
+    """An engine with no checks, for screens that look at files only."""
+
+    about = About(recorded=True)
+
+    async def states(self) -> AsyncIterator[State]:
+        """An empty report, once."""
+        yield State(empty_report())
+
+    def again(self, check: str = "") -> None:
+        """There is nothing to ask."""
+
+    async def recording(self) -> bytes:
+        """Nothing was seen."""
+        return b""
+
+
+def empty_report() -> Report:
+    """A report of nothing."""
+    return Report(__version__, "none", "1970-01-01T00:00:00Z", 0.0, {}, ())
+
+
+def file_name(report: Report) -> str:
+    """A name for a recording: the host and when it was looked at."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", str(report.node.get("hostname") or "node"))[:64]
+    return f"nodedoctor-{host}-{re.sub('[^0-9T]', '', report.started)}.zip"
