@@ -1,4 +1,4 @@
-"""What the README promises: its example runs, its subjects are those of the checks, its exit codes are ours."""
+"""What the README promises: its example runs, it names every subject, its exit codes are ours."""
 
 import json
 import re
@@ -44,3 +44,9 @@ def test_every_option_in_an_example_exists():
 def test_the_report_in_the_readme_is_of_this_schema():
     assert "nodedoctor.report/1" in README
     assert json.loads(nodedoctor("--json", "doctor").stdout)["schema"] == "nodedoctor.report/1"
+
+
+def test_the_printed_report_is_what_is_printed():
+    (shown,) = re.findall(r"```\n\$ nodedoctor (demo .*?)\n(.*?)```", README, re.DOTALL)
+    done = nodedoctor(*shown[0].split())
+    assert re.sub(r"in \d+\.\d s", "", done.stdout) == re.sub(r"in \d+\.\d s", "", shown[1])
