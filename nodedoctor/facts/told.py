@@ -38,7 +38,9 @@ def untold(what: str, gpus: Sequence[Gpu], *names: str) -> Finding:
         return Finding.skip(f"{'these GPUs have' if len(gpus) > 1 else 'this GPU has'} no {what} to read")
     told = ", ".join(sorted(error for error in errors - NOT_KNOWN if error and error != "NOT_ASKED"))
     reason: Reason = "denied" if "NO_PERMISSION" in errors else "not-visible-here"
-    return Finding.unknown(reason, f"{what}: not told{f' ({told})' if told else ' by this source'}", fix=_ASK_MORE)
+    return Finding.unknown(
+        reason, f"{what}: not told{f' ({told})' if told else ' by this source'}", fix=_ASK_MORE
+    )
 
 
 def all_of(gpus: Sequence[Gpu]) -> str:
