@@ -177,9 +177,13 @@ class NodeDoctor(App[None]):
         except CompareError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        await self.switch_mode("compare")
+        await self.show_comparison(document)
+
+    async def show_comparison(self, document: Mapping[str, Any]) -> None:
+        """Go to the Compare screen, with a saved report as the other side."""
         from nodedoctor.tui.screens.compare import CompareScreen
 
+        await self.switch_mode("compare")
         if isinstance(self.screen, CompareScreen):
             self.screen.against(document)
 
