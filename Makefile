@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real check bench knowledge clean
+.PHONY: help run test test-real check bench docs knowledge clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -26,12 +26,16 @@ test-real: $(VENV)/.dev
 	$(BIN)/pytest -m real -rs tests $(ARGS) || [ $$? -eq 5 ]
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check nodedoctor checks tests
-	$(BIN)/ruff format --check nodedoctor checks tests
+	$(BIN)/ruff check nodedoctor checks tests docs
+	$(BIN)/ruff format --check nodedoctor checks tests docs
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
+
+# Pictures of the terminal interface for the README, from the recorded nodes.
+docs: $(VENV)/.dev
+	$(BIN)/python docs/pictures.py
 
 # Compares the pins in the knowledge tables with the package index; ARGS=--write adds new releases.
 knowledge: $(VENV)/.dev

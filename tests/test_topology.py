@@ -114,3 +114,13 @@ def test_pairs_that_differ_from_most_are_odd():
         }
     }
     assert matrices(pcie)[0].odd == frozenset()  # without NVLink, paths may well differ
+
+
+def test_measured_pairs_below_the_rest_are_odd_and_wrong_data_is_named():
+    speeds = {(a, b): 390.0 for a in range(4) for b in range(4) if a != b} | {(0, 3): 300.0}
+    pairs = [{"source": a, "target": b, "read_gbytes_s": speed} for (a, b), speed in speeds.items()]
+    pairs[-1] = {"source": 3, "target": 2, "read_gbytes_s": 391.0, "wrong": {"at": 5}}
+    (measured,) = matrices({"bandwidth": {"pairs": pairs}})
+    assert measured.odd == {("GPU3", "GPU0"), ("GPU2", "GPU3")}
+    assert measured.cells["GPU3", "GPU0"] == "300" and measured.cells["GPU2", "GPU3"] == "WRONG"
+    assert matrices({"bandwidth": {"pairs": [{"source": 0}]}}) != []

@@ -75,22 +75,29 @@ def _paths(facts: Mapping[str, Any]) -> Matrix | None:
 
 
 def _bandwidth(facts: Mapping[str, Any]) -> Matrix | None:
-    """Measured read bandwidth of every ordered pair."""
+    """Measured read bandwidth of every ordered pair: the row's GPU reads from the column's."""
+    cells: dict[Pair, str] = {}
     speeds: dict[Pair, float] = {}
     for entry in _listed(facts.get("bandwidth"), "pairs"):
-        value = entry.get("read_gbytes_s", entry.get("gbytes_s"))
-        if isinstance(value, int | float) and "source" in entry and "target" in entry:
-            speeds[f"GPU{entry['source']}", f"GPU{entry['target']}"] = float(value)
-    if not speeds:
+        pair, value = (f"GPU{entry.get('target')}", f"GPU{entry.get('source')}"), entry.get("read_gbytes_s")
+        if entry.get("wrong"):
+            cells[pair] = "WRONG"
+        elif isinstance(value, int | float):
+            cells[pair] = f"{value:.0f}"
+            speeds[pair] = float(value)
+        else:
+            cells[pair] = "none" if entry.get("access") is False else "error"
+    if not cells:
         return None
-    gpus = tuple(sorted({name for pair in speeds for name in pair}, key=_number))
-    odd = frozenset(pair for gpu in gpus for pair in _slow(gpu, speeds))
-    cells = {pair: f"{speed:.0f}" for pair, speed in speeds.items()}
-    return Matrix("read GB/s, measured", gpus, cells, odd, "< = under 90% of the row's median")
+    gpus = tuple(sorted({name for pair in cells for name in pair}, key=_number))
+    odd = frozenset(pair for gpu in gpus for pair in _slow(gpu, speeds)) | (cells.keys() - speeds.keys())
+    return Matrix("GB/s, row reads from column", gpus, cells, odd, "< = under 90% of the row's median")
 
 
 def _slow(gpu: str, speeds: Mapping[Pair, float]) -> list[Pair]:
     row = {pair: speed for pair, speed in speeds.items() if pair[0] == gpu}
+    if not row:
+        return []
     usual = median(speeds.values())
     return [pair for pair, speed in row.items() if speed < LOW * max(median(row.values()), usual)]
 
