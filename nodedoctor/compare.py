@@ -22,7 +22,7 @@ _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid"
 
 _RESTLESS = frozenset(
     """
-    age aggregate argv available ber bytes c clock clocks counter counters dirty energy errors
+    age aggregate argv available begins ber bytes c clock clocks counter counters dirty ends energy errors
     evidence fan files free inodes line lines load mhz open packets percent pid pids power pressure
     processes pstate replays rx seconds seen started swap temperature text throttle tx uptime used
     utilization volatile w when
