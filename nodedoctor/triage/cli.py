@@ -38,7 +38,8 @@ def main(words: list[str]) -> int:
     if not arguments.paths:
         return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
-        examined = examine(arguments.paths, [read_node(path) for path in arguments.node])
+        nodes = [read_node(path) for path in arguments.node]
+        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node)
     except (NotThere, NotANode) as problem:
         return complain(str(problem))
     return _show(arguments, examined)
@@ -99,6 +100,11 @@ def _parser() -> Parser:
         default=[],
         metavar="FILE",
         help="a node's report (--json) or recording (--record): what was wrong there when the job died",
+    )
+    add(
+        "--no-node",
+        action="store_true",
+        help="do not look at this machine; else its checks are asked when the logs evidently come from it",
     )
     add(
         "--live",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nodedoctor.triage import advice, live_judge, verdict
+from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
@@ -32,8 +32,11 @@ class Examined:
     interrupted: bool = False
 
 
-def examine(paths: Iterable[str], nodes: Iterable[Node] = ()) -> Examined:
-    """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path."""
+def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool = False) -> Examined:
+    """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path.
+
+    With `look_here` and no nodes, this machine is looked at where the logs evidently come from it.
+    """
     found = find(list(paths))
     reading = Reading(notes=list(found.notes))
     for source in found.sources:
@@ -42,6 +45,8 @@ def examine(paths: Iterable[str], nodes: Iterable[Node] = ()) -> Examined:
         read(source, reading)
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
     story = tell([*reading.events, *flight.events])
+    if look_here and not nodes and story.trouble and not reading.interrupted:
+        nodes = _this_machine(story, found.sources, reading)
     if nodes and story.trouble:
         faults, notes = joined(story, nodes)
         story = tell([*reading.events, *flight.events, *faults])
@@ -56,6 +61,15 @@ def examine(paths: Iterable[str], nodes: Iterable[Node] = ()) -> Examined:
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+
+
+def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[Node]:
+    why = here.evidence(story, [source.path for source in sources])
+    if not why:
+        return ()
+    nodes, note = here.look(why)
+    reading.notes.append(note)
+    return nodes
 
 
 def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:

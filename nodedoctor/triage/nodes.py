@@ -72,7 +72,11 @@ class Node:
 
 def read_node(path: str) -> Node:
     """Faults of a report (JSON) or a recording (zip or folder); NotANode when it is neither."""
-    report = _report(path)
+    return node_of(path, _report(path))
+
+
+def node_of(path: str, report: Mapping[str, Any]) -> Node:
+    """Faults of a report; `path` is where its evidence is said to stand."""
     host = report.get("node", {}).get("hostname") if isinstance(report.get("node"), dict) else None
     name = host if isinstance(host, str) else None
     return Node(name, tuple(_events(path, name, report)))
@@ -82,11 +86,9 @@ def joined(story: Story, nodes: Iterable[Node]) -> tuple[list[Event[Any]], list[
     """The events of these nodes that belong to this job, and notes about those that do not."""
     kept: list[Event[Any]] = []
     notes: list[str] = []
-    hosts = {
-        _short(event.who.host) for event in story.events if event.who.host and not _address(event.who.host)
-    }
+    hosts = spoken_hosts(story)
     for node in nodes:
-        if node.host and hosts and _short(node.host) not in hosts:
+        if node.host and hosts and short_name(node.host) not in hosts:
             notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
             continue
         kept += [event for event in node.events if _in_time(event, story)]
@@ -167,7 +169,17 @@ def _in_time(event: Event[Any], story: Story) -> bool:
     return first - BEFORE <= event.time <= max(known) + BEFORE
 
 
-def _short(host: str | None) -> str:
+def spoken_hosts(story: Story) -> set[str]:
+    """Short names of the hosts that the logs name; addresses and localhost name nobody."""
+    return {
+        short_name(event.who.host)
+        for event in story.events
+        if event.who.host and not _address(event.who.host)
+    }
+
+
+def short_name(host: str | None) -> str:
+    """A host's name without its domain, in small letters."""
     return (host or "").partition(".")[0].lower()
 
 

@@ -1,0 +1,88 @@
+"""Whether logs evidently come from this machine, and what is wrong with it then."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+import re
+import socket
+import time
+from collections.abc import Sequence
+
+from nodedoctor.triage.lines import seconds
+from nodedoctor.triage.nodes import Node, node_of, short_name, spoken_hosts
+from nodedoctor.triage.story import Story
+
+CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
+"""What can end a job and is read quickly; the rest of a node's checks is one `nodedoctor` away."""
+DEADLINE = 15.0
+"""Seconds for these checks: somebody waits for the verdict."""
+RECENT = 86400.0
+"""Seconds: after a day, limits and links of this machine say little about a job that died on it."""
+_ZONES = 14 * 3600.0
+"""Seconds that a clock of another time zone may be ahead or behind: logs do not say which zone is theirs."""
+_YEAR = 366 * 86400.0
+_OWN_PLACES = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
+"""Where Ray and torch's flight recorder write by default; /tmp belongs to one machine."""
+
+
+def evidence(story: Story, paths: Sequence[str]) -> str:
+    """Why the logs must come from this machine, as half a sentence; '' without evidence for it."""
+    ours = short_name(socket.gethostname())
+    hosts = spoken_hosts(story)
+    if (hosts and ours not in hosts) or not _recent(story, paths):
+        return ""
+    if ours in hosts:
+        return f"the logs name it ({ours})"
+    written = next((path for path in paths if _OWN_PLACES.match(os.path.realpath(path))), None)
+    if written is not None:
+        return f"{written} is where its own jobs write"
+    pid = _writer(paths)
+    return f"its process {pid} writes one of the logs" if pid is not None else ""
+
+
+def look(why: str) -> tuple[tuple[Node, ...], str]:
+    """This machine's faults now, and a note that says that it was looked at, why, and what came of it."""
+    from nodedoctor.report.json import document
+    from nodedoctor.session import Request, Session, UsageError
+
+    async def run() -> Node:
+        report = await Session(Request(words=CHECKS, deadline=DEADLINE)).diagnosis().run()
+        return node_of("this machine", document(report))
+
+    try:
+        node = asyncio.run(run())
+    except UsageError as problem:
+        return (), f"this machine could not be looked at: {problem}"
+    found = f"{len(node.events)} fault(s) that can end a job" if node.events else "nothing that can end a job"
+    return (node,), f"this machine was looked at too, because {why}: {found} (--no-node leaves it out)"
+
+
+def _recent(story: Story, paths: Sequence[str]) -> bool:
+    """True when the last line with a time, or without any the newest file, is of the last day."""
+    times = [event.time for event in story.events if event.time is not None]
+    if times:
+        now = time.gmtime()
+        of_year = seconds(now.tm_mon, now.tm_mday, now.tm_hour, now.tm_min, now.tm_sec, None)
+        return (of_year - max(times) + _ZONES) % _YEAR <= RECENT + 2 * _ZONES
+    told = [found for path in paths if (found := _stat(path)) is not None]
+    return any(time.time() - found.st_mtime <= RECENT for found in told)
+
+
+def _writer(paths: Sequence[str]) -> int | None:
+    """A process of this machine, other than this one, whose output goes to one of the files."""
+    files = {(told.st_dev, told.st_ino) for path in paths if (told := _stat(path)) is not None}
+    for link in glob.iglob("/proc/[0-9]*/fd/[12]") if files else ():
+        told = _stat(link)
+        pid = int(link.split("/")[2])
+        if told is not None and (told.st_dev, told.st_ino) in files and pid != os.getpid():
+            return pid
+    return None
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
