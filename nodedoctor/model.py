@@ -6,7 +6,7 @@ All of them are frozen: data flows one way, from what was seen to what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
@@ -298,8 +298,3 @@ class Report:
     def problems_first(self) -> tuple[Result, ...]:
         """Results by severity, then id: the order people read in."""
         return tuple(sorted(self.results, key=lambda r: (-r.severity, r.check)))
-
-
-def waive(finding: Finding, reason: str) -> Finding:
-    """Mark a finding as accepted for now; it stays visible with its reason."""
-    return replace(finding, waived=reason)

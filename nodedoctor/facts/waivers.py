@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from nodedoctor.command import child
-from nodedoctor.model import Finding, Moment, Observation, Status, Unseen, waive
+from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 PATH = "/etc/nodedoctor/waivers"
@@ -57,7 +57,7 @@ class Waivers:
         names = {check, f"{check}@{finding.subject}"}
         for waiver in self.waivers:
             if waiver.id in names and moment.started.date() <= waiver.until:
-                return waive(finding, f"{waiver.reason} (until {waiver.until})")
+                return replace(finding, waived=f"{waiver.reason} (until {waiver.until})")
         return finding
 
     def public(self) -> dict[str, object]:
