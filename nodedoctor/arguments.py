@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from nodedoctor import __version__
 from nodedoctor.console import Parser
@@ -13,6 +14,15 @@ def _seconds(text: str) -> float:
     if not 0 < value <= 86400:
         raise ValueError
     return value
+
+
+def _hosts(text: str) -> list[str]:
+    """Names or addresses of nodes; nothing that a command could take for an option."""
+    hosts = [host.strip() for host in text.split(",")]
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}", host):
+            raise argparse.ArgumentTypeError(f"{host!r} is no name or address of a node")
+    return hosts
 
 
 _EPILOG = """\
@@ -82,6 +92,14 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         metavar="K=V|FILE",
         help="what this node must have, e.g. gpus=8; absence is then a failure",
     )
+    add(
+        "--peers",
+        action="extend",
+        type=_hosts,
+        default=[],
+        metavar="HOST,...",
+        help="also try the way to these nodes: ping, packet size, rendezvous port",
+    )
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
     add("--checks", dest="check_folders", action="append", default=[], metavar="DIR", help="more check files")
 
@@ -98,7 +116,12 @@ def _add_node(group: argparse._ArgumentGroup) -> None:
     )
     add("--replay", default="", metavar="PATH", help="diagnose a recorded node instead of this machine")
     add("--root", default="/", metavar="DIR", help="this machine's /sys /proc /etc ... are mounted below DIR")
-    add("--deadline", type=_seconds, metavar="SECONDS", help="for the whole run (default 50)")
+    add(
+        "--deadline",
+        type=_seconds,
+        metavar="SECONDS",
+        help="for the whole run (default 50, 900 with deep checks)",
+    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:

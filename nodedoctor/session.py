@@ -57,8 +57,9 @@ class Session:
 
     @property
     def deadline(self) -> float:
-        """Seconds the whole run may take."""
-        usual = DEADLINE_DEEP if self.request.options.deep else DEADLINE
+        """Seconds the whole run may take; as long as --deep has, where a check that needs it was named."""
+        deep = self.request.options.deep or any(DEEP in check.tags for check in self.checks)
+        usual = DEADLINE_DEEP if deep else DEADLINE
         return usual if self.request.deadline is None else self.request.deadline
 
     def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:

@@ -11,7 +11,13 @@ import pytest
 from fakes.tree import nvidia_tree
 
 from checks.collective import DIAGNOSIS_ONLY
+from nodedoctor.facts.collective import smoke as plan_smoke
 from nodedoctor.facts.nccl_log import read_log
+from nodedoctor.facts.signs import NONE_HERE
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.probes import collective
+from nodedoctor.registry import Command, Options
+from nodedoctor.session import DEADLINE, DEADLINE_DEEP, Request, Session
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -95,6 +101,41 @@ def test_gpus_in_use_are_left_alone(diagnose):
     assert "pid 4242" in results["collective.smoke"]["findings"][0]["summary"]
 
 
+def test_gpus_that_nvml_cannot_read_are_not_replaced_by_processors(diagnose):
+    results = diagnose("collective", nvml={"init_error": 18})
+    (smoke,) = results["collective.smoke"]["findings"]
+    assert smoke["status"] == "unknown" and smoke["reason"] == "not-visible-here"
+    assert "NVML shows no GPU" in smoke["summary"] and "MISMATCH" in smoke["summary"]
+    assert "nodedoctor driver" in smoke["fix"]["text"]
+    assert results["collective.isolate"]["status"] == "unknown"
+
+
+def test_without_nvidia_hardware_the_job_runs_on_processors(python):
+    target = Observation("target-python", text=json.dumps({"executable": str(python)}))
+    none = Observation("nvml", Outcome.SKIPPED, note=NONE_HERE)
+    empty = Observation("pci", text=json.dumps({"lists": {"/sys/bus/pci/devices": []}}))
+    planned = plan_smoke(
+        Options(), none, Observation("processes"), target, empty, Observation("driver-files")
+    )
+    assert isinstance(planned, Command), planned
+    assert planned.argv[planned.argv.index("--backend") + 1] == "gloo"
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "seconds"),
+    [
+        ((), {}, DEADLINE),
+        (("driver", "limits.shm"), {}, DEADLINE),
+        (("collective.smoke",), {}, DEADLINE_DEEP),
+        (("limits", "compute"), {}, DEADLINE_DEEP),
+        (("collective.smoke",), {"deadline": 7.0}, 7.0),
+        ((), {"options": Options(deep=True)}, DEADLINE_DEEP),
+    ],
+)
+def test_a_run_has_time_for_the_checks_that_were_named(words, more, seconds):
+    assert Session(Request(words, **more)).deadline == seconds
+
+
 def test_passive_starts_no_job(diagnose):
     assert {result["status"] for result in diagnose("--passive", "collective").values()} == {"skip"}
 
@@ -110,6 +151,16 @@ node:7:9 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct
 node:7:9 [0] NCCL INFO Connected all rings
 node:7:9 [0] transport/net_ib.cc:94 NCCL WARN NET/IB : Got async event : port error
 """
+
+
+def test_a_long_log_keeps_its_beginning_and_its_end():
+    lines = [*LOG.splitlines(), *["node:7:9 [0] NCCL INFO Channel"] * 2000, "node:7:9 [0] NCCL WARN Timeout"]
+    kept = collective.ends("\n".join(lines), 6000)
+    assert len(kept) < 6100 and "characters left out" in kept
+    log = read_log(kept)
+    assert (log.version, log.network, log.interfaces[0]) == ("2.26.2+cuda12.8", "IB", "eth0")
+    assert log.warnings[-1] == "Timeout" and log.plugin
+    assert collective.ends(LOG, 6000) == LOG
 
 
 def test_a_log_of_nccl_is_read():

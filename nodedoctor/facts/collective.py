@@ -10,11 +10,13 @@ from nodedoctor.facts.bandwidth import PASSIVE
 from nodedoctor.facts.documents import Document, document, part, parts, text, whole
 from nodedoctor.facts.idle import idle
 from nodedoctor.facts.nccl_log import NcclLog, read_log
+from nodedoctor.facts.nvml import NvmlReading
+from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 SMOKE, ISOLATE = "collective", "collective-isolate"
-AFTER = ("nvml", "processes", "target-python")
+AFTER = ("nvml", "processes", "target-python", "pci", "driver-files")
 SUSPECTS = (
     "NCCL_P2P_DISABLE=1",
     "NCCL_SHM_DISABLE=1",
@@ -26,20 +28,33 @@ SUSPECTS = (
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
 CPU_RANKS = 4
 RUN_SECONDS = 30
+NO_GPU_SEEN = "NVIDIA hardware is here, but NVML shows no GPU that could be used"
 _WAY_OUT = "Name the Python that trains with --python PATH, or --exec for one inside a container."
+_SEE_DRIVER = "See what keeps NVML from the GPUs: nodedoctor driver gpu container; then run this again."
 
 
 @probe(SMOKE, timeout=180, lane=Lane.GPU_LOAD, after=AFTER)
 def smoke(
-    options: Options, nvml: Observation, processes: Observation, target: Observation
+    options: Options,
+    nvml: Observation,
+    processes: Observation,
+    target: Observation,
+    pci: Observation,
+    files: Observation,
 ) -> Command | Observation:
     """All-reduce, all-gather, reduce-scatter and broadcast of rising size on all idle GPUs, verified."""
-    return _plan(SMOKE, options, nvml, processes, target)
+    return _plan(SMOKE, options, (nvml, processes, target), not reason_not_to_ask(pci, files))
 
 
 @probe(ISOLATE, timeout=400, lane=Lane.GPU_LOAD, after=(*AFTER, SMOKE))
 def isolate(
-    options: Options, nvml: Observation, processes: Observation, target: Observation, earlier: Observation
+    options: Options,
+    nvml: Observation,
+    processes: Observation,
+    target: Observation,
+    pci: Observation,
+    files: Observation,
+    earlier: Observation,
 ) -> Command | Observation:
     """The same job once more for each path of NCCL, with that path switched off, if the job fails."""
     seen = Collective.parse(earlier)
@@ -49,19 +64,21 @@ def isolate(
         return skipped(ISOLATE, "the job runs: there is nothing to isolate")
     if seen.runs and seen.runs[0].backend != "nccl":
         return skipped(ISOLATE, "without GPUs NCCL takes no part")
-    return _plan(ISOLATE, options, nvml, processes, target, "--isolate", ",".join(SUSPECTS))
+    nvidia = not reason_not_to_ask(pci, files)
+    return _plan(ISOLATE, options, (nvml, processes, target), nvidia, "--isolate", ",".join(SUSPECTS))
 
 
 def _plan(
     name: str,
     options: Options,
-    nvml: Observation,
-    processes: Observation,
-    target: Observation,
+    seen: tuple[Observation, Observation, Observation],
+    nvidia: bool,
     *more: str,
 ) -> Command | Observation:
+    """The job on all GPUs; on CPU ranks only where there is no NVIDIA hardware, else it proves nothing."""
     if options.passive:
         return skipped(name, PASSIVE)
+    nvml, processes, target = seen
     told = document(target) or {}
     python = text(told, "executable")
     if not python:
@@ -70,12 +87,22 @@ def _plan(
     if free.busy:
         return skipped(name, "; ".join(f"GPU {index}: {why}" for index, why in free.busy))
     gpus = len(free.gpus)
+    if nvidia and not gpus:
+        return skipped(name, f"{NO_GPU_SEEN}: {_why_unseen(nvml)}")
     ranks, backend, largest = (gpus, "nccl", "256") if gpus else (CPU_RANKS, "gloo", "16")
     ladder = ",".join(str(fewer) for fewer in (2, 4, 8) if fewer < ranks)
     words = ["--ranks", str(ranks), "--backend", backend, "--largest", largest, "--limit", str(RUN_SECONDS)]
     prefix = ["--", *options.exec_prefix] if options.exec_prefix else []
     argv = child("in_python", python, "collective", *words, "--ladder", ladder, *more, *prefix)
     return Command(argv, {"CUDA_VISIBLE_DEVICES": free.uuids} if free.uuids else {})
+
+
+def _why_unseen(nvml: Observation) -> str:
+    reading = NvmlReading.parse(nvml)
+    if isinstance(reading, Unseen):
+        return reading.note
+    error = reading.gpus.init_error
+    return f"{error.name} ({error.text})" if error else "it answers and lists none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +187,8 @@ def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Uns
         why = seen.note or "not recorded"
         if "the Python that trains" in why:
             return Unseen("not-visible-here", why, _WAY_OUT, seen.probe)
+        if NO_GPU_SEEN in why:
+            return Unseen("not-visible-here", why, _SEE_DRIVER, seen.probe)
         return Unseen.skip(f"not run: {why}")
     told = document(seen)
     if told and text(told, "error"):

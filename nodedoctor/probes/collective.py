@@ -36,7 +36,7 @@ WORDS = {
     "fault": "",
 }
 KIB, MIB = 1024, 1024**2
-LOG = 60000  # characters of NCCL's log that are handed on
+LOG = 60000  # characters of NCCL's log that are handed on, of all ranks together
 GRACE = 3.0  # seconds for the others to notice that one rank is gone
 
 
@@ -134,7 +134,7 @@ def summary(lines: dict[int, list[str]], exits: dict[int, int | None], ranks: in
     logs: list[str] = []
     for rank, own in lines.items():
         said[rank] = [json.loads(line[1:]) for line in own if line.startswith("\x1e{") and line.endswith("}")]
-        logs += [line for line in own if "NCCL" in line]
+        logs.append(ends("\n".join(line for line in own if "NCCL" in line), LOG // ranks))
     at = {rank: ([one["at"] for one in own if "at" in one] or ["start"])[-1] for rank, own in said.items()}
     died = [r for r in at if exits.get(r) and at[r] != "error"]
     errors = {r: one["error"] for r, own in said.items() for one in own if "error" in one}
@@ -148,8 +148,17 @@ def summary(lines: dict[int, list[str]], exits: dict[int, int | None], ranks: in
         "errors": errors,
         "wrong": wrong,
         "operations": [one for one in said.get(0, ()) if "busbw_gbytes_s" in one],
-        "log": "" if len(done) == ranks and not wrong else "\n".join(logs)[-LOG:],
+        "log": "" if len(done) == ranks and not wrong else "\n".join(logs),
     }
+
+
+def ends(text: str, most: int) -> str:
+    """The beginning (version, interface, network plug-in) and the end (what failed) of a long log."""
+    if len(text) <= most:
+        return text
+    head = text[: most // 3].rpartition("\n")[0]
+    tail = text[len(text) - (most - most // 3) :].partition("\n")[2]
+    return f"{head}\n[{len(text) - len(head) - len(tail)} characters left out]\n{tail}"
 
 
 def how(status: int) -> str:
