@@ -13,6 +13,7 @@ from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 GEMM = "gemm"
 _WAY_OUT = "Name the Python that trains with --python PATH; it needs torch."
+_NO_GPU = "See why its torch gets no GPU: nodedoctor stack driver container."
 
 
 @probe(GEMM, timeout=120, lane=Lane.GPU_LOAD, after=("nvml", "processes", "target-python"))
@@ -54,6 +55,8 @@ class Gemm:
         if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
             return Unseen.skip(f"not run: {seen.note or 'not recorded'}")
         told = document(seen) or {}
+        if text(told, "error") == "no-gpu":
+            return Unseen("not-visible-here", f"{GEMM}: {text(told, 'text')}", _NO_GPU, GEMM)
         if text(told, "error"):
             return Unseen("missing-tool", f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
         rows = [(one, one.get("tflops"), one.get("sums")) for one in parts(told, "gpus")]

@@ -1,9 +1,10 @@
 """Multiply matrices on every GPU: TFLOP/s, and whether repeats and GPUs give the same bits; needs torch.
 
-    python gemm.py [SIZE]
+    python gemm.py [SIZE [cpu]]
 
-One line of JSON. Equal GPUs that run the same kernel on the same data must give the same bits; one that does
-not computes wrongly without raising an error. Runs on Python 3.8.
+One line of JSON; `cpu` measures the processor in place of GPUs, to try the program out. Equal GPUs that run
+the same kernel on the same data must give the same bits; one that does not computes wrongly without raising
+an error. Runs on Python 3.8.
 """
 
 from __future__ import annotations
@@ -22,35 +23,53 @@ REPEATS = 20
 
 def main() -> None:
     """Run as a program."""
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 8192
+    size, cpu = options(sys.argv[1:])
     try:
         torch = importlib.import_module("torch")
-        count = torch.cuda.device_count()
+        devices = ["cpu"] if cpu else [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     except Exception as error:
         print(json.dumps({"error": "no-torch", "text": f"{type(error).__name__}: {error}"}))
         return
+    if not devices:
+        built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}"
+        print(json.dumps({"error": "no-gpu", "text": f"{built}, sees no GPU"}))
+        return
     torch.manual_seed(7)
     one, other = (torch.randn(size, size).to(torch.bfloat16) for _ in range(2))
-    print(json.dumps({"gpus": [measured(torch, index, one, other) for index in range(count)]}))
+    print(json.dumps({"gpus": [measured(torch, *numbered, one, other) for numbered in enumerate(devices)]}))
 
 
-def measured(torch: Any, index: int, one: Any, other: Any) -> dict[str, Any]:
+def measured(torch: Any, index: int, device: str, one: Any, other: Any) -> dict[str, Any]:
     """One GPU: its speed, its name, and a sum over the bits of each repeat."""
-    said: dict[str, Any] = {"index": index, "name": torch.cuda.get_device_name(index)}
+    said: dict[str, Any] = {"index": index}
     try:
-        with torch.cuda.device(index):
-            left, right = one.cuda(), other.cuda()
-            sums = {bits(torch, left @ right) for _ in range(3)}
-            torch.cuda.synchronize()
-            begun = time.monotonic()
-            for _ in range(REPEATS):
-                left @ right
-            torch.cuda.synchronize()
-            took = time.monotonic() - begun
+        said["name"] = device if device == "cpu" else torch.cuda.get_device_name(device)
+        left, right = one.to(device), other.to(device)
+        sums = {bits(torch, left @ right) for _ in range(3)}
+        wait(torch, device)
+        begun = time.monotonic()
+        for _ in range(REPEATS):
+            left @ right
+        wait(torch, device)
+        took = time.monotonic() - begun
     except Exception as error:
         return {**said, "error": f"{type(error).__name__}: {str(error)[:500]}"}
     tflops = 2 * left.shape[0] ** 3 * REPEATS / took / 1e12
-    return {**said, "tflops": round(tflops, 1), "sums": sorted(sums)}
+    return {**said, "tflops": round(tflops, 3), "sums": sorted(sums)}
+
+
+def wait(torch: Any, device: str) -> None:
+    """Until the GPU has done what it was given."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
+def options(words: list[str]) -> tuple[int, bool]:
+    """The size, and whether the processor is meant; exits when they make no sense."""
+    size = words[0] if words else "8192"
+    if words[1:] not in ([], ["cpu"]) or not size.isdecimal() or not 0 < int(size) <= 65536:
+        sys.exit(__doc__)
+    return int(size), words[1:] == ["cpu"]
 
 
 def bits(torch: Any, result: Any) -> int:
