@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
@@ -57,7 +57,8 @@ class NodeDoctor(App[None]):
         Binding("ctrl+c", "interrupt", "Interrupt", id="interrupt", show=False),
     ]
 
-    state: reactive[State | None] = reactive(None, always_update=True)
+    # A var, not a reactive: that one would draw the whole screen whenever a second has gone by.
+    state: var[State | None] = var(None, always_update=True)
 
     def __init__(
         self,
