@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,76 @@ def test_dumps(python: str, fault: str, rank: int, cause: str, tmp_path: Path) -
     assert verdict.cause == cause
     # Two collectives that meet may abort a rank before it dumps; without it there can be no majority.
     assert named == [rank] or (len(list(dumps.iterdir())) < 4 and named == [])
+
+
+@pytest.fixture
+def memory_cgroup() -> Iterator[Path]:
+    """A group of cgroup v1 or v2 in which processes may use 150 MiB and no swap."""
+    groups = Path("/sys/fs/cgroup")
+    v1 = (groups / "memory/memory.limit_in_bytes").exists()
+    group = groups / ("memory" if v1 else "") / f"nodedoctor-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be made here: {error}")
+    try:
+        limits = (
+            ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+            if v1
+            else ("memory.max", "memory.swap.max")
+        )
+        if not (group / limits[0]).exists():
+            pytest.skip("the memory controller is not delegated to here")
+        (group / limits[0]).write_text(str(150 << 20))
+        if (group / limits[1]).exists():
+            (group / limits[1]).write_text(str(150 << 20) if v1 else "0")
+        yield group
+    finally:
+        group.rmdir()
+
+
+def kernel_log() -> list[str]:
+    """The kernel's lines so far; skips where they may not be read."""
+    done = subprocess.run(["dmesg"], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"the kernel log cannot be read: {done.stderr.strip()}")
+    return done.stdout.splitlines()
+
+
+def test_host_memory_runs_out(python: str, memory_cgroup: Path, tmp_path: Path) -> None:
+    """Nothing but the kernel's line tells this from any other SIGKILL."""
+    before = set(kernel_log())
+    log = run(python, tmp_path, "oom", 2, MEMORY_CGROUP=str(memory_cgroup))
+    alone = examine([str(log)]).verdict
+    assert (alone.cause, [who.rank for who in alone.culprits]) == ("peer_died", [2])
+    kernel = tmp_path / "dmesg.txt"
+    kernel.write_text("\n".join(line for line in kernel_log() if line not in before) + "\n")
+    both = examine([str(log), str(kernel)]).verdict
+    assert (both.cause, [who.rank for who in both.culprits]) == ("peer_host_oom", [2])
+
+
+def test_a_lost_node(python: str, tmp_path: Path) -> None:
+    """Two launchers with two ranks each; the second one goes, and its ranks with it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    logs = [tmp_path / f"node{node}.log" for node in range(2)]
+    jobs = []
+    for node, log in enumerate(logs):
+        argv = [
+            python, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
+            "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port),
+            str(JOB), "node", "1",
+        ]  # fmt: skip
+        with log.open("wb") as out:
+            jobs.append(subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT))
+    for job in jobs:
+        job.wait(timeout=180)
+    both = examine([str(log) for log in logs]).verdict
+    assert (both.cause, [who.rank for who in both.culprits]) == ("peer_died", [2, 3])
+    alone = examine([str(logs[0])]).verdict
+    assert (alone.cause, alone.culprits) == ("peer_died", ())
+    assert {who.rank for who in alone.parties} == {2, 3}
 
 
 @pytest.mark.parametrize(("fault", "rank"), [("skip", 1), ("size", 3), ("dtype", 1)])

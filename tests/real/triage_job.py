@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -22,12 +23,15 @@ RANK = int(os.environ["RANK"])
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=TIMEOUT))
+    print(f"[rank{RANK}]: world_size={dist.get_world_size()}", flush=True)
     for number in range(5):
         dist.all_reduce(torch.ones(64))
         if RANK == 0:
             print(f"step {number} loss: 1.0", flush=True)
     if DUMPS:
         threading.Thread(target=record, daemon=True).start()
+    if FAULT == "node" and int(os.environ["GROUP_RANK"]) == GUILTY:
+        lose_node()
     if RANK == GUILTY:
         misbehave()
     if FAULT == "skip" and RANK != GUILTY:
@@ -38,6 +42,17 @@ def main() -> None:
         dist.all_reduce(torch.ones(64))
     dist.barrier()
     print("training finished", flush=True)
+
+
+def lose_node() -> None:
+    """The node's first rank ends its launcher and all ranks at once: nobody can report what became of them."""
+    if os.environ["LOCAL_RANK"] != "0":
+        signal.pause()
+    launcher = os.getppid()
+    os.kill(launcher, signal.SIGSTOP)
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    for pid in (*(int(child) for child in children if int(child) != os.getpid()), launcher, os.getpid()):
+        os.kill(pid, signal.SIGKILL)
 
 
 def misbehave() -> None:
@@ -51,6 +66,11 @@ def misbehave() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if FAULT == "segv":
         ctypes.string_at(0)
+    if FAULT == "oom":
+        Path(os.environ["MEMORY_CGROUP"], "cgroup.procs").write_text(str(os.getpid()))
+        hoard = bytearray(os.urandom(1 << 20))
+        for _ in range(1024):  # the group's limit ends it long before; without one, this ends at 1 GiB
+            hoard += hoard[: 1 << 20]
     if FAULT == "exception":
         raise ValueError("could not convert string to float: 'NaN?' in shard 17")
     if FAULT == "saving":
@@ -61,8 +81,7 @@ def misbehave() -> None:
 def record() -> None:
     """Dump the flight recorder shortly before the others give up."""
     time.sleep(TIMEOUT - 3)
-    with open(f"{DUMPS}/comm_lib_trace_rank_{RANK}", "wb") as file:
-        file.write(torch._C._distributed_c10d._dump_fr_trace())
+    Path(f"{DUMPS}/comm_lib_trace_rank_{RANK}").write_bytes(torch._C._distributed_c10d._dump_fr_trace())
 
 
 if __name__ == "__main__":

@@ -353,3 +353,30 @@ def test_gemma_article() -> None:
         "ddp_timeout" in claim and "not the default group" in why for claim, why in verdict.not_the_cause
     )
     assert "only rank 3" in verdict.next[0].text
+
+
+def reset(rank: int) -> str:
+    """What gloo says on a rank whose peer is gone."""
+    return raised(rank, "RuntimeError: [pair.cc:537] Read error [127.0.0.1]:25476: Connection reset by peer.")
+
+
+def alive(*ranks: int) -> str:
+    """A line of each rank by which it is known."""
+    return "".join(f"[rank{rank}]: world_size=4\n" for rank in ranks)
+
+
+def test_a_lost_node_is_named_by_its_silent_log(tmp_path: Path) -> None:
+    examined = judged(tmp_path, alive(0, 1) + reset(0) + reset(1), alive(2, 3))
+    assert (examined.verdict.cause, culprits(examined)) == ("peer_died", [2, 3])
+
+
+def test_without_that_log_nobody_is_named_but_the_peers_are(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, alive(0, 1) + reset(0) + reset(1)).verdict
+    assert (verdict.cause, verdict.culprits) == ("peer_died", ())
+    assert [who.rank for who in verdict.parties] == [2, 3]
+
+
+def test_silent_ranks_with_logs_of_their_own_are_not_one_node(tmp_path: Path) -> None:
+    """One of them was killed and the other ended with it: which one is not to be seen."""
+    examined = judged(tmp_path, alive(0, 1) + reset(0) + reset(1), alive(2), alive(3))
+    assert culprits(examined) == []

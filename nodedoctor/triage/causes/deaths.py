@@ -87,20 +87,42 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
     closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
     if not closed or story.waits:
         return
-    culprits = _only_silent(story, {event.who.rank for event in closed if event.who.rank is not None})
-    headline = f"{called(culprits) or 'a peer'} closed its connections: its process ended"
-    headline += ", and it left no line of its own" if culprits else ", and its own log is not here"
+    victims = {event.who.rank for event in closed if event.who.rank is not None}
+    silent = _silent(story, victims)
+    known = len(silent) == 1 or (bool(silent) and _cut_off(story, silent))
+    culprits = tuple(Who(rank=rank) for rank in silent) if known else ()
+    parties = () if known else tuple(Who(rank=rank) for rank in silent)
+    suspects = f"a peer, at least one of {called(parties)}," if parties else "a peer"
+    if culprits[1:]:
+        headline = f"{called(culprits)} ended together without a word, as when a node is lost"
+    elif culprits:
+        headline = (
+            f"{called(culprits)} closed its connections: its process ended, and it left no line of its own"
+        )
+    else:
+        headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
     confidence: Confidence = "medium" if culprits else "low"
-    yield Candidate("peer_died", order.STUCK + 10, confidence, headline, tuple(closed[:4]), culprits)
+    yield Candidate(
+        "peer_died", order.STUCK + 10, confidence, headline, tuple(closed[:4]), culprits, parties=parties
+    )
 
 
-def _only_silent(story: Story, victims: set[int]) -> tuple[Who, ...]:
-    """The one rank that saw no connection close, when all others are there to say so."""
+def _silent(story: Story, victims: set[int]) -> list[int]:
+    """The ranks that saw no connection close, when enough others say so to make their silence strange."""
     if len(victims) < 2 or story.folded:
-        return ()
+        return []
     known = story.ranks_seen | set(range(max(story.expected or 0, max(victims) + 1)))
-    silent = known - victims
-    return tuple(Who(rank=rank) for rank in silent) if len(silent) == 1 else ()
+    silent = sorted(known - victims)
+    return silent if len(silent) <= len(victims) else []
+
+
+def _cut_off(story: Story, silent: list[int]) -> bool:
+    """True when a log that holds these ranks and no other ends without a word of trouble: a node's own."""
+    told = [event for event in story.events if event.who.rank in silent]
+    sources = {event.place.source for event in told}
+    alone = {e.who.rank for e in story.events if e.place.source in sources and e.who.rank is not None}
+    calm = not any(event.who.rank in silent or event.place.source in sources for event in story.trouble)
+    return len(sources) == 1 and alone == set(silent) and calm
 
 
 def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
