@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.env import Env
 from nodedoctor.facts.ib import Ib, Rails
 from nodedoctor.facts.ib_port import IbPort
+from nodedoctor.facts.libraries import Libraries
+from nodedoctor.facts.loaded_nccl import LoadedNccl, versions_in_use
 from nodedoctor.facts.machine import Machine
+from nodedoctor.facts.packages import numbers
+from nodedoctor.facts.target import TargetPython
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.knowledge.rdma_remedies import NCCL_DOCS, port_fix
 from nodedoctor.model import Evidence, Finding, Fix
@@ -17,14 +21,23 @@ from nodedoctor.registry import check
 
 _DMABUF_KERNEL = (5, 12)
 """The first kernel with DMA-BUF for RDMA (NVIDIA/nccl, GPU troubleshooting: kernel >= 5.12, open module)."""
+_OLD_NAMES = frozenset({"nv_mem", "nv_mem_nc"})
+"""All that old NCCL looks for below /sys/kernel/mm/memory_peers (NVIDIA/nccl, src/transport/net_ib.cc)."""
 _IB_MTUS = (256, 512, 1024, 2048, 4096)
 _ROCE_HEADERS = 96
 """Bytes RoCE needs beside its payload: linux, include/rdma/ib_addr.h, iboe_get_mtu."""
 
 
 @check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"})
-def gdr(rails: Rails, driver: Driver, machine: Machine | None) -> Iterator[Finding]:
-    """GPUDirect RDMA: nvidia_peermem loaded, or DMA-BUF by the kernel and the open kernel module.
+def gdr(
+    rails: Rails,
+    driver: Driver,
+    machine: Machine | None,
+    loaded: LoadedNccl | None,
+    libraries: Libraries | None,
+    target: TargetPython | None,
+) -> Iterator[Finding]:
+    """GPUDirect RDMA: nvidia_peermem loaded and known to this NCCL, or DMA-BUF by kernel and open module.
 
     Why: without it every byte between nodes takes the way through host memory, several times slower.
     Fix disturbs: nothing; jobs use it when they are started anew.
@@ -34,19 +47,23 @@ def gdr(rails: Rails, driver: Driver, machine: Machine | None) -> Iterator[Findi
     elif not driver.loaded:
         yield Finding.skip("NVIDIA's kernel module is not loaded")
     else:
-        yield _gdr(driver, machine)
+        yield _gdr(driver, machine, dict(versions_in_use(loaded, libraries, target)))
 
 
-def _gdr(driver: Driver, machine: Machine | None) -> Finding:
+def _gdr(driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Finding:
     modules = driver.modules or {}
     loaded = next((name for name in ("nvidia_peermem", "nv_peer_mem") if name in modules), None)
-    if loaded is not None:
-        return Finding.ok(
-            f"{loaded} is loaded", evidence=[Evidence("driver-files", f"{loaded} in /proc/modules")]
-        )
     version = re.match(r"(\d{1,3})\.(\d{1,4})", (machine.kernel if machine else None) or "")
     kernel = (int(version.group(1)), int(version.group(2))) if version else None
-    if driver.kind == "open" and kernel is not None and kernel >= _DMABUF_KERNEL:
+    dmabuf = driver.kind == "open" and kernel is not None and kernel >= _DMABUF_KERNEL
+    if loaded is not None:
+        missed = loaded == "nvidia_peermem" and not _OLD_NAMES & set(driver.peer_memory)
+        blind = [one for one in nccl if missed and _misses_peermem(one, dmabuf)]
+        evidence = [Evidence("driver-files", f"{loaded} in /proc/modules")]
+        if blind:
+            return _not_recognised(blind[0], nccl[blind[0]], evidence)
+        return Finding.ok(f"{loaded} is loaded", evidence=evidence)
+    if dmabuf:
         since = limit("dmabuf_nccl_since").value
         return Finding.ok(
             f"DMA-BUF: kernel {machine.kernel if machine else ''}, open module; NCCL >= {since} uses it"
@@ -71,6 +88,31 @@ def _gdr(driver: Driver, machine: Machine | None) -> Finding:
         NCCL_DOCS,
     )
     return Finding.warn(summary, evidence=[Evidence("driver-files", driver.version_text)], fix=fix)
+
+
+def _misses_peermem(version: str, dmabuf: bool) -> bool:
+    """Whether this NCCL knows only the module's old name, and cannot do without it."""
+    release, last = numbers(version)[:3], numbers(str(limit("peermem_old_nccl").value))
+    helped = dmabuf and release >= numbers(str(limit("dmabuf_nccl_since").value))
+    return bool(release) and release <= last and not helped
+
+
+def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Finding:
+    row = limit("peermem_old_nccl")
+    summary = (
+        f"nvidia_peermem is loaded, and NCCL {version} ({where}) does not recognise it: "
+        "it looks for nv_mem, copies through host memory, and is about ten times slower between nodes"
+    )
+    fix = Fix(
+        "Use NCCL 2.23.4 or newer. Until then: the open kernel module, with which DMA-BUF does the same.",
+        ("ls /sys/kernel/mm/memory_peers",),
+        "config",
+        "the Python environment, and the job",
+        "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
+        row.source,
+    )
+    evidence = [*evidence, Evidence("driver-files", "no nv_mem below /sys/kernel/mm/memory_peers")]
+    return Finding.warn(summary, subject="nccl:peermem", evidence=evidence, fix=fix)
 
 
 @check("ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"})

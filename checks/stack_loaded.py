@@ -6,10 +6,10 @@ from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.libraries import Libraries
 from nodedoctor.facts.limits import Limits
-from nodedoctor.facts.loaded_nccl import LoadedNccl, Mapped
+from nodedoctor.facts.loaded_nccl import LoadedNccl, Mapped, versions_in_use
 from nodedoctor.facts.net import several_nodes
 from nodedoctor.facts.nvlinks import NvLinks
-from nodedoctor.facts.pins import same_release, wheels_of
+from nodedoctor.facts.pins import same_release
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
 from nodedoctor.facts.target import TargetPython
@@ -119,7 +119,7 @@ def nccl_known_bad(
     Why: hangs and wrong data that were repaired long ago still meet those whose image pins the old version.
     Fix disturbs: the Python environment, and the job.
     """
-    found = dict(_versions(loaded, libraries, target))
+    found = dict(versions_in_use(loaded, libraries, target))
     if torch is not None and torch.cuda == "" and not (loaded and loaded.mapped):
         yield Finding.skip("this torch has no CUDA, so it uses no NCCL")
         return
@@ -157,24 +157,6 @@ def _nothing(version: str, where: str, holds: set[str]) -> Finding:
         for need in list(dict.fromkeys(set(row.needs) - holds))[:1]
     ]
     return Finding.ok(f"NCCL {version} ({where})", subject=f"nccl:{version}", evidence=lines[:4])
-
-
-def _versions(
-    loaded: LoadedNccl | None, libraries: Libraries | None, target: TargetPython | None
-) -> Iterator[tuple[str, str]]:
-    """The version and where it is: mapped ones, else the one that would be loaded, else the package."""
-    if loaded is not None and loaded.versions:
-        for version in loaded.versions:
-            yield version, "mapped by running ranks"
-        return
-    won = libraries.winner("libnccl.so") if libraries else None
-    if won is not None and won[1] is not None and won[1].version:
-        yield won[1].version, won[0].path
-    elif libraries is not None and libraries.nccl_built_in:
-        yield libraries.nccl_built_in, "linked into torch"
-    elif target is not None and len(wheels_of(target, "nccl")) == 1:
-        package = wheels_of(target, "nccl")[0]
-        yield package.version, package.name
 
 
 def _holding(

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from ib_tree import add_hca
 
 from nodedoctor.facts.container import Container
-from nodedoctor.facts.driver import Driver
+from nodedoctor.facts.driver import Driver, driver_files
 from nodedoctor.facts.env import Env, EnvFile
 from nodedoctor.facts.ib import NO_ADAPTER, Ib, Rails, by_class, by_name
 from nodedoctor.facts.ib_port import IbPort
 from nodedoctor.facts.ibstat import IbStat, IbStatus, IbvDevinfo, ibstat
+from nodedoctor.facts.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.loaded_nccl import LoadedNccl, Mapped
 from nodedoctor.facts.machine import Machine
 from nodedoctor.facts.pci import Pci, PciDevice
 from nodedoctor.facts.processes import Process, Processes
@@ -291,6 +293,52 @@ def test_counters_that_could_not_be_read_are_no_pass():
 def test_gpudirect(driver, kernel, status):
     (one,) = judge("ib.gdr", *node(*rails()), driver, Machine(kernel=kernel))
     assert one.status.value == status
+
+
+PEERMEM = Driver(loaded=True, kind="proprietary", modules={"nvidia": "Live", "nvidia_peermem": "Live"})
+OPEN = replace(PEERMEM, kind="open")
+
+
+def nccl(version: str) -> Libraries:
+    copy = Library("nccl", "/t/libnccl.so.2", "/t/libnccl.so.2", version=version)
+    return Libraries((copy,), (Resolved("libnccl.so.2", copy.path, copy.real, "torch"),))
+
+
+@pytest.mark.parametrize(
+    ("driver", "kernel", "version", "expected"),
+    [
+        (PEERMEM, "6.8.0", "2.22.3", [("warn", "nccl:peermem")]),
+        (PEERMEM, "6.8.0", "2.20.5", [("warn", "nccl:peermem")]),
+        (PEERMEM, "6.8.0", "2.23.4", [("pass", "")]),
+        (PEERMEM, "6.8.0", "", [("pass", "")]),
+        (replace(PEERMEM, peer_memory=("nv_mem",)), "6.8.0", "2.20.5", [("pass", "")]),
+        (OPEN, "6.8.0", "2.20.5", [("pass", "")]),
+        (OPEN, "6.8.0", "2.12.12", [("warn", "nccl:peermem")]),
+        (OPEN, "5.4.0", "2.20.5", [("warn", "nccl:peermem")]),
+        (
+            replace(PEERMEM, modules={"nvidia": "Live", "nv_peer_mem": "Live"}),
+            "5.4.0",
+            "2.20.5",
+            [("pass", "")],
+        ),
+    ],
+)
+def test_old_nccl_does_not_recognise_peermem(driver, kernel, version, expected):
+    assert brief(judge("ib.gdr", *node(*rails()), driver, Machine(kernel=kernel), nccl(version))) == expected
+
+
+def test_running_ranks_say_which_nccl_it_is():
+    loaded = LoadedNccl((Mapped(7, "rank 0", "/t/libnccl.so.2", "2.27.5"),))
+    facts = (*node(*rails()), PEERMEM, Machine(kernel="6.8.0"), nccl("2.20.5"))
+    assert brief(judge("ib.gdr", *facts)) == [("warn", "nccl:peermem")]
+    assert brief(judge("ib.gdr", *facts, loaded)) == [("pass", "")]
+
+
+def test_names_of_peer_memory_are_read(tmp_path):
+    write(tmp_path / "sys/kernel/mm/memory_peers/nv_mem/version", "1.0\n")
+    driver = Driver.parse(ask(driver_files, root=tmp_path))
+    assert isinstance(driver, Driver)
+    assert driver.peer_memory == ("nv_mem",)
 
 
 def test_gpudirect_needs_rails():

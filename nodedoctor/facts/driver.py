@@ -29,6 +29,7 @@ RIVALS = ("nouveau", "nova_core")
 _AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
 _NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
 _WSL, _TEGRA = "/dev/dxg", "/etc/nv_tegra_release"
+_PEER_MEMORY = "/sys/kernel/mm/memory_peers"
 _USUAL = ("ENOENT", "EINVAL")  # not there; not a link
 _VERSION = re.compile(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _FILE_VERSION = re.compile(r"\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$")
@@ -43,6 +44,7 @@ def driver_files(options: Options) -> Command:
     for folder in LIBRARY_DIRS:
         words += [f"link:{folder}/{name[:-1]}[1]" for name in LIBRARIES]
         words += [f"stat:{folder}/{name[:-1]}[1-9]*" for name in LIBRARIES]
+    words += [f"stat:{_PEER_MEMORY}/*/version"]
     words += ["stat:/var/lib/dpkg/status", "stat:/var/lib/rpm"]  # driver_packages.py asks the one there is
     # The driver's files wait for its locks, so each is read by a process of its own.
     return Command(child("files", "--root", options.root, "--each", "3", *words))
@@ -98,7 +100,8 @@ class Driver:
 
     `loaded` is None when it cannot be told. `modules` maps a loaded module of NVIDIA or a rival to its state
     (Live, Loading, Unloading), None when the list could not be read. `platform` marks drivers of another
-    kind. `errors` says why a file could not be read (TIMEOUT: the driver holds a lock).
+    kind. `peer_memory` are the names under which modules serve adapters that reach GPU memory (nv_mem).
+    `errors` says why a file could not be read (TIMEOUT: the driver holds a lock).
     """
 
     loaded: bool | None = None
@@ -111,6 +114,7 @@ class Driver:
     libraries: tuple[Library, ...] = ()
     params: Mapping[str, str] = field(default_factory=dict)
     platform: Literal["wsl2", "tegra"] | None = None
+    peer_memory: tuple[str, ...] = ()
     unattended_upgrades: bool | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -134,6 +138,9 @@ class Driver:
             libraries=_libraries(files),
             params=_params(files.text(f"{PROC}/params") or ""),
             platform="wsl2" if _WSL in files.stats else "tegra" if _TEGRA in files.stats else None,
+            peer_memory=tuple(
+                sorted(path.split("/")[-2] for path in files.stats if path.startswith(f"{_PEER_MEMORY}/"))
+            ),
             unattended_upgrades=_unattended(files),
             errors={path: error for path, error in files.errors.items() if error not in _USUAL},
         )

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import document, parts, text
+from nodedoctor.facts.libraries import Libraries
+from nodedoctor.facts.pins import wheels_of
 from nodedoctor.facts.processes import Process, Processes
+from nodedoctor.facts.target import TargetPython
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
@@ -70,6 +73,24 @@ class LoadedNccl:
     def versions(self) -> tuple[str, ...]:
         """The versions that are mapped, each once."""
         return tuple(sorted({one.version for one in self.mapped if one.version}))
+
+
+def versions_in_use(
+    loaded: LoadedNccl | None, libraries: Libraries | None, target: TargetPython | None
+) -> Iterator[tuple[str, str]]:
+    """The version and where it is: mapped ones, else the one that would be loaded, else the package."""
+    if loaded is not None and loaded.versions:
+        for version in loaded.versions:
+            yield version, "mapped by running ranks"
+        return
+    won = libraries.winner("libnccl.so") if libraries else None
+    if won is not None and won[1] is not None and won[1].version:
+        yield won[1].version, won[0].path
+    elif libraries is not None and libraries.nccl_built_in:
+        yield libraries.nccl_built_in, "linked into torch"
+    elif target is not None and len(wheels_of(target, "nccl")) == 1:
+        package = wheels_of(target, "nccl")[0]
+        yield package.version, package.name
 
 
 def _pairs(processes: Processes) -> Iterator[tuple[Process, str]]:
