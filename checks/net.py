@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.container import Container
 from nodedoctor.facts.limits import Limits
 from nodedoctor.facts.net import Interface, Net, is_loopback, several_nodes
+from nodedoctor.facts.peers import Peers
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.services import Services
 from nodedoctor.knowledge.limits import limit
@@ -22,7 +23,9 @@ _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd")
 
 
 @check("net.hostname", "The node's own name leads to its own address", tags={"fast"})
-def hostname(net: Net, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
+def hostname(
+    net: Net, processes: Processes | None, container: Container | None, peers: Peers | None
+) -> Iterator[Finding]:
     """What /etc/hosts, else the resolver, makes of this node's name.
 
     Why: gloo and launchers announce the address of the own name to other nodes; 127.0.1.1 leads them astray.
@@ -49,7 +52,7 @@ def hostname(net: Net, processes: Processes | None, container: Container | None)
         yield Finding.warn(f"{net.hostname} cannot be resolved: {why}", evidence=evidence, fix=fix)
     elif all(is_loopback(address) for address in net.name_addresses):
         summary = f"{net.hostname} is {net.name_addresses[0]}"
-        if several_nodes(processes):
+        if peers is not None or several_nodes(processes):
             yield Finding.warn(f"{summary}: other nodes cannot use it", evidence=evidence, fix=fix)
         else:
             yield Finding.info(f"{summary}: right for one node only", evidence=evidence)

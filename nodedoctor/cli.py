@@ -187,6 +187,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         python=arguments.python,
         exec_prefix=_words(arguments.exec),
         env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
+        peers=tuple(dict.fromkeys(arguments.peers)),
         expect=expectations(arguments.expect),
     )
     return Request(
