@@ -15,10 +15,11 @@ from nodedoctor.model import Evidence, Finding
 from nodedoctor.registry import check
 
 LOW = 0.9
-"""Of the median of the peers. Healthy GPUs of a board differ by about one per cent: 8 H200 lie within 0.10
-of 396.40 GB/s (stas00/ml-engineering, network/README.md)."""
+"""Of the median of the peers; ours. Healthy pairs differ far less (8 H200 within 0.10 of 396.40 GB/s:
+stas00/ml-engineering, network/README.md), but a quick copy of 32 MiB also measures the moment; one of 18
+NVLinks that is down costs 6 %, two cost 11 %."""
 BROKEN = 0.5
-"""Of the median of the peers: what lost half its links or lanes."""
+"""Of the median of the peers, beside the floor of the model; ours: what lost half its links or lanes."""
 
 
 _Pairs = Mapping[tuple[int, int], Pair]

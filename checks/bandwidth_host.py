@@ -12,12 +12,14 @@ from nodedoctor.model import Evidence, Finding
 from nodedoctor.registry import check
 
 LOW = 0.9
-"""Of the median of the peers; see bandwidth.py."""
+"""Of the median of the peers; ours, for the reasons in bandwidth.py."""
 BROKEN = 0.5
-"""Of the median of the peers: what lost half its lanes."""
+"""Of the median of the peers; ours: what lost half its lanes. Floors by PCIe generation have their sources in
+the knowledge tables."""
 MEMORY_FLOOR = 0.45
-"""Of the data sheet. DCGM's own limits stand at 46 to 51 % of it (H200 NVL 2212 of 4800, B200 4072 of 8000:
-NVIDIA/DCGM nvvs/diag-skus.yaml.in)."""
+"""Of the data sheet; ours, just below the lowest of DCGM's limits: H200 NVL 2212 of 4800 GB/s is 46 %, B200
+4072 of 8000 is 51 %, A100 80GB 1173 of 2039 and H100 SXM 1905 of 3350 about 57 %
+(NVIDIA/DCGM, nvvs/diag-skus.yaml.in). What this floor misses is judged by the other GPUs."""
 
 
 @check("bandwidth.host", "Copies with the host are fast and arrive unharmed", tags={"gpu", "pcie"})

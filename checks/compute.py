@@ -10,8 +10,8 @@ from nodedoctor.model import Evidence, Finding
 from nodedoctor.registry import check
 
 LOW = 0.9
-"""Of the median of the peers: beyond what the power and temperature of healthy GPUs explain (Meta's Llama 3
-report, arXiv 2407.21783 section 3.3.4: 1 to 2 % between times of day)."""
+"""Of the median of the peers; ours: well beyond the 1 to 2 % that the temperature of the day changes (Meta's
+Llama 3 report, arXiv 2407.21783 section 3.3.4), with room for the spread between healthy GPUs."""
 
 
 @check("compute.gemm", "GPUs multiply matrices equally fast and to the same bits", tags={"gpu", "deep"})

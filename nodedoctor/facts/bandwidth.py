@@ -15,7 +15,7 @@ from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 QUICK, DEEP = "bandwidth", "bandwidth-deep"
 QUICK_SECONDS = 20  # contexts on eight GPUs take seconds; the copying itself three
-DEEP_SECONDS = 75
+DEEP_SECONDS = 60  # forty of copying (probes/bandwidth.py), the rest for contexts and pinning
 PASSIVE = "--passive puts no load on GPUs"
 _NO_LIBRARY = "Give the container the driver's libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
 _BROKEN = frozenset({Outcome.TIMEOUT, Outcome.STUCK, Outcome.CRASH})

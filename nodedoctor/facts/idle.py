@@ -10,8 +10,12 @@ from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.model import Observation, Unseen
 
-OWN_MIB = 100  # the driver's own beside what it reserves; a CUDA context alone takes 200 MiB and more
-OWN_RESERVED_MIB = 900  # where the driver counts what it reserves as used: 500 to 700 MiB on Hopper
+OWN_MIB = 100
+"""Used on an idle GPU beside what the driver reserves; ours, between the next to nothing of an idle one (the
+limit of facebookresearch/gcm, check_nvidia_smi.py, is 15 MiB) and a bare CUDA context, 200 MiB and more."""
+OWN_RESERVED_MIB = 900
+"""The same where the driver is too old to tell what it reserves and counts it as used; ours: it reserves 500
+to 700 MiB on Hopper. A lone CUDA context can hide below it, so processes and load are asked as well."""
 SERVICES = frozenset({"persistenced", "fabricmanager", "dcgm"})
 
 
