@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodedoctor.triage.causes.collectives import minority
@@ -143,9 +143,14 @@ def _odd_sites(states: dict[int, GroupState], seqs: Iterable[int]) -> Odd | None
     return None
 
 
-def sinks(told: Sequence[Picture]) -> tuple[int, ...]:
-    """Ranks that others wait for and that wait for nobody: where every chain of waiting ends."""
+def sinks(told: Sequence[Picture], pairs: Mapping[int, Iterable[int]]) -> tuple[int, ...]:
+    """Ranks that others wait for and that wait for nobody: where every chain of waiting ends.
+
+    `pairs`: whom a rank waits for in a send or receive.
+    """
     waits_for: dict[int, set[int]] = defaultdict(set)
+    for rank, peers in pairs.items():
+        waits_for[rank] |= set(peers)
     for picture in told:
         for rank, op in picture.waiting.items():
             for other in picture.members:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nodedoctor.triage.flight.records import GroupState, apply_status, integer, members_of, states
 from nodedoctor.triage.flight.stitch import stitched
+from nodedoctor.triage.flight.transfers import Transfer, open_transfers
 from nodedoctor.triage.unpickle import LARGEST, Refused, load, salvage
 
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
@@ -30,6 +31,7 @@ class Dump:
     entries: int
     frames: bool = False
     note: str = ""
+    transfers: tuple[Transfer, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -160,6 +162,7 @@ def _dump(path: str, document: Any, note: str) -> Dump:
         len(records),
         any("frames" in record for record in records[-1:]),
         note,
+        open_transfers(records),
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
+from nodedoctor.triage.flight import pipes
 from nodedoctor.triage.flight.align import Picture, pictures, sinks
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.records import Op
@@ -42,20 +44,25 @@ def report(dumps: Sequence[Dump], notes: Sequence[str] = ()) -> FlightReport:
     """Judge dumps of one job, one per rank."""
     told = pictures(dumps)
     by_rank = {dump.rank: dump for dump in dumps}
-    found = list(_mismatches(told, by_rank)) or list(_missing(told, by_rank))
+    edges = pipes.waits(dumps)
+    busy = frozenset(rank for picture in told for rank in picture.waiting)
+    found = list(_mismatches(told, by_rank)) or _missing(told, by_rank, edges)
+    found = found or list(pipes.candidates(edges, dumps, busy))
     members = {rank for dump in dumps for ranks in dump.members.values() for rank in ranks}
-    more = list(notes) + _remarks(dumps, told)
+    more = [*notes, *_remarks(dumps, told), *pipes.notes(dumps, edges)]
     events = tuple(
         e
         for p in told[:8]
         for rank, op in list(p.waiting.items())[:4]
         for e in [_waits(by_rank[rank], p, op)]
     )
+    events += tuple(islice(pipes.events(edges, dumps), 8))
+    still = not told and not any(dump.transfers for dump in dumps)
     return FlightReport(
         len(dumps),
         tuple(sorted(rank for rank in by_rank if rank is not None)),
         max(members) + 1 if members else None,
-        calm=bool(dumps) and not told and any(dump.entries for dump in dumps),
+        calm=bool(dumps) and still and any(dump.entries for dump in dumps),
         empty=bool(dumps) and not any(dump.entries for dump in dumps),
         events=events,
         candidates=tuple(found),
@@ -96,8 +103,8 @@ def _mismatches(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[
     return found
 
 
-def _missing(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[Candidate]:
-    ends = sinks(told)
+def _missing(told: Sequence[Picture], dumps: dict[int | None, Dump], edges: pipes.Edges) -> list[Candidate]:
+    ends = sinks(told, edges)
     root = next((p for p in told if set(ends) & {*p.behind, *p.undumped}), None)
     if root is None:
         return []

@@ -1,0 +1,85 @@
+"""Who waits for whom between pairs of ranks: the end of the chain is the rank that never sent or received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import called, listed
+from nodedoctor.triage.flight.dump import Dump
+from nodedoctor.triage.flight.transfers import Transfer
+from nodedoctor.triage.model import Candidate, Collective, Event, Group, Place, Who
+
+Edges = Mapping[int, Mapping[int, Transfer]]
+_OTHER = {"send": "recv", "recv": "send"}
+
+
+def waits(dumps: Sequence[Dump]) -> Edges:
+    """Per rank the peers that have not begun their side of an open transfer with it."""
+    sides = {(d.rank, d_peer, t.kind) for d in dumps for t in d.transfers for d_peer in [t.across(d.members)]}
+    found: dict[int, dict[int, Transfer]] = {}
+    for dump in dumps:
+        for transfer in dump.transfers:
+            peer = transfer.across(dump.members)
+            if dump.rank is None or peer is None or (peer, dump.rank, _OTHER[transfer.kind]) in sides:
+                continue
+            found.setdefault(dump.rank, {}).setdefault(peer, transfer)
+    return found
+
+
+def candidates(edges: Edges, dumps: Sequence[Dump], busy: frozenset[int]) -> Iterator[Candidate]:
+    """The rank that others wait for; `busy` ranks wait in a collective themselves and are not blamed."""
+    present = {dump.rank: dump for dump in dumps}
+    awaited = {peer for peers in edges.values() for peer in peers}
+    ends = [
+        rank
+        for rank in sorted(awaited - set(edges) - busy)
+        if rank in present and present[rank].whole and present[rank].entries
+    ]
+    if ends:
+        culprits = tuple(Who(rank=rank) for rank in ends)
+        victims = sorted(rank for rank, peers in edges.items() if set(peers) & set(ends))
+        first = next(edges[victims[0]][end] for end in ends if end in edges[victims[0]])
+        stuck = tuple(Who(rank=rank) for rank in victims)
+        headline = f"{called(culprits)} never came to {_words(first)}; {called(stuck)} cannot go on"
+        yield Candidate(
+            "cpu_stuck_or_slow_rank", order.BEHIND, "medium", headline,
+            tuple(events(edges, dumps))[:4], culprits, stuck,
+            collective=Collective(op=first.kind.upper(), group=Group(first.group)),
+        )  # fmt: skip
+        return
+    crossed = sorted(rank for rank, peers in edges.items() if any(rank in edges.get(p, {}) for p in peers))
+    if crossed:
+        parties = tuple(Who(rank=rank) for rank in crossed)
+        headline = f"{called(parties)} wait for each other: both receive, or both send, in the same order"
+        evidence = tuple(events(edges, dumps))[:4]
+        yield Candidate(
+            "collective_mismatch", order.BEHIND, "medium", headline, evidence, (), (), parties=parties
+        )
+
+
+def events(edges: Edges, dumps: Sequence[Dump]) -> Iterator[Event[Transfer]]:
+    """What each waiting rank waits for, in words."""
+    paths = {dump.rank: dump.path for dump in dumps}
+    for rank, peers in sorted(edges.items()):
+        for peer, transfer in sorted(peers.items()):
+            text = f"rank {rank} waits in {_words(transfer)}: rank {peer} shows no matching "
+            yield Event(
+                transfer, Place(paths[rank], 0), Who(rank=rank), None, text + _OTHER[transfer.kind]
+            )  # fmt: skip
+
+
+def notes(dumps: Sequence[Dump], edges: Edges) -> list[str]:
+    """Open transfers whose both sides have begun, or whose peer left no dump."""
+    present = {dump.rank for dump in dumps}
+    gone = sorted({peer for peers in edges.values() for peer in peers} - present)
+    said = [f"sends or receives wait for ranks {listed(gone)}, which left no dump"] if gone else []
+    both = sorted(d.rank for d in dumps if d.transfers and d.rank is not None and d.rank not in edges)
+    if both:
+        said.append(f"ranks {listed(both)} are in sends or receives that their peers have begun, too")
+    return said
+
+
+def _words(transfer: Transfer) -> str:
+    arrow = "->" if transfer.kind == "send" else "<-"
+    return f"{transfer.kind} {transfer.mine}{arrow}{transfer.peer} of group {transfer.group}"

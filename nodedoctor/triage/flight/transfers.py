@@ -1,0 +1,53 @@
+"""Sends and receives between two ranks: they have no sequence number in common, only names for each other.
+
+The recorder writes `nccl:send 1->2` and `nccl:recv 2<-1` with ranks inside the group, and nothing of gloo's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
+KEPT = 64
+"""Open transfers kept per rank: a pipeline has a few per neighbour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One open send or receive; `mine` and `peer` are ranks inside the group."""
+
+    kind: str
+    mine: int
+    peer: int
+    group: str
+    state: str
+
+    def across(self, members: Mapping[str, tuple[int, ...]]) -> int | None:
+        """The peer's global rank; None when the group's ranks are not told."""
+        ranks = members.get(self.group, ())
+        return ranks[self.peer] if self.peer < len(ranks) else None
+
+
+def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
+    """Transfers behind the last record of their group that completed.
+
+    Those before it are no evidence: batched transfers keep the state they were recorded with, and only the
+    record of their batch completes.
+    """
+    waiting: dict[str, list[Transfer]] = {}
+    for record in records:
+        group = record.get("process_group")
+        pair = isinstance(group, (tuple, list)) and len(group) == 2
+        name = str(group[0]) if pair and group else str(record.get("pg_name", record.get("pg_id", "")))
+        if record.get("state") == "completed":
+            waiting.pop(name, None)
+            continue
+        found = _NAME.search(str(record.get("profiling_name", ""))) if record.get("is_p2p") is True else None
+        if found is not None:
+            state = str(record.get("state", "scheduled"))[:20]
+            told = Transfer(found[1], int(found[2]), int(found[3]), name, state)
+            waiting.setdefault(name, []).append(told)
+    return tuple(transfer for group in waiting.values() for transfer in group[:KEPT])
