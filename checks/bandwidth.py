@@ -58,6 +58,8 @@ def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
         subject = f"pair:{min(ends)}-{max(ends)}" if len(ends) == 2 else f"gpu:{ends[0]}" if ends else ""
         said = Evidence("bandwidth", bandwidth.hung)
         yield Finding.fail(f"never ended: {bandwidth.hung}", subject=subject, evidence=[said], fix=HUNG)
+    if bandwidth.cut_short:
+        yield Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}")
     for index, why in bandwidth.failed.items():
         yield Finding.unknown("crash", f"could not be measured: {why}", subject=f"gpu:{index}", fix=HUNG)
 

@@ -32,6 +32,8 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     copies = [copy for copy in bandwidth.host if copy.kind == "near"]
     good = [copy for copy in copies if not copy.error]
     findings = [*_unstarted(bandwidth), *_host_errors(bandwidth)]
+    if bandwidth.cut_short:
+        findings.append(Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}"))
     for copy in [copy for copy in bandwidth.host if copy.wrong]:
         summary = "data copied to this GPU and back is not what was sent"
         said = Evidence("bandwidth", f"GPU {copy.index}: {_first_wrong(copy.wrong)}")
@@ -56,10 +58,13 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     Fix disturbs: every job on the GPU while it is reset.
     """
     speeds, known = bandwidth.memory_gbytes_s, _by_index(gpus)
-    if not speeds:
+    if bandwidth.deep and bandwidth.cut_short:
+        yield Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}")
+    elif not speeds:
         yield Finding.skip(
             "measured only with --deep" if not bandwidth.deep else "no GPU memory was measured"
         )
+    if not speeds:
         return
     usual = median(speeds.values())
     low = False

@@ -6,17 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asking import judge
 from fakes import build_cuda, write_config
 from fakes.tree import nvidia_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodedoctor.discover import discover
 from nodedoctor.facts.bandwidth import DEEP, QUICK, Bandwidth
 from nodedoctor.facts.culprits import Culprits, culprits
-from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.model import Observation, Outcome, Status, Unseen
 from nodedoctor.registry import skipped
 
 REPOSITORY = Path(__file__).parent.parent
@@ -114,11 +117,31 @@ def test_wrong_data_at_full_speed(diagnose):
 
 def test_a_copy_that_never_ends_is_named_and_the_run_ends(diagnose):
     began = time.monotonic()
-    results, _ = diagnose({"hang.2-1": 1}, words=("--deadline", "5", "bandwidth.p2p"))
-    assert time.monotonic() - began < 15
+    results, _ = diagnose({"hang.2-1": 1}, words=("--deadline", "9", "bandwidth.p2p"))
+    assert time.monotonic() - began < 30
     finding = next(f for f in results["bandwidth.p2p"]["findings"] if "never ended" in f["summary"])
     assert finding["status"] == "fail" and finding["subject"] == "pair:1-2"
     assert "from GPU 2 to GPU 1" in finding["summary"]
+
+
+def test_what_was_merely_late_is_not_said_to_hang():
+    steps = [
+        '{"step": "gpu", "index": 0, "at": 1.0},',
+        '{"step": "begin", "what": "host", "index": 1, "at": 8.0},',
+    ]
+    late = Observation(DEEP, Outcome.TIMEOUT, "\n".join(steps), seconds=10.0, note="no answer in 10 s")
+    told = Bandwidth.parse(skipped(QUICK, "measured with --deep"), late)
+    assert told.deep and not told.hung and told.cut_short == "no answer in 10 s"
+    assert {finding.status for finding in judge("bandwidth.p2p", told)} == {Status.UNKNOWN}
+    assert {finding.status for finding in judge("bandwidth.host", told)} == {Status.UNKNOWN}
+    assert {finding.status for finding in judge("bandwidth.memory", told)} == {Status.UNKNOWN}
+    hangs = Bandwidth.parse(skipped(QUICK, ""), replace(late, seconds=60.0))
+    assert "GPU 1" in hangs.hung and hangs.hung_gpus == (1,) and not hangs.cut_short
+
+
+def test_measuring_is_given_up_when_it_was_promised():
+    probes = discover().probes
+    assert (probes[QUICK].timeout, probes[DEEP].timeout) == (20, 60)
 
 
 def test_no_memory_left(diagnose):

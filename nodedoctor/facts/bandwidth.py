@@ -16,6 +16,9 @@ from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 QUICK, DEEP = "bandwidth", "bandwidth-deep"
 QUICK_SECONDS = 20  # contexts on eight GPUs take seconds; the copying itself three
 DEEP_SECONDS = 60  # forty of copying (probes/bandwidth.py), the rest for contexts and pinning
+HUNG_SECONDS = 3.0
+"""Ours: a step takes well below a second, a context on a cold driver about two; what was under way for less
+when the child was given up is not said to hang."""
 PASSIVE = "--passive puts no load on GPUs"
 _NO_LIBRARY = "Give the container the driver's libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
 _BROKEN = frozenset({Outcome.TIMEOUT, Outcome.STUCK, Outcome.CRASH})
@@ -80,7 +83,7 @@ class Bandwidth:
     """What was measured. `failed` are GPUs that could not be opened, `left_out` those in use, each with why.
 
     `unstarted` is CUDA's error when it does not start. `hung` names what was being done when the child was
-    given up, `hung_gpus` whose it was.
+    given up, `hung_gpus` whose it was; `cut_short` why the child ended early when nothing is known to hang.
     """
 
     deep: bool = False
@@ -93,6 +96,7 @@ class Bandwidth:
     unstarted: str = ""
     hung: str = ""
     hung_gpus: tuple[int, ...] = ()
+    cut_short: str = ""
     seconds: float | None = None
 
     @classmethod
@@ -136,7 +140,9 @@ def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
     for step in steps:
         kinds.setdefault(text(step, "step"), []).append(step)
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
-    hung = _doing(last) if seen.outcome in _BROKEN and last else ""
+    under_way = seen.seconds - (_speed(last, "at") or 0.0)
+    told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
+    hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
     started = kinds.get("init", [{}])[0]
     gpus = [(whole(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
     memory = ((whole(step, "index"), _speed(step, "gbytes_s")) for step in kinds.get("memory", ()))
@@ -154,6 +160,7 @@ def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
         hung_gpus=tuple(n for key in ("source", "target", "index") if (n := whole(last, key)) is not None)
         if hung
         else (),
+        cut_short=(seen.note or seen.outcome.value) if seen.outcome in _BROKEN and not hung else "",
         seconds=_speed(kinds.get("end", [{}])[0], "seconds"),
     )
 

@@ -42,12 +42,14 @@ class Document:
 
     def __init__(self, about: dict[str, Any]) -> None:
         self._separator = "\n"
+        self._begun = time.perf_counter()
         head = json.dumps({"schema": SCHEMA, **about})
         sys.stdout.write(f'{head[:-1]}, "steps": [')
 
     def step(self, name: str, **values: Any) -> None:
-        """Write one step at once."""
-        sys.stdout.write(self._separator + json.dumps({"step": name, **values}))
+        """Write one step at once, with the seconds since we began."""
+        at = round(time.perf_counter() - self._begun, 3)
+        sys.stdout.write(self._separator + json.dumps({"step": name, **values, "at": at}))
         sys.stdout.flush()
         self._separator = ",\n"
 
