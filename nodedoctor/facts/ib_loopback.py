@@ -54,7 +54,7 @@ def _word(port: IbPort) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One port: the average over two seconds in Gbit/s, or `error` (timeout, late, failed) and what it said."""
+    """The port, and for RoCE the row of a GID of version 2: older perftest takes row 0 by itself."""
 
     port: str
     average_gbps: float | None = None
