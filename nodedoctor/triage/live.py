@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodedoctor import command
@@ -23,6 +25,14 @@ PAUSE = 2.0
 RAS_PORT = 28028
 """NCCL's default: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ras-addr"""
 DEADLINE = 10.0
+CHILDREN = 16
+"""Children looked at per silent rank; data loaders come in fours and eights."""
+_WAITS = re.compile(
+    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
+    r"|scatter|synchronize"
+    r"|wait_for_everyone|monitored_barrier"
+)
+_LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +45,19 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """A child of a rank's process, a data loader mostly."""
+
+    pid: int
+    threads: tuple[Thread, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
-    """One rank's process over two looks. `threads` are empty when its stacks could not be read."""
+    """One rank's process over two looks. `threads` are empty when its stacks could not be read.
+
+    `gpu_percent` is how busy its GPU is; `workers` are looked at only where a rank is in no collective.
+    """
 
     pid: int
     rank: int | None = None
@@ -48,6 +69,17 @@ class Process:
     threads: tuple[Thread, ...] = ()
     moved: bool = False
     children: tuple[int, ...] = ()
+    workers: tuple[Child, ...] = ()
+    gpu_percent: int | None = None
+
+    @property
+    def collective(self) -> str:
+        """The collective in which some thread waits, '' when none does."""
+        for thread in self.threads:
+            for frame in thread.frames[:12]:
+                if _LIBRARY.search(frame.file) and _WAITS.search(frame.function):
+                    return frame.function
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +94,7 @@ class Live:
 
 async def look(pids: Sequence[int]) -> Live:
     """Look twice at a job's processes; all of this machine's ranks when no pid is given."""
-    standing, ras = await asyncio.gather(_standing(pids), _ras_twice())
+    standing, ras, busy = await asyncio.gather(_standing(pids), _ras_twice(), _gpu_percents())
     document = _document(standing)
     rows = [row for row in document.get("processes", []) if isinstance(row, dict)]
     found = [int(row["pid"]) for row in rows if isinstance(row.get("pid"), int)]
@@ -76,7 +108,10 @@ async def look(pids: Sequence[int]) -> Live:
         notes += [f"process {pid}: py-spy could not read its stack" for pid in found if pid not in stacks[1]]
     elif found:
         notes.append("py-spy is not on PATH: without the stacks nobody can say what each rank does")
-    processes = tuple(process(row, stacks[0], stacks[1]) for row in rows)
+    seen = (process(row, stacks[0], stacks[1]) for row in rows)
+    processes = tuple(replace(one, gpu_percent=busy.get(one.pid)) for one in seen)
+    if spy:
+        processes = await _with_workers(spy, processes)
     return Live(str(document.get("hostname", "")), processes, ras, tuple(notes))
 
 
@@ -150,6 +185,33 @@ async def _stacks(spy: str, pids: Sequence[int]) -> dict[int, tuple[Thread, ...]
         return pid, threads(seen.text) if seen.answered else ()
 
     return {pid: found for pid, found in await asyncio.gather(*(one(pid) for pid in pids)) if found}
+
+
+async def _with_workers(spy: str, processes: Sequence[Process]) -> tuple[Process, ...]:
+    """The stacks of the children of ranks that are in no collective: such a rank may wait for its loaders."""
+    silent = {one.pid: one.children[:CHILDREN] for one in processes if one.threads and not one.collective}
+    stacks = await _stacks(spy, [child for children in silent.values() for child in children])
+
+    def workers(one: Process) -> tuple[Child, ...]:
+        return tuple(Child(pid, stacks[pid]) for pid in silent.get(one.pid, ()) if pid in stacks)
+
+    return tuple(replace(one, workers=workers(one)) for one in processes)
+
+
+async def _gpu_percents() -> dict[int, int]:
+    """How busy the GPU of each process is; empty without a driver, or when it does not answer in time."""
+    if not os.path.exists("/dev/nvidiactl"):
+        return {}
+    from nodedoctor.facts.nvml import NvmlReading
+
+    seen = await command.run("nvml", Command(command.child("nvml", packages=True)), DEADLINE)
+    told = NvmlReading.parse(seen)
+    return {
+        user.pid: gpu.gpu_utilization_percent
+        for gpu in (told.gpus.gpus if isinstance(told, NvmlReading) else ())
+        for user in gpu.processes or ()
+        if gpu.gpu_utilization_percent is not None
+    }
 
 
 def _document(seen: Observation) -> dict[str, Any]:

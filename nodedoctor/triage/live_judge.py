@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.causes import order
@@ -19,13 +18,9 @@ from nodedoctor.triage.lines import parse
 from nodedoctor.triage.live import Live, Process
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
 
-_WAITS = re.compile(
-    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
-    r"|scatter|synchronize"
-    r"|wait_for_everyone|monitored_barrier"
-)
-_LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
+_IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
+_STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
 _STATES = {
     "T": "is stopped (SIGSTOP or a debugger)",
     "t": "is held by a debugger",
@@ -84,8 +79,8 @@ def _gone(live: Live) -> Iterator[Candidate]:
 def _elsewhere(live: Live) -> Iterator[Candidate]:
     """All but a few ranks stand still in a collective: the few are waited for."""
     known = [process for process in live.processes if process.threads]
-    waiting = [process for process in known if _collective(process) and not process.moved]
-    others = [process for process in known if not _collective(process)]
+    waiting = [process for process in known if process.collective and not process.moved]
+    others = [process for process in known if not process.collective]
     stuck = [process for process in others if not process.moved]
     if len(waiting) < 1 or not stuck or len(others) > len(waiting):
         return
@@ -94,18 +89,26 @@ def _elsewhere(live: Live) -> Iterator[Candidate]:
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
     headline = f"{called(who)} {_doing(stuck[0])}" + (" and keeps Python's lock" if gil else "")
+    headline += _loading(stuck[0])
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
-    headline += f"; {len(waiting)} rank(s) wait for it in {_collective(waiting[0])}"
+    headline += f"; {len(waiting)} rank(s) wait for it in {waiting[0].collective}"
     yield Candidate(cause, order.SILENT, "medium", headline, evidence, who, victims)
 
 
-def _collective(process: Process) -> str:
-    """The collective in which some thread waits, '' when none does."""
-    for thread in process.threads:
-        for frame in thread.frames[:12]:
-            if _LIBRARY.search(frame.file) and _WAITS.search(frame.function):
-                return frame.function
+def _working(process: Process) -> Iterator[tuple[int, Frame]]:
+    """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
+    for child in process.workers:
+        main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
+        if main is not None and not _IDLE.search(main.frames[0].file):
+            own = next((f for f in main.frames if not _STDLIB.search(f.file)), main.frames[0])
+            yield child.pid, own
+
+
+def _loading(process: Process) -> str:
+    """What the first busy data loader does, as the rest of a sentence about its rank."""
+    for pid, frame in _working(process):
+        return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
     return ""
 
 
@@ -126,7 +129,7 @@ def _legitimate(process: Process) -> str:
 
 
 def _doing(process: Process) -> str:
-    waits = _collective(process)
+    waits = process.collective
     if waits:
         return f"waits in {waits}"
     frame = _own(process)
@@ -144,8 +147,9 @@ def _event(live: Live, process: Process, text: str) -> Event[Any]:
     who = _who(live, process)
     name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
+    busy += f", GPU {process.gpu_percent} % busy" if process.gpu_percent is not None else ""
     place = Place(f"process {process.pid}", 0)
-    return Event(Seen("live-process"), place, replace(who), None, f"{name} {text}{busy}")
+    return Event(Seen("live-process"), place, who, None, f"{name} {text}{busy}{_loading(process)}")
 
 
 def _counts(text: str) -> list[str]:

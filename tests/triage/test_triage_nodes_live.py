@@ -15,7 +15,7 @@ from nodedoctor.triage import live_judge
 from nodedoctor.triage.events import ras
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.live import Live, Process, Thread, process, threads
+from nodedoctor.triage.live import Child, Live, Process, Thread, process, threads
 from nodedoctor.triage.model import Collective, Place
 from nodedoctor.triage.nodes import NotANode, read_node
 from nodedoctor.triage.physics import physics
@@ -131,6 +131,26 @@ def test_the_rank_that_keeps_pythons_lock() -> None:
 def test_the_rank_that_saves() -> None:
     cause, who, _ = judged(*WAITING, rank(2, "save_checkpoint", "/work/train.py"))
     assert (cause, who) == ("timeout_too_short_legit_work", [2])
+
+
+def loader(pid: int, *frames: tuple[str, str]) -> Child:
+    """A data loader's process, its innermost frame first."""
+    loop = ("/v/torch/utils/data/_utils/worker.py", "_worker_loop")
+    return Child(pid, (Thread(tuple(Frame(file, 7, name) for file, name in (*frames, loop))),))
+
+
+def test_the_data_loader_that_a_rank_waits_for() -> None:
+    idle = loader(501, ("/usr/lib/python3.11/multiprocessing/connection.py", "poll"))
+    busy = loader(502, ("/usr/lib/python3.11/gzip.py", "read"), ("/work/data.py", "__getitem__"))
+    waits = rank(2, "poll", "/usr/lib/python3.11/multiprocessing/connection.py", workers=(idle, busy))
+    cause, who, headline = judged(*WAITING, waits)
+    assert (cause, who) == ("cpu_stuck_or_slow_rank", [2])
+    assert "its data loader 502 is in __getitem__ (/work/data.py:7)" in headline
+
+
+def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
+    told = live_judge.events(Live("n", (rank(1, "all_reduce", gpu_percent=100),)))
+    assert "GPU 100 % busy" in told[0].text
 
 
 def test_a_stopped_process_needs_no_stack() -> None:
