@@ -293,3 +293,16 @@ def test_a_recording_keeps_the_way_to_peers(tools, tmp_path, monkeypatch):
     live = nodedoctor("--json", "--peers", "127.0.0.4", "--record", str(kept), "net.peers")
     again = nodedoctor("--json", "--replay", str(kept), "net.peers")
     assert results(again)["net.peers"]["findings"] == results(live)["net.peers"]["findings"]
+
+
+def test_a_ping_that_never_ends_costs_no_more_than_was_given(tmp_path):
+    (tmp_path / "ping").write_text(f"#!{sys.executable} -IS\nimport time\ntime.sleep(60)\n")
+    (tmp_path / "ping").chmod(0o755)
+    argv = command.child("peers", "--seconds", "0.3", "127.0.0.2")
+    seen = asyncio.run(command.run("peers", Command(argv, {"PATH": str(tmp_path)}), 30))
+    fact = Peers.parse(seen)
+    assert isinstance(fact, Peers)
+    (peer,) = fact.peers
+    assert (peer.ping, peer.tcp) == (None, "ECONNREFUSED")
+    (one,) = judge("net.peers", fact)
+    assert one.reason == "timeout"

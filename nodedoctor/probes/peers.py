@@ -37,7 +37,7 @@ RENDEZVOUS = 29500  # torch.distributed.run's default, pytorch/pytorch:torch/dis
 CONNECT_SECONDS = 3.0  # two SYNs get lost at most: they are repeated after one and three seconds
 COUNT = ("-c", "10", "-i", "0.2", "-W", "1")  # 0.2 s is the shortest interval everybody may use: ping(8)
 SLOWER = ("-c", "3", "-W", "1")  # for a busybox that knows no fractions
-FEW = ("-c", "3", "-i", "0.2", "-W", "1", "-M", "do")
+FEW = ("-c", "3", "-i", "0.2", "-w", "2", "-M", "do")  # -w ends it even where every send is refused
 SMALLER = (8896, 8500, 4092, 2044, 1500, 1460, 1450, 1400, 1280, 576)
 """Sizes that networks are known to carry (clouds' jumbo frames, IPoIB, Ethernet, VPC, VXLAN, VPN, IPv6)."""
 LARGEST = 65535  # of an IP packet
