@@ -54,7 +54,7 @@ def _word(port: IbPort) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The port, and for RoCE the row of a GID of version 2: older perftest takes row 0 by itself."""
+    """One port: Gbit/s on average of two seconds, or `error` (timeout, late, failed) and what it said."""
 
     port: str
     average_gbps: float | None = None
