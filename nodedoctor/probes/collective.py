@@ -26,15 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
-WORDS = {
-    "ranks": "4",
-    "backend": "gloo",
-    "largest": "16",
-    "limit": "30",
-    "ladder": "",
-    "isolate": "",
-    "fault": "",
-}
+WORDS = {"ranks": "4", "backend": "gloo", "largest": "16", "limit": "30"}
+WORDS.update(dict.fromkeys(("ladder", "isolate", "fault"), ""))
 KIB, MIB = 1024, 1024**2
 LOG = 60000  # characters of NCCL's log that are handed on, of all ranks together
 GRACE = 3.0  # seconds for the others to notice that one rank is gone
