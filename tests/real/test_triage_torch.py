@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,18 +16,6 @@ from nodedoctor.triage.job import examine
 pytestmark = pytest.mark.real
 
 JOB = Path(__file__).with_name("triage_job.py")
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """An interpreter that has torch: NODEDOCTOR_TORCH_PYTHON, ours, or the one on PATH."""
-    for name in (os.environ.get("NODEDOCTOR_TORCH_PYTHON"), sys.executable, shutil.which("python3")):
-        if (
-            name
-            and subprocess.run([name, "-c", "import torch.distributed"], capture_output=True).returncode == 0
-        ):
-            return name
-    pytest.skip("no torch: set NODEDOCTOR_TORCH_PYTHON to a Python that has one")
 
 
 def run(python: str, folder: Path, fault: str, rank: int, **variables: str) -> Path:

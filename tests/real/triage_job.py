@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.utils.data
 
 FAULT, GUILTY = sys.argv[1], int(sys.argv[2])
 TIMEOUT = float(os.environ.get("TIMEOUT", "8"))
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def lose_node() -> None:
-    """The node's first rank ends its launcher and all ranks at once: nobody can report what became of them."""
+    """The node's first rank ends its launcher and all ranks at once, so that nobody can report it."""
     if os.environ["LOCAL_RANK"] != "0":
         signal.pause()
     launcher = os.getppid()
@@ -55,7 +56,24 @@ def lose_node() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+class Shards(torch.utils.data.Dataset[torch.Tensor]):
+    """Data behind a storage that does not answer."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        read_from_dead_storage()
+        return torch.ones(1)
+
+
+def read_from_dead_storage() -> None:
+    time.sleep(10 * TIMEOUT)
+
+
 def misbehave() -> None:
+    if FAULT == "loader":
+        next(iter(torch.utils.data.DataLoader(Shards(), num_workers=2)))
     if FAULT == "sleep":
         time.sleep(10 * TIMEOUT)
     if FAULT == "gil":

@@ -24,9 +24,7 @@ from nodedoctor.triage.nodes import short_name
 from nodedoctor.triage.story import tell
 
 OURS = short_name(socket.gethostname())
-named = pytest.mark.skipif(
-    OURS in ("", "localhost"), reason="this machine has no name of its own"
-)
+named = pytest.mark.skipif(OURS in ("", "localhost"), reason="this machine has no name of its own")
 NOW = datetime.datetime.now(datetime.timezone.utc)
 
 
