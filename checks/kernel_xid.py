@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from nodedoctor.facts.gpu import Gpu
 from nodedoctor.facts.gpus import Gpus
@@ -15,6 +14,7 @@ from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import gpu_index, subject_of
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status
+from nodedoctor.noun import noun
 from nodedoctor.registry import check
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -34,7 +34,7 @@ _DISTURBS: dict[Action, str] = {
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Judged:
     """All errors of one number on one GPU: how bad, what they mean, what to do."""
 

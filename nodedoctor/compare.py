@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from nodedoctor.model import Finding, Reason, Result, Status
+from nodedoctor.noun import noun
 
 Way = Literal["worse", "better", "other"]
 LARGEST = 64 * 1024 * 1024  # bytes of a report that are read
@@ -35,7 +35,7 @@ class CompareError(Exception):
     """Why something cannot be compared, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Change:
     """One check that ended differently. A status is None where the check was not run."""
 
@@ -50,7 +50,7 @@ class Change:
         return f"{_word(self.after)} <- {_word(self.before)}"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class FactChange:
     """One value of one fact that differs; None on the side where there is none."""
 
@@ -64,7 +64,7 @@ class FactChange:
         return f"{self.before or '(none)'} -> {self.after or '(none)'}"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Comparison:
     """What differs between two reports, the worst first."""
 

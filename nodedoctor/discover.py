@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from nodedoctor.noun import noun
 from nodedoctor.registry import Check, Fact, Probe, declared
 
 GROUP = "nodedoctor.checks"
@@ -24,7 +25,7 @@ class DiscoveryError(Exception):
     """Check files that contradict each other or must not be run; the message names the files."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Broken:
     """A plug-in that could not be imported: it becomes one UNKNOWN finding."""
 
@@ -33,7 +34,7 @@ class Broken:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Plugins:
     """What loading check files came to; given to checks that ask for it."""
 

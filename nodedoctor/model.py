@@ -6,10 +6,12 @@ All of them are frozen: data flows one way, from what was seen to what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
+
+from nodedoctor.noun import noun
 
 Action = Literal[
     "none",
@@ -58,7 +60,7 @@ class Outcome(str, Enum):
     SKIPPED = "skipped"  # not asked, the note says why
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Observation:
     """The raw answer to one probe, exactly what a recording keeps.
 
@@ -80,7 +82,7 @@ class Observation:
         return self.outcome is Outcome.OK
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Unseen:
     """Why a fact is not known: the value a parser returns instead of raising.
 
@@ -115,7 +117,7 @@ class Unseen:
         return cls(reasons[seen.outcome], f"{seen.probe}: {note}", way_out, seen.probe)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Expect:
     """What the person says this node must have (`--expect gpus=8`): absence of it is a failure.
 
@@ -129,7 +131,7 @@ class Expect:
         return self.values.get(key)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Moment:
     """When the node was looked at (not when a recording is replayed). Checks have no other clock.
 
@@ -140,7 +142,7 @@ class Moment:
     since: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Evidence:
     """One line (or a few) a finding rests on, and the probe that printed it."""
 
@@ -148,7 +150,7 @@ class Evidence:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Fix:
     """What to do: prose apart from commands, so that commands can be copied."""
 
@@ -160,7 +162,7 @@ class Fix:
     docs: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Finding:
     """One judgement about one subject. Checks build it with `ok warn fail unknown skip`."""
 
@@ -245,7 +247,7 @@ class Finding:
         return {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}[self.status]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Result:
     """What one check found."""
 
@@ -272,7 +274,7 @@ class Result:
         return self.worst.severity
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Report:
     """Everything one run says; every view is made from this and nothing else."""
 

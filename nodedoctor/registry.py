@@ -10,11 +10,12 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
 from nodedoctor.model import Finding, Observation, Outcome
+from nodedoctor.noun import noun
 
 _MARK = "__nodedoctor__"
 
@@ -31,7 +32,7 @@ class Lane(str, Enum):
     GPU_LOAD = "gpu-load"  # alone, after everything else: puts load on GPUs
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Command:
     """One child process to run: `env` is added to ours, `stdin` is what it may read.
 
@@ -44,7 +45,7 @@ class Command:
     hold: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Options:
     """What the person asked for and where we stand; all a probe may know besides other observations."""
 
@@ -59,7 +60,7 @@ class Options:
     expect: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Probe:
     """A named question to the node; `plan` makes a command of options and earlier observations."""
 
@@ -71,7 +72,7 @@ class Probe:
     after: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Fact:
     """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type)."""
 
@@ -81,7 +82,7 @@ class Fact:
     sources: tuple[str | type[Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Need:
     """One parameter of a check: a fact type, and whether the check can do without."""
 
@@ -90,7 +91,7 @@ class Need:
     optional: bool
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Check:
     """A pure function of facts that yields findings."""
 

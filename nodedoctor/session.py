@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +15,7 @@ from nodedoctor.collect import Live, Recorded, Source
 from nodedoctor.diagnose import Diagnosis, now, this_node
 from nodedoctor.discover import Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.model import Expect, Moment, Report
+from nodedoctor.noun import noun
 from nodedoctor.registry import Check, Options
 
 DEADLINE = 50.0
@@ -29,7 +30,7 @@ class UsageError(Exception):
     """What was asked for cannot be done, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Request:
     """What was asked for on the command line, in the terms of the engine."""
 

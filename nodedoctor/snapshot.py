@@ -13,13 +13,14 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.model import Observation, Outcome
+from nodedoctor.noun import noun
 
 SCHEMA = "nodedoctor.snapshot/1"
 LARGEST = 16 * 1024 * 1024  # bytes of one file; what we record is capped at a quarter of it
@@ -31,7 +32,7 @@ class SnapshotError(Exception):
     """Why a recording cannot be read, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Snapshot:
     """A node as it was: its observations, when it was seen, and what was asked for."""
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.facts.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.nvml import NVML, NvmlReading
 from nodedoctor.facts.smi import TABLE, XML, Q, SmiQ, SmiTable, SmiXml
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 _LANE_TRIPPED = "is stuck; not asking"  # how the engine words it (collect.py)
 _NOT_ASKED = frozenset({Outcome.MISSING, Outcome.SKIPPED})
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Answer:
     """One source's answer. `seconds` is how long it took, None for text that somebody pasted.
 
@@ -37,7 +36,7 @@ class Answer:
 
 
 @fact(NVML, XML, Q, TABLE, NvmlReading, SmiXml, SmiQ, SmiTable)
-@dataclass(frozen=True, slots=True)
+@noun
 class DriverAnswers:
     """What became of every question put to the driver; a hang or a crash is an answer, too.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import Document, part, text, whole
 from nodedoctor.facts.idle import idle
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 QUICK, DEEP = "bandwidth", "bandwidth-deep"
@@ -50,7 +51,7 @@ def _plan(name: str, options: Options, nvml: Observation, processes: Observation
     return Command(child("bandwidth", *words, *(["--deep"] if name == DEEP else [])), env)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Pair:
     """Copies from one GPU to another, which reads. `wrong` is the first wrong byte, `error` what failed."""
 
@@ -64,7 +65,7 @@ class Pair:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class HostCopy:
     """Copies between a GPU and pinned memory of a NUMA node, `near` or `far`; `node` None: wherever."""
 
@@ -78,7 +79,7 @@ class HostCopy:
 
 
 @fact(QUICK, DEEP)
-@dataclass(frozen=True, slots=True)
+@noun
 class Bandwidth:
     """What was measured. `failed` are GPUs that could not be opened, `left_out` those in use, each with why.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.machine import Machine
 from nodedoctor.facts.pci import Pci
 from nodedoctor.knowledge.gpus import GpuModel, Platform, gpu_model, models, platform, platforms, platforms_of
 from nodedoctor.model import Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 
 @fact(Gpus, Pci, Machine)
-@dataclass(frozen=True, slots=True)
+@noun
 class Board:
     """What the GPUs are and what they sit on.
 

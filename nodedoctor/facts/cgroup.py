@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.numa import cpu_list, cpu_text
+from nodedoctor.noun import noun
 
 ROOT = "/sys/fs/cgroup"
 GIB = 1024**3
@@ -24,7 +24,7 @@ _V1 = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Groups:
     """Where a process stands in the tree: `paths` by controller; in v2 the one path has the key ""."""
 
@@ -37,7 +37,7 @@ class Groups:
         return known.get(controller, known.get(""))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Cgroup:
     """What the control group allows: of every limit the tightest on the way to the root.
 

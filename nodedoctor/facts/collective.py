@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.bandwidth import PASSIVE
@@ -13,6 +13,7 @@ from nodedoctor.facts.nccl_log import NcclLog, read_log
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 SMOKE, ISOLATE = "collective", "collective-isolate"
@@ -105,7 +106,7 @@ def _why_unseen(nvml: Observation) -> str:
     return f"{error.name} ({error.text})" if error else "it answers and lists none"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Operation:
     """One collective: bus bandwidth by nccl-tests' formula (doc/PERFORMANCE.md), on the first rank."""
 
@@ -114,7 +115,7 @@ class Operation:
     busbw_gbytes_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Run:
     """One job. `died` ranks with how, `absent` ones that never joined, `waiting` ones with where they waited,
     `errors` what ranks raised, `wrong` results by rank. `setting` is what was switched off.
@@ -151,7 +152,7 @@ class Run:
 
 
 @fact(SMOKE)
-@dataclass(frozen=True, slots=True)
+@noun
 class Collective:
     """The runs of the minimal distributed job: all ranks first, then fewer when that failed."""
 
@@ -167,7 +168,7 @@ class Collective:
 
 
 @fact(ISOLATE)
-@dataclass(frozen=True, slots=True)
+@noun
 class Isolation:
     """The same job with one path of NCCL switched off at a time."""
 

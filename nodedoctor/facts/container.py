@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
 
 from nodedoctor.command import child
@@ -14,6 +14,7 @@ from nodedoctor.facts.env import Env
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.mounts import parse_mountinfo
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe
 
 Runtime = Literal[
@@ -65,7 +66,7 @@ def container_files(options: Options) -> Command:
 
 
 @fact("container", Env)
-@dataclass(frozen=True, slots=True)
+@noun
 class Container:
     """Where this process runs. `runtime` is None on the host, "unknown" in a container without a known mark.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from nodedoctor.noun import noun
 
 Pair = tuple[int, int]
 NEARLY_ALL = 0.9
@@ -11,7 +12,7 @@ NEARLY_ALL = 0.9
 that escape by chance must not hide a trouble of the whole system."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Culprits:
     """`everything` when nearly all pairs are bad; GPUs whose row or column is; the pairs that remain."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nodedoctor.facts.bandwidth import PASSIVE
 from nodedoctor.facts.idle import idle
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
@@ -62,7 +62,7 @@ def _absent(seen: Observation, tool: str) -> Unseen | None:
 
 
 @fact(DCGM)
-@dataclass(frozen=True, slots=True)
+@noun
 class DcgmDiag:
     """Result by test: Pass, Fail, Warn or Skip, with what DCGM adds to it."""
 
@@ -76,7 +76,7 @@ class DcgmDiag:
 
 
 @fact(NVBANDWIDTH)
-@dataclass(frozen=True, slots=True)
+@noun
 class NvBandwidth:
     """The sum over all GPUs or pairs of each test, GB/s."""
 
@@ -90,7 +90,7 @@ class NvBandwidth:
 
 
 @fact(NCCL_TESTS)
-@dataclass(frozen=True, slots=True)
+@noun
 class NcclTests:
     """Bus bandwidth by message size, GB/s, and how many results were wrong."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.command import child
@@ -16,6 +16,7 @@ from nodedoctor.facts.env import Env
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.mounts import Mount, mount_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 EACH_SECONDS = 3
@@ -65,7 +66,7 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     return Command(child("files", "--root", options.root, *each, f"read:{_MOUNTINFO}", *words))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Volume:
     """One mounted file system. `uses` are the purposes that lie on it, empty when nothing known does.
 
@@ -95,7 +96,7 @@ class Volume:
 
 
 @fact("disk", Env)
-@dataclass(frozen=True, slots=True)
+@noun
 class Disk:
     """The file systems that matter, by mount point."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci import bdf
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 PROC = "/proc/driver/nvidia"
@@ -50,7 +51,7 @@ def driver_files(options: Options) -> Command:
     return Command(child("files", "--root", options.root, "--each", "3", *words))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Library:
     """One copy of a driver library: `name` as programs ask for it, the version its file name carries."""
 
@@ -59,7 +60,7 @@ class Library:
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class DeviceNode:
     """A device node below /dev. `access` is what we may do with it (rw, r, w or nothing), None when not said.
 
@@ -82,7 +83,7 @@ class DeviceNode:
         return self.access in (None, "rw")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class DriverGpu:
     """A GPU the kernel module drives. `minor` names its node, `excluded` is an administrator's choice."""
 
@@ -94,7 +95,7 @@ class DriverGpu:
 
 
 @fact("driver-files")
-@dataclass(frozen=True, slots=True)
+@noun
 class Driver:
     """The kernel module and the files around it.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 NAME = "driver-packages"
@@ -50,7 +50,7 @@ def driver_packages(options: Options, pci: Observation, files: Observation) -> C
     return skipped(NAME, "neither dpkg nor rpm keeps packages here")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class DriverPackage:
     """One installed package. `driver` is the driver version inside the package's version."""
 
@@ -61,7 +61,7 @@ class DriverPackage:
 
 
 @fact(NAME)
-@dataclass(frozen=True, slots=True)
+@noun
 class DriverPackages:
     """The driver's packages; empty where the driver came from NVIDIA's .run file or an image."""
 

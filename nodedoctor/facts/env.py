@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import texts
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.probes.environment import assignments, kept
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
@@ -29,7 +30,7 @@ def environment(options: Options) -> Command:
     return Command(child("environment", *(word for path in files for word in ("--file", path))))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class EnvFile:
     """One file of NAME=VALUE lines; `error` says why it could not be read (ENOENT, EACCES, TIMEOUT).
 
@@ -43,7 +44,7 @@ class EnvFile:
 
 
 @fact("env")
-@dataclass(frozen=True, slots=True)
+@noun
 class Env:
     """The environment nodedoctor was started in, which need not be that of the job.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nodedoctor.facts.driver_packages import DriverPackages
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 NAME = "fabric-manager"
@@ -25,7 +25,7 @@ def fabric_manager(options: Options, pci: Observation, files: Observation) -> Co
 
 
 @fact(NAME, DriverPackages)
-@dataclass(frozen=True, slots=True)
+@noun
 class FabricManager:
     """The installed fabric manager; `said_by` names the probe that knew its version."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 
 _SECTIONS = frozenset({"files", "links", "hex", "lists", "stats", "statvfs", "errors"})
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Files:
     """Contents, links, directories and the reasons why something could not be read, by absolute path.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.command import child
 from nodedoctor.facts.bandwidth import PASSIVE
 from nodedoctor.facts.documents import document, parts, text, whole
 from nodedoctor.facts.idle import idle
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 GEMM = "gemm"
@@ -31,7 +30,7 @@ def gemm(
     return Command(child("in_python", python, "gemm", *prefix), env)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuGemm:
     """One GPU: `sums` holds one number per different result of the repeats."""
 
@@ -43,7 +42,7 @@ class GpuGemm:
 
 
 @fact(GEMM)
-@dataclass(frozen=True, slots=True)
+@noun
 class Gemm:
     """Speed and bits of each GPU."""
 

@@ -7,12 +7,13 @@ A value that is None was not said, and `errors` holds the reason under the name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.model import Reason
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NvLink:
     """One NVLink of a GPU. Speed is per direction, in GB/s (H100: 26.562), None while the link is down.
 
@@ -32,7 +33,7 @@ class NvLink:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Peer:
     """What P2P this GPU is said to have with another one (by index), and the PCIe path to it.
 
@@ -50,7 +51,7 @@ class Peer:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuProcess:
     """A process that holds a context on a GPU. `kind` is compute, graphics or mps.
 
@@ -66,7 +67,7 @@ class GpuProcess:
     compute_instance: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class BankAvailability:
     """How many memory banks have how many spare rows left for remapping; many in `none` is the end."""
 
@@ -77,7 +78,7 @@ class BankAvailability:
     none: int
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Gpu:
     """One GPU. Bits of a name: `_pending` applies after the next reset, volatile counts since driver load.
 
@@ -235,7 +236,7 @@ class Gpu:
         return f"gpu:{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class LostGpu:
     """A GPU that is counted but cannot be read: `error` is GPU_IS_LOST, UNKNOWN, NO_PERMISSION ...
 
@@ -249,7 +250,7 @@ class LostGpu:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class InitError:
     """Why the driver's library did not start: name and code as in nvml.h, and the text people search for."""
 
@@ -258,7 +259,7 @@ class InitError:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class SlowCall:
     """One library call that took noticeably long; a driver that is about to hang is slow first."""
 
@@ -267,7 +268,7 @@ class SlowCall:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuReading:
     """Everything one source said about all GPUs. `source` is nvml nvidia-smi-xml nvidia-smi-q or nvidia-smi.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from nodedoctor.facts.driver import Driver
@@ -13,6 +13,7 @@ from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.signs import NONE_HERE, looked, signs
 from nodedoctor.facts.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.model import Reason, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 _TELLING: tuple[Reason, ...] = (
@@ -28,7 +29,7 @@ _TELLING: tuple[Reason, ...] = (
 
 
 @fact(NvmlReading, SmiXml, SmiQ, SmiTable, Pci, Driver)
-@dataclass(frozen=True, slots=True)
+@noun
 class Gpus:
     """Every GPU of the node, from the best source that spoke.
 

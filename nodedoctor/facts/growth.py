@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.command import child
@@ -13,6 +13,7 @@ from nodedoctor.facts.nvml_raw import Raw, index_of, listed, mapping, whole
 from nodedoctor.facts.nvml_reading import seconds_of
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 GROWTH = "nvml-growth"
@@ -35,7 +36,7 @@ def nvml_growth(
     return Command(child("nvml_growth", str(INTERVAL), packages=True))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class LinkGrowth:
     """What the counters of one NVLink gained, by name."""
 
@@ -43,7 +44,7 @@ class LinkGrowth:
     gained: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuGrowth:
     """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links."""
 
@@ -53,7 +54,7 @@ class GpuGrowth:
 
 
 @fact(GROWTH)
-@dataclass(frozen=True, slots=True)
+@noun
 class ErrorGrowth:
     """How much the error counters of every GPU and its NVLinks grew between two reads."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 CPUS = "/sys/devices/system/cpu"
@@ -41,7 +42,7 @@ def container_toolkit(options: Options, host: Observation) -> Command | Observat
 
 
 @fact("host", "container-toolkit")
-@dataclass(frozen=True, slots=True)
+@noun
 class Host:
     """What the host is set to.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nodedoctor.facts.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.ib_port import IbPort, differs, filled, of_sysfs
@@ -13,6 +12,7 @@ from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
 from nodedoctor.knowledge.infiniband import adapter
 from nodedoctor.model import Evidence, Finding, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 _RAILS = 4
@@ -21,7 +21,7 @@ NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
 
 
 @fact(Rdma, IbStat, IbStatus, IbvDevinfo, Pci)
-@dataclass(frozen=True, slots=True)
+@noun
 class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
 
@@ -95,7 +95,7 @@ class Ib:
 
 
 @fact(Ib, Env, Processes)
-@dataclass(frozen=True, slots=True)
+@noun
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import Document, document, parts, text
@@ -14,6 +13,7 @@ from nodedoctor.facts.idle import idle
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 LOOPBACK = "ib-write-bw"
@@ -52,7 +52,7 @@ def _word(port: IbPort) -> str:
     return port.name if port.infiniband or not version_2 else f"{port.name}@{version_2[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Loop:
     """One port: Gbit/s on average of two seconds, or `error` (timeout, late, failed) and what it said."""
 
@@ -63,7 +63,7 @@ class Loop:
 
 
 @fact(LOOPBACK)
-@dataclass(frozen=True, slots=True)
+@noun
 class IbLoopback:
     """What each active rail reached."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 from nodedoctor.facts.rdma import Gid, Hca, NetDevice, RdmaPort
 from nodedoctor.knowledge.infiniband import phys_state, port_state
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class IbPort:
     """One port. `model` is the adapter as MT4129, `card` what ports of one card have in common.
 

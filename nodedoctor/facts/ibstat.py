@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.ib_port import IbPort, layer_word, phys_word, state_word
 from nodedoctor.facts.rdma import CLASS
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, pasted, probe, skipped
 
 NONE_HERE = "no RDMA device in /sys/class/infiniband"
@@ -42,7 +42,7 @@ def ibstat(options: Options, rdma: Observation) -> Command | Observation:
 
 
 @fact("ibstat")
-@dataclass(frozen=True, slots=True)
+@noun
 class IbStat:
     """The ports that ibstat shows."""
 
@@ -56,7 +56,7 @@ class IbStat:
 
 
 @fact("ibstatus")
-@dataclass(frozen=True, slots=True)
+@noun
 class IbStatus:
     """The ports that ibstatus shows."""
 
@@ -70,7 +70,7 @@ class IbStatus:
 
 
 @fact("ibv-devinfo")
-@dataclass(frozen=True, slots=True)
+@noun
 class IbvDevinfo:
     """The ports that ibv_devinfo shows."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.facts.gpu import Gpu
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 
 OWN_MIB = 100
 """Used on an idle GPU beside what the driver reserves; ours, between the next to nothing of an idle one (the
@@ -19,7 +19,7 @@ to 700 MiB on Hopper. A lone CUDA context can hide below it, so processes and lo
 SERVICES = frozenset({"persistenced", "fabricmanager", "dcgm"})
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Idle:
     """GPUs free to be measured, why the others are not, and `why_none` when there is nothing to measure."""
 

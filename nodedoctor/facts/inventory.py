@@ -6,7 +6,6 @@ by the device nodes it has and by what the device cgroup allows on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from nodedoctor.facts.container import Container
@@ -15,6 +14,7 @@ from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.pci import Pci, PciDevice
 from nodedoctor.facts.signs import NONE_HERE, looked, signs
 from nodedoctor.model import Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 Right = Literal["granted", "withheld", "refused", "unknown"]
@@ -26,7 +26,7 @@ GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
 CONTROL = "/dev/nvidiactl"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Slot:
     """One GPU on the bus. `index` is NVML's, None where it does not show this GPU; `lost` is its error."""
 
@@ -46,7 +46,7 @@ class Slot:
 
 
 @fact(Pci, Driver, Gpus, Container)
-@dataclass(frozen=True, slots=True)
+@noun
 class Inventory:
     """GPUs on the bus, each with our right to it and the driver's answer for it.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 GROUPS, UNITS = "/sys/kernel/iommu_groups", "/sys/class/iommu"
@@ -24,7 +25,7 @@ def iommu_files(options: Options) -> Command:
 
 
 @fact("iommu")
-@dataclass(frozen=True, slots=True)
+@noun
 class Iommu:
     """The IOMMU as the kernel uses it.
 

@@ -7,11 +7,11 @@ message without its time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from nodedoctor.facts.kernel_lines import When
 from nodedoctor.model import Evidence
+from nodedoctor.noun import noun
 
 DriverKind = Literal[
     "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
@@ -32,7 +32,7 @@ NicKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Xid:
     """An error the NVIDIA driver reported of a GPU; pid and name are of the host, None where it knew none.
 
@@ -48,7 +48,7 @@ class Xid:
     mig: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Sxid:
     """An error of an NVSwitch; `link` is the port it names."""
 
@@ -61,7 +61,7 @@ class Sxid:
     link: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class DriverEvent:
     """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start.
 
@@ -75,7 +75,7 @@ class DriverEvent:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PcieError:
     """An error of the PCI bus. `driver` is whose device it is, `vendor` its maker (10de) if said."""
 
@@ -87,7 +87,7 @@ class PcieError:
     vendor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class OomKill:
     """A process the kernel ended for want of memory; `limited` by a control group, else by the node."""
 
@@ -100,7 +100,7 @@ class OomKill:
     cgroup: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Stall:
     """A task or processor that made no progress, a program that crashed in a library, a fault of the kernel.
 
@@ -116,7 +116,7 @@ class Stall:
     where: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NicEvent:
     """What a network adapter's driver said: firmware, module (cable), power, temperature, its link."""
 
@@ -127,7 +127,7 @@ class NicEvent:
     netdev: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class IommuFault:
     """A device reached for memory the IOMMU does not let it have."""
 
@@ -136,7 +136,7 @@ class IommuFault:
     device: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RamError:
     """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told."""
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from nodedoctor.noun import noun
 
 EVIDENCE = 400  # characters of a line that are kept
 _JOINED = 3  # lines that mail or a printk with newlines in it may have broken a message into
@@ -26,7 +27,7 @@ _HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class When:
     """The time of a line. `seconds` is on the log's own clock, good for distances between lines.
 
@@ -49,7 +50,7 @@ class When:
         return f"{found[1]} {found[2]}{zone}"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Line:
     """One message of the kernel: its time and place, its text, the words it was found by."""
 

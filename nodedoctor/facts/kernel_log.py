@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from nodedoctor.command import child
@@ -26,6 +26,7 @@ from nodedoctor.facts.kernel_events import (
 )
 from nodedoctor.facts.kernel_lines import EVIDENCE, Line, When, edges, following, lines_with
 from nodedoctor.model import Moment, Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe
 
 WAY_OUT = (
@@ -61,7 +62,7 @@ def kernel_log(options: Options) -> Command:
 
 
 @fact("kernel-log", Container)
-@dataclass(frozen=True, slots=True)
+@noun
 class KernelLog:
     """What the kernel said that may matter to training, in its order.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.facts.documents import Document, document, part, parts, text, texts
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Library:
     """One file. `version` and `cuda` (what it was built with) are from the file, "" if it does not say.
 
@@ -26,7 +25,7 @@ class Library:
     found: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Resolved:
     """What a library name becomes for torch: a file and the rule that found it, both empty for none."""
 
@@ -37,7 +36,7 @@ class Resolved:
 
 
 @fact("target-python", name="libraries")
-@dataclass(frozen=True, slots=True)
+@noun
 class Libraries:
     """Every copy found, and what torch's needs resolve to in this environment.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.cgroup import Cgroup, cgroup_words, own_cgroup, parse_cgroup
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.mounts import mount_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe
 
 GIB = 1024**3
@@ -64,7 +65,7 @@ def limits_files(options: Options, container: Observation) -> Command:
     return Command(child("files", "--root", options.root, *words, f"statvfs:{SHM}"))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Bound:
     """A resource limit; None is unlimited."""
 
@@ -72,7 +73,7 @@ class Bound:
     hard: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Shm:
     """The file system at /dev/shm. `own_mount` is False where it is only a directory of the root."""
 
@@ -83,7 +84,7 @@ class Shm:
     own_mount: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Memory:
     """The machine's memory (not the container's): what MemAvailable says can be had without swapping."""
 
@@ -96,7 +97,7 @@ class Memory:
 
 
 @fact("limits")
-@dataclass(frozen=True, slots=True)
+@noun
 class Limits:
     """The limits of this process and of the machine. `rlimits` are our shell's, not those of running ranks.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import document, parts, text
@@ -13,6 +12,7 @@ from nodedoctor.facts.pins import wheels_of
 from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 ROLES = ("rank", "ray-worker", "engine")
@@ -20,7 +20,7 @@ _LIBNCCL = re.compile(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
 MOST = 64  # files asked about; eight ranks are usual
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Mapped:
     """One process and one libnccl it has mapped; `version` is "" where it could not be told."""
 
@@ -42,7 +42,7 @@ def mapped_nccl(options: Options, processes: Observation) -> Command | Observati
 
 
 @fact("mapped-nccl", Processes, name="loaded-nccl")
-@dataclass(frozen=True, slots=True)
+@noun
 class LoadedNccl:
     """What is mapped, by process; `unread` are processes whose memory map could not be read, with why."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.numa import cpu_list
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe
 
 Form = Literal["bare-metal", "vm", "wsl2", "tegra"]
@@ -87,7 +87,7 @@ def machine_files(options: Options) -> Command:
 
 
 @fact("machine")
-@dataclass(frozen=True, slots=True)
+@noun
 class Machine:
     """This machine. `form` is None when nothing tells; `hypervisor` and `cloud` are None when unnamed.
 

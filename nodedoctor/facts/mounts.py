@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from nodedoctor.noun import noun
 
 # File systems whose server may be gone while the mount stays: every access then waits for it.
 _NETWORK = re.compile(
@@ -14,7 +15,7 @@ _NETWORK = re.compile(
 _LOCAL_FUSE = re.compile(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Mount:
     """One mount. `root` is the directory of the file system shown at `point`.
 

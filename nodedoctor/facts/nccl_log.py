@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nodedoctor.noun import noun
 
 _VIA = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
 _NETWORK = re.compile(r"Using network (\S+)")
@@ -18,7 +20,7 @@ _WARN = re.compile(r"NCCL WARN (.+)")
 _MOST = 20
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NcclLog:
     """`transports` by ordered pair `0-1`, as NCCL calls them: P2P/CUMEM, SHM/direct, NET/IB/0/GDRDMA ..."""
 

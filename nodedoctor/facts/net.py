@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.processes import Processes
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK, linux, include/uapi/linux/if_arp.h
@@ -25,7 +25,7 @@ def network(options: Options) -> Command:
     return Command(child("net", "--root", options.root))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Interface:
     """A network interface. `up` is whether it can carry traffic now; speed in Mbit/s, None when not told.
 
@@ -54,7 +54,7 @@ class Interface:
 
 
 @fact("net")
-@dataclass(frozen=True, slots=True)
+@noun
 class Net:
     """The network of this namespace.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 NODES = "/sys/devices/system/node"
@@ -23,7 +24,7 @@ def numa_nodes(options: Options) -> Command:
     return Command(child("files", "--root", options.root, *words, "read:/sys/devices/system/cpu/online"))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NumaNode:
     """One node; `cpus` is empty for memory-only nodes (the GPU memory of Grace-Hopper shows as such)."""
 
@@ -35,7 +36,7 @@ class NumaNode:
 
 
 @fact("numa")
-@dataclass(frozen=True, slots=True)
+@noun
 class Numa:
     """The NUMA nodes of this machine."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from nodedoctor.facts.gpu import NvLink
@@ -12,6 +12,7 @@ from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.facts.smi_tree import inert
 from nodedoctor.model import Observation
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, probe, skipped
 
 STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
@@ -92,7 +93,7 @@ def _unless_told(
     return Command(("nvidia-smi", "nvlink", option))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuLinks:
     """The NVLinks of one GPU. `complete` is false when the listing was shortened or cut off.
 

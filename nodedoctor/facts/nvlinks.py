@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nodedoctor.facts.gpu import Gpu, NvLink
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.nvlink_text import ERRORS, STATUS, GpuLinks, State, read_links
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 WAY_OUT = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the host."
 
 
 @fact(Gpus, STATUS, ERRORS)
-@dataclass(frozen=True, slots=True)
+@noun
 class NvLinks:
     """The NVLinks of every GPU that told anything about them; `source` is the probe that did."""
 

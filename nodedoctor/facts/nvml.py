@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.command import child
 from nodedoctor.facts.gpu import GpuReading
 from nodedoctor.facts.nvml_raw import mapping
 from nodedoctor.facts.nvml_reading import document_of, reading_of
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 NVML = "nvml"
@@ -27,7 +26,7 @@ def nvml(options: Options, pci: Observation, files: Observation) -> Command | Ob
 
 
 @fact(NVML)
-@dataclass(frozen=True, slots=True)
+@noun
 class NvmlReading:
     """What NVML says about every GPU; with `gpus.interrupted`, what it said until it hung or crashed."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from nodedoctor.noun import noun
 
 ReadError = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
 """What readers raise when an answer is not what it must be. A KeyError says: an older, shorter structure."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Raw:
     """One entry of the document: what was answered, what failed, and the rest of the entry."""
 

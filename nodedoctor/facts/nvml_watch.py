@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.facts.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.nvml_gpu import gpu_of
 from nodedoctor.facts.nvml_raw import Raw, index_of, listed, mapping, whole
 from nodedoctor.facts.nvml_reading import init_error_of, seconds_of, unopened
+from nodedoctor.noun import noun
 
 # Counter, rate it gives, and what a MiB is in its unit.
 _COUNTERS = {
@@ -23,7 +24,7 @@ _COUNTERS = {
 _RATES = {"pcie_tx_kb_s": "pcie_tx_mib_s", "pcie_rx_kb_s": "pcie_rx_mib_s"}
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuLoad:
     """What one GPU does: of `gpu` only what changes quickly is filled. Rates are None in the first sample.
 
@@ -38,7 +39,7 @@ class GpuLoad:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class LoadSample:
     """One line: all GPUs at one moment of the monotonic clock.
 

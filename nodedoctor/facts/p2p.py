@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 P2P = "nvidia-smi-topo-p2p"
@@ -50,7 +51,7 @@ def topo_p2p(
 
 
 @fact(Gpus, P2P)
-@dataclass(frozen=True, slots=True)
+@noun
 class PeerAccess:
     """What each ordered pair of GPUs may do with the other's memory.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Package:
     """One installed distribution; `name` is canonical (nvidia-nccl-cu12), `location` its folder.
 
@@ -27,7 +28,7 @@ class Package:
         return f"{self.name} {self.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Wanted:
     """One requirement that applies: the package, the versions allowed (`==2.27.5`, "" for any)."""
 

@@ -6,13 +6,14 @@ Sysfs is not namespaced: a container or job sees every device of the host, also 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 DEVICES = "/sys/bus/pci/devices"
@@ -37,7 +38,7 @@ def pci_devices(options: Options) -> Command:
     return Command(child("files", "--root", options.root, *words))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PciLink:
     """A PCIe link: speed in GT/s per lane and width in lanes, as trained now and as the device can do."""
 
@@ -47,7 +48,7 @@ class PciLink:
     max_width: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PciDevice:
     """One function on the bus. Ids are hex words without 0x: vendor 10de, class_code 030200.
 
@@ -102,7 +103,7 @@ class PciDevice:
 
 
 @fact("pci")
-@dataclass(frozen=True, slots=True)
+@noun
 class Pci:
     """Which devices are on the PCI bus: GPUs, NVSwitches, network adapters, and the bridges above them."""
 

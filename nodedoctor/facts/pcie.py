@@ -6,10 +6,10 @@ Offsets are those of linux, include/uapi/linux/pci_regs.h. Beyond the first 64 b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.facts.pci import Pci, PciDevice
 from nodedoctor.model import Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 _EXPRESS, _ACS = 0x10, 0x000D
@@ -18,7 +18,7 @@ _REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 """Bits of the ACS control register that send traffic between two devices up to the root complex."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Bridge:
     """A bridge above GPUs or network adapters (`beneath`, GPUs first).
 
@@ -35,7 +35,7 @@ class Bridge:
 
 
 @fact(Pci)
-@dataclass(frozen=True, slots=True)
+@noun
 class PcieTree:
     """The bridges above GPUs and RDMA adapters, with what ACS does there."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.command import child
 from nodedoctor.facts.documents import Document, document, part, text, texts, whole
 from nodedoctor.facts.ping import Ping
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 NOBODY = "no peer was named: --peers HOST,... tries the way to other nodes"
@@ -21,7 +20,7 @@ def peers(options: Options) -> Command | Observation:
     return Command(child("peers", *options.peers))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Peer:
     """What came of trying to reach one host.
 
@@ -59,7 +58,7 @@ class Peer:
 
 
 @fact("peers")
-@dataclass(frozen=True, slots=True)
+@noun
 class Peers:
     """The hosts that were named. `port_named` is whether MASTER_PORT says so or it is torchrun's default."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from nodedoctor.noun import noun
 
 Refusal = Literal["denied", "unsupported", "unreachable"]
 
@@ -21,7 +22,7 @@ _REFUSED: tuple[tuple[Refusal, re.Pattern[str]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Ping:
     """One run of ping. `sent` is 0 when it said nothing of packets, `average_ms` None when nothing came back.
 

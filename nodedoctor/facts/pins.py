@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nodedoctor.facts.packages import Package, Wanted, numbers
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.knowledge.torch_pins import torch_wheel
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Pin:
     """A requirement of torch on a library, and where it is written."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.env import strings
 from nodedoctor.facts.limits import Bound, parse_rlimits
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 SECONDS = 5
@@ -44,7 +45,7 @@ def running_processes(options: Options) -> Command:
     return Command(child("processes", "--root", options.root, "--seconds", str(SECONDS), packages=True))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Process:
     """One process; `program` and `script` are names only, `started` is in seconds since 1970.
 
@@ -97,7 +98,7 @@ class Process:
 
 
 @fact("processes")
-@dataclass(frozen=True, slots=True)
+@noun
 class Processes:
     """All processes that could be seen. `unread` counts those whose details were not reached in time."""
 

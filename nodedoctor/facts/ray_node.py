@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import document, part, text, texts, whole
@@ -12,6 +12,7 @@ from nodedoctor.facts.env import Env
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 STATUS_SECONDS = 8.0  # a cluster that lives answers in less than two
@@ -60,7 +61,7 @@ def _python(target: Observation) -> str:
     return found.path if found.package("ray") else ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Trouble:
     """Lines of one kind in a log: worker-death node-death out-of-memory disk-full no-descriptors."""
 
@@ -72,7 +73,7 @@ class Trouble:
 
 
 @fact("ray-session")
-@dataclass(frozen=True, slots=True)
+@noun
 class RaySession:
     """The latest session: what this node was started with, and its troubles. `gpus` None: not told."""
 
@@ -122,7 +123,7 @@ def _troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:
                 yield Trouble(kind, name, count, lines, text(log, "last"))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Demand:
     """Work that waits: GPUs of one piece, how many pieces belong together (`kind` PACK, SPREAD ...)."""
 
@@ -133,7 +134,7 @@ class Demand:
 
 
 @fact("ray-status")
-@dataclass(frozen=True, slots=True)
+@noun
 class RayCluster:
     """What `ray status -v` says. `nodes` maps a node's id to its GPUs, `silent` is why there is no answer."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 CLASS = "/sys/class/infiniband"
@@ -37,7 +38,7 @@ def rdma_devices(options: Options) -> Command:
     return Command(child("files", "--root", options.root, "--each", EACH_SECONDS, *words))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Gid:
     """One row of a port's GID table: `kind` is `IB/RoCE v1` or `RoCE v2`, `netdev` the interface it is of."""
 
@@ -47,7 +48,7 @@ class Gid:
     netdev: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NetDevice:
     """A network interface on the same PCI function as an adapter; `port` is the port it belongs to."""
 
@@ -57,7 +58,7 @@ class NetDevice:
     port: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RdmaPort:
     """One port. States are the words of sysfs (ACTIVE, INIT, DOWN; LinkUp, Polling, Disabled).
 
@@ -91,7 +92,7 @@ class RdmaPort:
         return self.link_layer == "InfiniBand"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Hca:
     """One RDMA device such as mlx5_0. `pci_address` is where it sits, `physfn` is set on virtual functions.
 
@@ -114,7 +115,7 @@ class Hca:
 
 
 @fact("rdma")
-@dataclass(frozen=True, slots=True)
+@noun
 class Rdma:
     """RDMA adapters and their ports. `supported` is False when the kernel has no RDMA subsystem loaded."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 NO_COUNTERS = "no RDMA port here has error counters"
@@ -27,7 +28,7 @@ def rdma_growth(options: Options, rdma: Observation) -> Command | Observation:
 
 
 @fact("rdma-growth")
-@dataclass(frozen=True, slots=True)
+@noun
 class RdmaGrowth:
     """By how much each error counter (`mlx5_0/1/symbol_error`) grew within `seconds`."""
 

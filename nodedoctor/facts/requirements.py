@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.facts.packages import Package, Wanted
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.knowledge import stack
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Requirement:
     """What a package asks of another one, what is installed of that, and who says so."""
 

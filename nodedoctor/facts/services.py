@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 UNITS = (
@@ -39,7 +39,7 @@ def services(options: Options) -> Command | Observation:
     return Command(("systemctl", "show", "--no-pager", "-p", _PROPERTIES, "--", *units))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Service:
     """One unit in systemd's words: active is active, inactive, failed, activating; enabled may be empty."""
 
@@ -68,7 +68,7 @@ class Service:
 
 
 @fact("services")
-@dataclass(frozen=True, slots=True)
+@noun
 class Services:
     """The services that systemd knows, by name without `.service`; unknown names are not installed."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.facts.env import Env, EnvFile
 from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.knowledge.env_vars import env_var, family, suggest
 from nodedoctor.model import Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 HERE = "the environment"
@@ -19,7 +20,7 @@ ROLES = ("rank", "ray-worker", "engine")
 _OF_ONE_RANK = ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "NCCL_DEBUG_FILE", "MASTER_PORT")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Setting:
     """One value of a variable and everywhere it was found; `probe` told of the first place."""
 
@@ -35,7 +36,7 @@ class Setting:
 
 
 @fact(Env, Processes, name="settings")
-@dataclass(frozen=True, slots=True)
+@noun
 class Settings:
     """The variables of libraries that training uses, by place.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 NO_SLURM = "no Slurm on this node: there is no scontrol"
@@ -21,7 +21,7 @@ def slurm_node(options: Options) -> Command | Observation:
 
 
 @fact("slurm-node")
-@dataclass(frozen=True, slots=True)
+@noun
 class SlurmNode:
     """`gpus` are those configured (GRES), `allocated` those given to jobs; None where it was not told.
 

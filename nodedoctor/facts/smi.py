@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, islice
 
 from nodedoctor.facts import smi_table
@@ -16,6 +16,7 @@ from nodedoctor.facts.smi_tree import Section, inert
 from nodedoctor.facts.smi_values import whole
 from nodedoctor.facts.smi_xml import read_xml
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, pasted, probe, skipped
 
 XML, Q, TABLE = "nvidia-smi-xml", "nvidia-smi-q", "nvidia-smi"
@@ -40,7 +41,7 @@ def smi_xml(
 
 
 @fact(XML)
-@dataclass(frozen=True, slots=True)
+@noun
 class SmiXml:
     """What `nvidia-smi -q -x` says about every GPU."""
 
@@ -54,7 +55,7 @@ class SmiXml:
 
 
 @fact(Q)
-@dataclass(frozen=True, slots=True)
+@noun
 class SmiQ:
     """What `nvidia-smi -q` says about every GPU."""
 
@@ -68,7 +69,7 @@ class SmiQ:
 
 
 @fact(TABLE)
-@dataclass(frozen=True, slots=True)
+@noun
 class SmiTable:
     """What the table of `nvidia-smi` says, or the error that stands in its place."""
 

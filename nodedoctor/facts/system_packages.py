@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 _SOURCES = "/etc/apt/sources.list.d/*ambda*"
@@ -21,7 +21,7 @@ def system_packages(options: Options) -> Command:
 
 
 @fact("system-packages")
-@dataclass(frozen=True, slots=True)
+@noun
 class SystemPackages:
     """`lambda_stack` is what speaks for Lambda Stack: installed packages, apt sources; empty without it."""
 

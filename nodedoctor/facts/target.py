@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.facts.documents import Document, document, part, parts, text, texts, whole
 from nodedoctor.facts.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.target_pastes import Pasted, collect_env, pip_list
 from nodedoctor.model import Observation, Reason, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 _WAY_OUT = (
@@ -23,7 +24,7 @@ _WAY_OUT = (
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Candidate:
     """An interpreter that was found and not taken; `torch` is the version installed there, if any."""
 
@@ -33,7 +34,7 @@ class Candidate:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RunningPython:
     """The environment a rank, raylet or Ray worker runs in; `ray` is the version installed there."""
 
@@ -45,7 +46,7 @@ class RunningPython:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Toolkit:
     """The CUDA toolkit extensions would be compiled with, and what led to it (CUDA_HOME, nvcc on PATH)."""
 
@@ -55,7 +56,7 @@ class Toolkit:
 
 
 @fact("target-python", "collect-env", "pip-list", name="target-python")
-@dataclass(frozen=True, slots=True)
+@noun
 class TargetPython:
     """The Python that trains and what is installed in it.
 

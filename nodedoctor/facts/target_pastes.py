@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodedoctor.facts.packages import Package, canonical
 from nodedoctor.model import Observation
+from nodedoctor.noun import noun
 from nodedoctor.registry import pasted
 
 COLLECT_ENV = pasted("collect-env", "What `python -m torch.utils.collect_env` prints (vLLM's is longer)")
@@ -28,7 +29,7 @@ _NOTHING = ("None", "N/A", "Could not collect", "False", "")
 _VARIABLE = re.compile(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Pasted:
     """What a paste says; `torch` has the keys version, cuda, hip as in probes/target_python.py.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.command import child
 from nodedoctor.facts.documents import document, part, text, texts, whole
 from nodedoctor.facts.processes import Processes
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 TIMEOUT = 15.0  # a cold network file system takes seconds to list 400 packages
@@ -53,7 +52,7 @@ def _where(options: Options, python: str, limit: float) -> list[str]:
 
 
 @fact("target-torch")
-@dataclass(frozen=True, slots=True)
+@noun
 class ImportedTorch:
     """What torch says of itself once imported; `error` is what the import or CUDA raised, "" for nothing."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.signs import NONE_HERE, looked, reason_not_to_ask, signs
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 TOPO = "nvidia-smi-topo"
@@ -41,7 +42,7 @@ def topo(options: Options, pci: Observation, files: Observation, nvml: Observati
 
 
 @fact(TOPO, Pci, Driver)
-@dataclass(frozen=True, slots=True)
+@noun
 class Topology:
     """How GPUs and network adapters are connected.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.facts.documents import text, texts
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.model import Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
 
 @fact(TargetPython, name="torch")
-@dataclass(frozen=True, slots=True)
+@noun
 class Torch:
     """The torch of the target Python, as its files tell.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 
 from nodedoctor.command import child
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 PATH = "/etc/nodedoctor/waivers"
@@ -19,7 +20,7 @@ def waivers(options: Options) -> Command:
     return Command(child("files", "--root", options.root, f"read:{PATH}"))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Waiver:
     """One accepted finding: `id` is a finding's or a check's, `until` the last day it counts."""
 
@@ -29,7 +30,7 @@ class Waiver:
 
 
 @fact("waivers")
-@dataclass(frozen=True, slots=True)
+@noun
 class Waivers:
     """Accepted findings, and the lines that could not be read."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 
 from nodedoctor.knowledge.table import FOLDER, load
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TableInfo:
     """One table. `rows` counts all sections, `unverified` the rows that were not checked against a source.
 

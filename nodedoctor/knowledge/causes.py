@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Cause:
     """One cause. `confirm` and `fix` are steps in order; `see` names checks, variables and other causes."""
 

@@ -6,15 +6,16 @@ Versions are strings, CUDA is (12, 8), a driver branch is 570.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Grammar:
     """How one family of images writes its tags: a regex whose group names are fields of `ImagePromise`."""
 
@@ -26,7 +27,7 @@ class Grammar:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class SkyrlImage:
     """A SkyRL image: what its name says, its base, and from when until when the documentation named it."""
 
@@ -48,7 +49,7 @@ class SkyrlImage:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NgcRelease:
     """One month of NVIDIA's framework images.
 
@@ -68,7 +69,7 @@ class NgcRelease:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Marker:
     """Variables and files by which a kind of image or runtime is recognised from inside."""
 
@@ -80,7 +81,7 @@ class Marker:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class ImagePromise:
     """What an image name says is inside; "" and None mean that the name does not say.
 

@@ -6,18 +6,18 @@ Where widespread advice is wrong the row says so; variables that nothing reads h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, Literal
 
 from nodedoctor.knowledge.table import raw_rows, rows, typed
+from nodedoctor.noun import noun
 
 Safety = Literal["yes", "workaround", "no", "no-effect"]
 """Whether it may stay set: yes; while a fault is worked around; for diagnosis only; it does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class EnvVar:
     """One variable. `owner` reads it: nccl, torch, cuda, ray, framework, rccl, plugin:…, packaging, nobody.
 
@@ -61,7 +61,7 @@ class EnvVar:
         return old_enough and release[: len(last)] <= last
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TimeoutSetting:
     """What really sets the timeout of collectives in a framework, and its default.
 
@@ -78,7 +78,7 @@ class TimeoutSetting:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Prefix:
     """A family of names and who reads it; with `complete` every public name of the family is in the table."""
 

@@ -6,16 +6,16 @@ Bandwidths are GB/s (10^9 bytes) in one direction. A number that is None is not 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 _MIG_SUFFIX = re.compile(r"\s+MIG\s+\S+$")
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuModel:
     """One model. `product` is the name NVML prints, `pci_ids` are device ids below vendor 10de.
 
@@ -74,7 +74,7 @@ class GpuModel:
         return self.kind == "datacentre"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Platform:
     """A board: how many GPUs, how they reach each other, and whether this host runs a fabric manager.
 
@@ -96,7 +96,7 @@ class Platform:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NvSwitch:
     """A switch chip that shows on the host's PCI bus; `pci_id` is the device id below vendor 10de."""
 
@@ -106,7 +106,7 @@ class NvSwitch:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PcieGen:
     """A PCIe generation: GT/s per lane, GB/s of sixteen lanes, and what copies from pinned memory reach."""
 
@@ -120,7 +120,7 @@ class PcieGen:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NcclLink:
     """GB/s per NVLink that NCCL's own tuning reckons with, from this compute capability on."""
 

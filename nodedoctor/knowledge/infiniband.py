@@ -5,13 +5,13 @@ Rates are Gbit/s as `ibstat` and sysfs print them (not GB/s).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Rate:
     """A link generation: Gbit/s of one lane and of four. PAM4 lanes show raw symbol errors when healthy."""
 
@@ -24,7 +24,7 @@ class Rate:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RateText:
     """A rate string of sysfs that is easily misread."""
 
@@ -34,7 +34,7 @@ class RateText:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PortState:
     """A logical or physical port state: its number and the words of sysfs and ibstat."""
 
@@ -47,7 +47,7 @@ class PortState:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Counter:
     """A counter file below ports/N/`folder`.
 
@@ -67,7 +67,7 @@ class Counter:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Adapter:
     """A host channel adapter; `pci_id` below vendor 15b3, `hca_type` as ibstat prints it."""
 
@@ -81,7 +81,7 @@ class Adapter:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RdmaPlatform:
     """How many compute ports of which rate a board usually has, by names of `knowledge.gpus`."""
 
@@ -95,7 +95,7 @@ class RdmaPlatform:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Rule:
     """A sentence to show: `topic` is state, errors, bandwidth, host, firmware or roce."""
 

@@ -6,16 +6,16 @@ Versions are strings, `2.27.5`, compared as versions. Conditions are traits of t
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 Effect = Literal["hang", "crash", "wrong-data", "slow", "init-failure"]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class BadVersion:
     """NCCL from `first` ("": any) up to before `fixed` misbehaves where every trait in `needs` holds."""
 
@@ -31,7 +31,7 @@ class BadVersion:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Trait:
     """A condition a row can need, in words."""
 

@@ -5,9 +5,10 @@ Names are those of nvmlReturn_t (nvml.h); causes and cures come from the documen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nodedoctor.model import Fix
+from nodedoctor.noun import noun
 
 VERIFY = "nodedoctor driver.answers"
 XID_GUIDE = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -23,7 +24,7 @@ _TICKET = (
 _KERNEL_LOG = "sudo dmesg | grep -iE 'xid|nvrm|fallen off'"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NvmlError:
     """One error: what it means, and the fix on a host and, where that differs, in a container."""
 

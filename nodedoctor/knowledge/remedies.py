@@ -7,9 +7,8 @@ PropagateResourceLimitsExcept, systemd.exec(5) LimitNOFILE and LimitMEMLOCK.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodedoctor.model import Fix
+from nodedoctor.noun import noun
 
 NCCL_RUNTIME = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
@@ -23,7 +22,7 @@ _SHM_IN_PODS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Way:
     """How something is done in one runtime."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PackageRelease:
     """One release of a package. `requires` maps a package to a specifier, `extras` to the extra asked for.
 
@@ -33,7 +34,7 @@ class PackageRelease:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RayRange:
     """Ray releases `first` to `last` and what they require; `cgraph_cupy` is what ray[cgraph] pulls in."""
 
@@ -47,7 +48,7 @@ class RayRange:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Cupy:
     """A CuPy distribution and the CUDA major it is for."""
 
@@ -61,7 +62,7 @@ class Cupy:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class BuildTag:
     """How a compiled package writes what it was built for into its local version."""
 
@@ -72,7 +73,7 @@ class BuildTag:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Build:
     """What a local version says a package was built for; "" and None where it does not say."""
 
@@ -82,7 +83,7 @@ class Build:
     cxx11_abi: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Fact:
     """A sentence to show about a package."""
 

@@ -6,16 +6,17 @@ Versions are strings as Python packages write them; CUDA is (12, 8), a compute c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
+from nodedoctor.noun import noun
 
 CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
 """How NVIDIA's wheels of one library are called across CUDA majors."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TorchWheel:
     """The PyPI wheel of one release for one machine; `cuda` is None for a wheel that is CPU only.
 
@@ -49,7 +50,7 @@ class TorchWheel:
         return f"cu{self.cuda[0]}{self.cuda[1]}" if self.cuda else "cpu"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TorchVariant:
     """Another build of a release on download.pytorch.org/whl; its exact requirements are not in the table."""
 
@@ -61,7 +62,7 @@ class TorchVariant:
     unverified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TorchRelease:
     """A release, and the torchvision and torchaudio that pin exactly this torch ("" when none does).
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from nodedoctor.facts.packages import numbers
 from nodedoctor.facts.settings import Settings
+from nodedoctor.noun import noun
 
 Level = Literal["note", "warn", "fail"]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Remark:
     """One judgement; `fix` says what to do ("": nothing), `commands` can be copied, `docs` is an address."""
 
@@ -27,7 +28,7 @@ class Remark:
         return ("note", "warn", "fail").index(self.level)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Node:
     """What rules may depend on; None stands for what could not be seen.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nodedoctor.noun import noun
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
@@ -23,7 +24,7 @@ from nodedoctor.triage.unpickle import Refused
 _DUMPS = ("pickle", "json")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Examined:
     """A verdict with what its views need besides it."""
 

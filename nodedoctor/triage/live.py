@@ -12,11 +12,12 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor import command
 from nodedoctor.model import Observation
+from nodedoctor.noun import noun
 from nodedoctor.registry import Command
 from nodedoctor.triage.events.trace import Frame
 
@@ -35,7 +36,7 @@ _WAITS = re.compile(
 _LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Thread:
     """One Python thread of a process; `frames` from the innermost outwards."""
 
@@ -44,7 +45,7 @@ class Thread:
     active: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Child:
     """A child of a rank's process, a data loader mostly."""
 
@@ -52,7 +53,7 @@ class Child:
     threads: tuple[Thread, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Process:
     """One rank's process over two looks. `threads` are empty when its stacks could not be read.
 
@@ -82,7 +83,7 @@ class Process:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Live:
     """What was seen of a job: its processes and two answers of RAS, empty where there is none."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
+from nodedoctor.noun import noun
 
 Cause = Literal[
     "gpu_hardware_xid",
@@ -35,7 +36,7 @@ DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Place:
     """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
 
@@ -44,7 +45,7 @@ class Place:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Who:
     """Which process spoke, as far as the line tells. `rank` is global, `group_rank` inside one group."""
 
@@ -66,7 +67,7 @@ class Who:
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
@@ -99,7 +100,7 @@ class Event(Generic[W]):
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Group:
     """A process group as a rank names it. `name` is stable across ranks, '' when the line has none."""
 
@@ -107,7 +108,7 @@ class Group:
     desc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Collective:
     """One collective as the watchdog prints it; sizes are elements, not bytes."""
 
@@ -124,7 +125,7 @@ class Collective:
         return (self.op, self.seq, self.numel_in, self.numel_out)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Candidate:
     """One possible cause with what speaks for it. `rank` orders causes: the lower one explains the higher.
 
@@ -144,7 +145,7 @@ class Candidate:
     collective: Collective | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Coverage:
     """What was read: a verdict from one rank of 64 must not look like one from all."""
 
@@ -160,7 +161,7 @@ class Coverage:
         return tuple(r for r in range(self.ranks_expected or 0) if r not in self.ranks_seen)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Verdict:
     """What triage says; the text, the JSON and the screen are made from this alone."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nodedoctor.noun import noun
 from nodedoctor.report.json import SCHEMA as REPORT
 from nodedoctor.report.json import document
 from nodedoctor.triage.events import read_events
@@ -53,7 +54,7 @@ class NotANode(Exception):
     """A file that is neither a report nor a recording, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NodeFault:
     """A check that failed on a node: it may be behind a failure that nothing in the logs explains."""
 
@@ -62,7 +63,7 @@ class NodeFault:
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Node:
     """One node's faults as events."""
 

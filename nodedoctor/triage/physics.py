@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodedoctor.noun import noun
 from nodedoctor.triage.model import Collective
 
 BUSBW_GBPS: dict[str, float] = {
@@ -24,7 +23,7 @@ _NOTHING = 1 << 20
 """Bytes that any link moves in milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Physics:
     """A collective in bytes and seconds. `can_explain` is None when its size is not known."""
 

@@ -10,9 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.model import Who
 
 Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
@@ -29,7 +29,7 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
 _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Source:
     """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
 
@@ -38,7 +38,7 @@ class Source:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Found:
     """What the paths came to, and what was left out and why."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Exit, Forced, Stopped
 from nodedoctor.triage.events.kernel import Xid
@@ -35,7 +36,7 @@ FATAL = (TimedOut, Dying, Exit, Forced, Failed)
 """Events no process survives: steps after them belong to another attempt."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Wait:
     """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
 

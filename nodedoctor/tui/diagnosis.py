@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from nodedoctor.noun import noun
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
 
@@ -18,7 +19,7 @@ LONGEST_NAME = 18
 Item = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Entry:
     """One row of the screen, what there is to read about it, and what can be copied."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nodedoctor.model import Result, Status
+from nodedoctor.noun import noun
 
 KINDS: dict[str, Callable[[Result], bool]] = {
     "fail": lambda result: result.status is Status.FAIL,
@@ -23,7 +23,7 @@ KINDS: dict[str, Callable[[Result], bool]] = {
 """What may follow `is:`, besides `run`."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Filter:
     """Words that all have to fit; an empty one fits everything."""
 

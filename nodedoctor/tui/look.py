@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from nodedoctor.model import Status
+from nodedoctor.noun import noun
 
 STYLE = {
     Status.FAIL: "bold red",
@@ -26,7 +26,7 @@ LABEL = "bold"
 QUIET = "dim"
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Glyphs:
     """The drawn characters: a rule, a bar, the mark of cut text, and a ramp from nothing to full."""
 
@@ -43,7 +43,7 @@ Part = tuple[str, str]
 """A piece of a line and its style."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Row:
     """One line of a list: a word in its style, a name, what there is to say, and a figure at the end.
 
@@ -60,7 +60,7 @@ class Row:
     parts: tuple[Part, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Para:
     """A paragraph of a page. Lines after the first hang below the end of `lead`.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import median
 from typing import Any
 
 from nodedoctor.facts.topology import Topology
+from nodedoctor.noun import noun
 from nodedoctor.report.inert import inert
 
 LOW = 0.9
@@ -17,7 +18,7 @@ LOW = 0.9
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Matrix:
     """One value per ordered pair of GPUs, which of them are odd, and where each GPU sits."""
 

@@ -12,10 +12,10 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.model import Report
+from nodedoctor.noun import noun
 from nodedoctor.report.inert import inert
 from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, Refused, empty_report
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nodedoctor.tui.app import NodeDoctor
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Sitting:
     """What a sitting left behind. `code` is an exit code that outranks the verdict, or None."""
 

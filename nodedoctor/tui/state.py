@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from nodedoctor import __version__
 from nodedoctor.model import Report
+from nodedoctor.noun import noun
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Waiting:
     """A check without an answer: the probe it waits for, and for how long. No probe: not begun."""
 
@@ -19,7 +20,7 @@ class Waiting:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class State:
     """What all screens are made from: the report so far, and what has not answered.
 
@@ -36,7 +37,7 @@ class State:
         return len(self.report.results) - len(self.running)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Card:
     """What a check looks at, and what repairing it disturbs, in its own words."""
 
@@ -44,7 +45,7 @@ class Card:
     disturbs: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class About:
     """What does not change while it runs: cards by check, a line per probe, and where the node is.
 

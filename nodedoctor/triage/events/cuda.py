@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GpuFull:
     """CUDA had no memory left for this process."""
 

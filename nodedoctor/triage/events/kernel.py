@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Xid:
     """The driver reported a GPU error; `code` 0 stands for an SXid of an NVSwitch."""
 
@@ -23,7 +22,7 @@ class Xid:
         return int(digits, 16) & 0xFF if digits and set(digits) <= set("0123456789abcdef") else 0
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Stalled:
     """A task hung in the kernel, usually in storage."""
 

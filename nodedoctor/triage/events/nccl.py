@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Cause
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class NcclError:
     """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node."""
 
     result: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class DuplicateGpu:
     """Two ranks were given the same GPU."""
 
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class IbFlush:
     """A work request was flushed (status 5): the queue pair was already down, the reason is elsewhere."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Communicator:
     """A communicator's start or end, from NCCL_DEBUG=INFO: rank, size and GPU of a process."""
 

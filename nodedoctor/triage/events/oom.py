@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, number, sign
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class HostOom:
     """Something was killed because host memory ran out; `said_by` is who says so."""
 
@@ -16,7 +15,7 @@ class HostOom:
     task: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class MemoryUser:
     """A row of Ray's table of memory users: the first one is the hog, not the worker that was killed."""
 

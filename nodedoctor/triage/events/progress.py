@@ -3,58 +3,58 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, number, sign
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Step:
     """Training or evaluation went on: a step, an iteration, a moving progress bar."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Finished:
     """The job says it ended well."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class LongWork:
     """Legitimate work that others may have to wait for: saving, tokenising, evaluating, compiling."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Asleep:
     """A rank says it is waiting or sleeping on purpose."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class LocalFailure:
     """A rank announces in its own words that it fails."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Size:
     """The number of ranks of the job, from a line that says so."""
 
     ranks: int
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RankOfPid:
     """A line that ties this process to a global rank."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Mentions:
     """A framework or a setting that is named: advice depends on it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Roster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
 from nodedoctor.triage.model import Event, Place, Who
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RasMissing:
     """Ranks from which RAS got no data."""
 
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RasDead:
     """A process that RAS cannot reach and calls dead."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RasProcess:
     """A process named in an error: its pid, node and GPU."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RasCount:
     """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
 
@@ -38,7 +38,7 @@ class RasCount:
     operation: int
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RasRunning:
     """A group of communicators that runs and answers."""
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, sign
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class ActorDied:
     """A Ray worker process is gone; `exit_type` is Ray's word for how."""
 
     exit_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class ActorPid:
     """The pid line under an ActorDiedError."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TaskFailed:
     """`ray.get` shows the first failed task in list order, which is seldom the first that failed."""
 

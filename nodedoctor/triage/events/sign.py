@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.model import Cause, Who
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Sign:
     """One thing a line can say. `make` turns the match into the family's noun, or None: not this one."""
 
@@ -27,7 +28,7 @@ class Sign:
         return (what, found) if found and what is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Symptom:
     """A line that points to a cause by itself.
 

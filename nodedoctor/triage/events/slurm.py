@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, sign
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class OrderedStop:
     """Somebody or the scheduler ended the job: no failure of the job."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Attempt:
     """A new attempt begins; what stands before it is an earlier incident."""
 

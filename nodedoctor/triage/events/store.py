@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign, symptom
 from nodedoctor.triage.model import Cause
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GlooTimeout:
     """A gloo operation waited in vain: send or receive, it says nothing about the culprit."""
 
     milliseconds: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class PeerGone:
     """A connection to a peer broke: that peer's process ended, or the way to it did."""
 
@@ -24,19 +24,19 @@ class PeerGone:
     timed_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class BarrierMissed:
     """A monitored barrier names the ranks that did not come."""
 
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class BarrierVictim:
     """This rank reached the monitored barrier and was let down."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class SizeMismatch:
     """Gloo got more bytes than its buffer holds; the rank with the smaller buffer prints it."""
 
@@ -44,7 +44,7 @@ class SizeMismatch:
     expected: int
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Fingerprint:
     """What one rank was running, as DETAIL compared it."""
 
@@ -52,14 +52,14 @@ class Fingerprint:
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Mismatch:
     """DETAIL found ranks in different collectives; fingerprints may follow on their own lines."""
 
     fingerprints: tuple[Fingerprint, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class StoreWait:
     """A rank waited for a key that `rank` had to publish."""
 
@@ -67,7 +67,7 @@ class StoreWait:
     dead: bool
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class ClientsMissing:
     """The store counted who came."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
 from nodedoctor.triage.model import Collective, Group
 
@@ -18,7 +18,7 @@ _GROUP = re.compile(GROUP)
 _WORK = re.compile(r"\w*Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class TimedOut:
     """A rank waited in a collective until the group's timeout: nearly always a victim."""
 
@@ -28,7 +28,7 @@ class TimedOut:
     """The first announcement, not the exception text that repeats it."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Failed:
     """A collective ended with an error of NCCL, not with a timeout."""
 
@@ -36,7 +36,7 @@ class Failed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Status:
     """How far one rank was in one group."""
 
@@ -47,38 +47,38 @@ class Status:
     stuck: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Blamed:
     """A rank was told to dump because of this rank, the first victim that reported."""
 
     rank: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Heartbeat:
     """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
 
     seconds_stuck: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class GilHeld:
     """The process could not get Python's lock: some thread of it sits inside a call that keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Lagging:
     """The desync report names ranks that never joined: the most trusted line there is."""
 
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Left:
     """A rank took its communicators down: if others still wait, it left early."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Dying:
     """The watchdog takes the process down; says nothing about why."""
 

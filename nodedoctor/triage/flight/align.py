@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.causes.collectives import minority
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.records import GroupState, Op
@@ -17,7 +17,7 @@ _UNEVEN = re.compile(
 """Collectives whose input sizes may differ between ranks."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Odd:
     """Ranks whose collective differs at one sequence number; `ranks` is empty when no majority decides."""
 
@@ -27,7 +27,7 @@ class Odd:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Picture:
     """One group over all its ranks."""
 

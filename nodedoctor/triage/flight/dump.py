@@ -6,11 +6,11 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.flight.records import GroupState, apply_status, integer, members_of, states
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
@@ -19,7 +19,7 @@ from nodedoctor.triage.unpickle import LARGEST, Refused, load, salvage
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Dump:
     """One rank's dump. `note` says what was wrong with the file, `entries` how many records it had."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from nodedoctor.noun import noun
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight import pipes
@@ -19,14 +19,14 @@ FEW = 3
 """Without a dump, at most one rank in this many is blamed for it; more are dumps that were not collected."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Recorded:
     """What a dump shows about one rank, in words."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class FlightReport:
     """What all dumps together say. `calm`: nobody waited for anything."""
 

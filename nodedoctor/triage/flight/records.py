@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodedoctor.noun import noun
+
 COMPLETED_KEPT = 32
 """Completed collectives kept per group: to compare what ranks did last, not their whole history."""
 
 _LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_extensions|<frozen")
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Op:
     """One recorded collective: `state` is scheduled, started or completed; `site` the job's own line."""
 

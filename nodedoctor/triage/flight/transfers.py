@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from nodedoctor.noun import noun
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 KEPT = 64
 """Open transfers kept per rank: a pipeline has a few per neighbour."""
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Transfer:
     """One open send or receive; `mine` and `peer` are ranks inside the group."""
 
