@@ -76,7 +76,7 @@ def test_a_document_cut_off_anywhere_keeps_its_whole_gpus(document: str, data: s
     assert isinstance(parsed, NvmlReading)
     assert parsed.gpus.interrupted == "timeout"
     starts = [document.index(f'{{"index": {index}, "values"') for index in (0, 1)]
-    ends = [document.index("\n", start) - 1 for start in starts]
+    ends = [document.rindex("}", start, document.index("\n", start)) for start in starts]
     assert len(parsed.gpus.gpus) == sum(cut > end for end in ends)
     if parsed.gpus.counted is not None:
         assert len(parsed.gpus.gpus) + len(parsed.gpus.lost) == parsed.gpus.counted
