@@ -12,7 +12,6 @@ The answer is that of target_python.py, or an object with `error`.
 
 from __future__ import annotations
 
-import argparse
 import glob
 import json
 import os
@@ -69,7 +68,7 @@ class Refused(Exception):
 def main(argv: list[str]) -> None:
     """Replace this process by the target interpreter, or print why that cannot be."""
     at = argv.index("--") if "--" in argv else len(argv)
-    options, prefix = _parser().parse_args(argv[:at]), argv[at + 1 :]
+    options, prefix = _asked(argv[:at]), argv[at + 1 :]
     found: dict[str, Any] = {}
     try:
         if prefix:
@@ -89,13 +88,31 @@ def main(argv: list[str]) -> None:
         print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="find_python.py")
-    parser.add_argument("--python", default="")
-    parser.add_argument("--pid", action="append", default=[])
-    parser.add_argument("--limit", type=float, default=10.0)
-    parser.add_argument("--deep", action="store_true")
-    return parser
+class Asked(NamedTuple):
+    """What the command line says. Read by hand: importing argparse takes as long as finding a Python."""
+
+    python: str = ""
+    pid: tuple[str, ...] = ()
+    limit: float = 10.0
+    deep: bool = False
+
+
+def _asked(words: list[str]) -> Asked:
+    asked, rest = Asked(), list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--deep":
+            asked = asked._replace(deep=True)
+        elif word == "--python" and rest:
+            asked = asked._replace(python=rest.pop(0))
+        elif word == "--pid" and rest:
+            asked = asked._replace(pid=(*asked.pid, rest.pop(0)))
+        elif word == "--limit" and rest:
+            asked = asked._replace(limit=float(rest.pop(0)))
+        else:
+            sys.stderr.write(f"{__doc__}\n")
+            sys.exit(2)
+    return asked
 
 
 def _choose(candidates: list[Candidate]) -> Candidate:
