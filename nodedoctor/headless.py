@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ WRITING = 10.0
 
 async def run(session: Session, *, progress: bool = False) -> tuple[Report, bytes]:
     """Run the session's checks; returns the report and the recording of what was seen."""
+    gc.disable()  # nothing here lives long enough to be worth looking through
+    command.watch_without_threads()
     diagnosis = session.diagnosis()
     narrator = asyncio.create_task(_narrate(diagnosis)) if progress else None
     try:

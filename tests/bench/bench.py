@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -74,7 +75,13 @@ def gpus() -> None:
             print(_row(" ".join(["nodedoctor --json", *words]), timing, timing))
 
 
+def tui() -> None:
+    """The screen in a pseudo-terminal: time to the first text, bytes, time to leave."""
+    subprocess.run([sys.executable, str(Path(__file__).parent / "tui.py")], check=False)
+
+
 PARTS: dict[str, Callable[[], None]] = {
+    "tui": tui,
     "headless": headless,
     "gpus": gpus,
     "triage-logs": triage_bench.logs,
