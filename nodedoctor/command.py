@@ -43,17 +43,6 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
     return (sys.executable, "-I", *alone, str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
 
 
-def watch_without_threads() -> None:
-    """Let the kernel tell when a child ends. Up to Python 3.11 asyncio starts a thread for each instead."""
-    if sys.version_info >= (3, 12):
-        return  # does so by itself
-    with contextlib.suppress(OSError):  # a kernel before 5.3 has no pidfd_open
-        os.close(os.pidfd_open(os.getpid()))
-        watcher = asyncio.PidfdChildWatcher()
-        watcher.attach_loop(asyncio.get_running_loop())
-        asyncio.set_child_watcher(watcher)
-
-
 async def run(name: str, command: Command, timeout: float) -> Observation:
     """Run a command to its end or to the timeout, whichever comes first; never raises for a child's deeds."""
     running = await start(name, command)

@@ -24,7 +24,6 @@ WRITING = 10.0
 async def run(session: Session, *, progress: bool = False) -> tuple[Report, bytes]:
     """Run the session's checks; returns the report and the recording of what was seen."""
     gc.disable()  # nothing here lives long enough to be worth looking through
-    command.watch_without_threads()
     diagnosis = session.diagnosis()
     narrator = asyncio.create_task(_narrate(diagnosis)) if progress else None
     try:

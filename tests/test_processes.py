@@ -159,7 +159,7 @@ def test_a_process_that_blocks_its_readers_is_named_and_the_rest_reported(tmp_pa
     write(tmp_path / "proc/stat", "btime 1700000000\n")
     write(tmp_path / "etc/passwd", "root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\n")
     stuck = fake_process(tmp_path, 101, "pt_main_thread", "python\0train.py\0")
-    fake_process(tmp_path, 100, "python3.12", f"python3.12\0-u\0/work/train.py\0--token\0{SECRET}\0")
+    fake_process(tmp_path, 100, "python3.12", f"python3.12\0-u\0/job/train.py\0--token\0{SECRET}\0")
     fake_process(tmp_path, 102, "python3.12", "python\0-m\0torch.distributed.run\0train.py\0")
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)
     fd = os.open(stuck, os.O_WRONLY)
@@ -202,7 +202,7 @@ def test_a_process_that_blocks_its_readers_is_named_and_the_rest_reported(tmp_pa
 
 COMMANDS = [
     ("python\0train.py\0--lr\0x", "python", "train.py"),
-    ("/opt/venv/bin/python3.12\0-u\0-X\0dev\0/work/run_all.py", "python3.12", "run_all.py"),
+    ("/opt/venv/bin/python3.12\0-u\0-X\0dev\0/job/run_all.py", "python3.12", "run_all.py"),
     (
         "python\0-m\0vllm.entrypoints.openai.api_server\0--api-key\0x",
         "python",

@@ -422,7 +422,7 @@ def test_a_paste_that_names_no_cuda():
 def test_which_python_it_is_and_what_else_was_found():
     other = Candidate("/usr/bin/python3", "python3 on PATH")
     mine = Candidate(
-        "/work/.venv/bin/python", ".venv of the working directory", problem="it belongs to uid 7, not to us"
+        "/job/.venv/bin/python", ".venv of the working directory", problem="it belongs to uid 7, not to us"
     )
     (found,) = judge("stack.python", target(others=(other, mine)))
     assert found.note and found.summary == "/venv/bin/python, Python 3.11.9: VIRTUAL_ENV"

@@ -98,7 +98,7 @@ def _write_dumps(folder: Path, ranks: int) -> None:
 
 def _record(seq: int, done: bool) -> dict[str, Any]:
     library = "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
-    frames = [("all_reduce", library, 3245), ("step", "/work/train.py", 41), ("main", "/work/train.py", 90)]
+    frames = [("all_reduce", library, 3245), ("step", "/job/train.py", 41), ("main", "/job/train.py", 90)]
     return {
         "frames": [{"name": name, "filename": file, "line": line} for name, file, line in frames],
         "record_id": seq,

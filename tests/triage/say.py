@@ -49,7 +49,7 @@ def raised(rank: int, error: str, source: str = "loss = model(batch)") -> str:
         head + line + "\n"
         for line in (
             "Traceback (most recent call last):",
-            '  File "/work/train.py", line 41, in <module>',
+            '  File "/job/train.py", line 41, in <module>',
             f"    {source}",
             "    " + "^" * len(source),
             error,

@@ -26,7 +26,7 @@ def entry(seq: int, op: str = "all_reduce", numel: int = 64, state: str = "compl
     """One record of torch 2.9 and later."""
     group = more.pop("group", ("0", "default_pg"))
     library = "/v/site-packages/torch/distributed/distributed_c10d.py"
-    frames = [("all_reduce", library, 3245), (more.pop("at", "step"), "/work/train.py", 41)]
+    frames = [("all_reduce", library, 3245), (more.pop("at", "step"), "/job/train.py", 41)]
     return {
         "record_id": seq, "pg_id": 0, "process_group": group, "collective_seq_id": seq, "p2p_seq_id": 0,
         "op_id": seq, "profiling_name": f"nccl:{op}", "time_created_ns": 1_795_240_306_478_488_974 + seq,

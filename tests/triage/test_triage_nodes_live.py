@@ -97,7 +97,7 @@ def rank(
 ) -> Process:
     """A process whose main thread is in one function, seen twice the same."""
     main = Thread(
-        (Frame(file, 10, function), Frame("/work/train.py", 20, "main")),
+        (Frame(file, 10, function), Frame("/job/train.py", 20, "main")),
         active=True,
         **more.pop("thread", {}),
     )
@@ -118,18 +118,18 @@ WAITING = [rank(number, "all_reduce") for number in (0, 1, 3)]
 
 
 def test_the_rank_that_is_elsewhere() -> None:
-    cause, who, headline = judged(*WAITING, rank(2, "sleep", "/work/data.py"))
-    assert (cause, who) == ("cpu_stuck_or_slow_rank", [2]) and "/work/data.py:10" in headline
+    cause, who, headline = judged(*WAITING, rank(2, "sleep", "/job/data.py"))
+    assert (cause, who) == ("cpu_stuck_or_slow_rank", [2]) and "/job/data.py:10" in headline
 
 
 def test_the_rank_that_keeps_pythons_lock() -> None:
     assert (
-        "keeps Python's lock" in judged(*WAITING, rank(2, "run", "/work/x.py", thread={"owns_gil": True}))[2]
+        "keeps Python's lock" in judged(*WAITING, rank(2, "run", "/job/x.py", thread={"owns_gil": True}))[2]
     )
 
 
 def test_the_rank_that_saves() -> None:
-    cause, who, _ = judged(*WAITING, rank(2, "save_checkpoint", "/work/train.py"))
+    cause, who, _ = judged(*WAITING, rank(2, "save_checkpoint", "/job/train.py"))
     assert (cause, who) == ("timeout_too_short_legit_work", [2])
 
 
@@ -141,11 +141,11 @@ def loader(pid: int, *frames: tuple[str, str]) -> Child:
 
 def test_the_data_loader_that_a_rank_waits_for() -> None:
     idle = loader(501, ("/usr/lib/python3.11/multiprocessing/connection.py", "poll"))
-    busy = loader(502, ("/usr/lib/python3.11/gzip.py", "read"), ("/work/data.py", "__getitem__"))
+    busy = loader(502, ("/usr/lib/python3.11/gzip.py", "read"), ("/job/data.py", "__getitem__"))
     waits = rank(2, "poll", "/usr/lib/python3.11/multiprocessing/connection.py", workers=(idle, busy))
     cause, who, headline = judged(*WAITING, waits)
     assert (cause, who) == ("cpu_stuck_or_slow_rank", [2])
-    assert "its data loader 502 is in __getitem__ (/work/data.py:7)" in headline
+    assert "its data loader 502 is in __getitem__ (/job/data.py:7)" in headline
 
 
 def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
@@ -163,7 +163,7 @@ def test_a_rank_without_a_process() -> None:
 
 
 def test_what_moves_is_not_stuck() -> None:
-    assert judged(*WAITING, rank(2, "forward", "/work/train.py", moved=True))[0] == ""
+    assert judged(*WAITING, rank(2, "forward", "/job/train.py", moved=True))[0] == ""
 
 
 def test_all_in_the_same_collective_blames_nobody() -> None:
