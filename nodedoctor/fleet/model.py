@@ -1,0 +1,134 @@
+"""The nouns of a fleet: a node as its report tells it, what sets nodes apart, and all of it together.
+
+Of each report only what the fleet compares is kept, so that ten thousand of them fit in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from nodedoctor.model import Action, Status
+from nodedoctor.noun import noun
+
+State = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
+"""What came of asking a node: a report; nothing in time; no way to it; it was reached, but nodedoctor could
+not run there; an answer that is not a report of ours."""
+
+
+class FleetError(Exception):
+    """Why the nodes cannot be asked at all, in one line."""
+
+
+@noun
+class Errand:
+    """What every node is asked to do.
+
+    `arguments` are those of `nodedoctor` on the node, `deadline` the seconds one node has from being asked
+    to its last byte, `width` how many are asked at once, `pyz` the single file to bring along (or None).
+    """
+
+    arguments: tuple[str, ...] = ("--json",)
+    deadline: float = 50.0
+    width: int = 64
+    pyz: str | None = None
+
+
+@noun
+class Problem:
+    """A finding of a node's report that is not well. `severity` ranks as `Finding.severity` does."""
+
+    check: str
+    subject: str
+    status: Status
+    summary: str
+    severity: int
+    action: Action = "investigate"
+    reason: str = ""
+
+    @property
+    def id(self) -> str:
+        """Check and subject: the same problem on two nodes has the same id."""
+        return f"{self.check}@{self.subject}" if self.subject else self.check
+
+
+@noun
+class Node:
+    """One node: what came of asking it, and what its report says as far as nodes are compared.
+
+    `note` says why there is no report, or what was strange about the answer. `traits` are what somebody
+    decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
+    `traits.py`. `report` is the file the whole report lies in, if it lies in one.
+    """
+
+    host: str
+    state: State = "answered"
+    note: str = ""
+    seconds: float = 0.0
+    started: str = ""
+    tool: str = ""
+    gpus: int | None = None
+    verdict: Status | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    statuses: Mapping[str, Status] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    traits: Mapping[str, str] = field(default_factory=dict)
+    readings: Mapping[str, float] = field(default_factory=dict)
+    report: str = ""
+
+    @property
+    def severity(self) -> int:
+        """Rank for sorting, as `Finding.severity`: a node without a report ranks as broken-unknown."""
+        if self.state != "answered":
+            return 4
+        return max((problem.severity for problem in self.problems), default=1)
+
+
+@noun
+class Group:
+    """Nodes that have the same value of something. `hosts` are sorted as people count."""
+
+    value: str
+    hosts: tuple[str, ...]
+
+
+@noun
+class Oddity:
+    """One thing in which nodes differ that should not: the groups, the largest first.
+
+    `majority` is the group the others are measured against, None when no group holds more than half.
+    `odd` are the nodes to look at.
+    """
+
+    key: str
+    title: str
+    status: Status
+    summary: str
+    why: str
+    groups: tuple[Group, ...]
+    majority: Group | None
+    odd: tuple[str, ...]
+    fix: str = ""
+
+
+@noun
+class Fleet:
+    """Everything one run over many nodes says; every view is made from this and nothing else."""
+
+    tool: str
+    source: str
+    started: str
+    seconds: float
+    nodes: tuple[Node, ...]
+    oddities: tuple[Oddity, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def silent(self) -> tuple[Node, ...]:
+        """The nodes that gave no report, whatever the reason."""
+        return tuple(node for node in self.nodes if node.state != "answered")
+
+    def worst_first(self) -> tuple[Node, ...]:
+        """Nodes by severity, then as they were given."""
+        return tuple(sorted(self.nodes, key=lambda node: -node.severity))
