@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from nodedoctor import __version__
+from nodedoctor import __version__, outputs
 from nodedoctor.console import Parser
 
 
@@ -134,6 +134,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("-q", dest="quiet", action="store_true", help="only problems")
     add("--record", default="", metavar="FILE", help="keep what was seen, as a zip for --replay")
+    outputs.add(group)
     add(
         "--fail-on",
         choices=("fail", "unknown", "warn"),

@@ -79,11 +79,12 @@ def _demo(words: list[str]) -> int:
 
 def diagnose(words: list[str]) -> int:
     """`nodedoctor [CHECK ...]`: diagnose this node, or a recorded one."""
+    from nodedoctor import outputs
     from nodedoctor.arguments import parser
 
     arguments = parser().parse_args(words)
-    if arguments.record and not Path(arguments.record).absolute().parent.is_dir():
-        return complain(f"--record: no folder {Path(arguments.record).absolute().parent}")
+    if problem := outputs.no_folder(arguments, "record"):
+        return complain(problem)
     from nodedoctor.tui import start
 
     if arguments.tui and not start.possible(stdout=False):
@@ -131,16 +132,14 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
 
 
 def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> int:
-    """Keep the recording if that was asked for, and say the verdict as a number."""
-    import asyncio
+    """Keep the recording and the other files that were asked for, and say the verdict as a number."""
+    from nodedoctor import outputs
+    from nodedoctor.report import json
 
-    from nodedoctor import headless
-
-    if arguments.record:
-        problem = asyncio.run(headless.write(arguments.record, recording))
-        if problem:
-            print(f"nodedoctor: {arguments.record}: {problem}", file=sys.stderr)
-            return Exit.OUTPUT
+    failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
+    failed = outputs.write(arguments, lambda: json.document(report)) or failed
+    if failed:
+        return failed
     return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on)
 
 

@@ -169,6 +169,7 @@ def told(change: Change) -> str:
 
 def main(words: Sequence[str]) -> int:
     """`nodedoctor compare BEFORE AFTER`: 0 nothing got worse, 2 something did."""
+    from nodedoctor import outputs
     from nodedoctor.console import Exit, Parser, complain
 
     parser = Parser(
@@ -176,13 +177,23 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report, or a recorded node")
     parser.add_argument("after", type=Path, metavar="AFTER", help="the same, from later or from another node")
+    outputs.add(parser, "html")
     arguments = parser.parse_args(list(words))
+    if problem := outputs.no_folder(arguments):
+        return complain(problem)
     try:
         before, after = document_of(arguments.before), document_of(arguments.after)
     except CompareError as error:
         return complain(str(error))
     comparison = compare(before, after)
-    print(render(comparison, heading(before), heading(after)), end="")
+    names = heading(before), heading(after)
+    print(render(comparison, *names), end="")
+    if arguments.html:
+        from nodedoctor.report import html
+
+        page = html.render_comparison(comparison, *names)
+        if failed := outputs.write_files({arguments.html: page.encode()}):
+            return failed
     return Exit.FAIL if comparison.worse else Exit.OK
 
 

@@ -28,11 +28,14 @@ _CODES = {"clean": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
 
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
+    from nodedoctor import outputs
     from nodedoctor.triage.job import examine, examine_live
     from nodedoctor.triage.nodes import NotANode, read_node
     from nodedoctor.triage.sources import NotThere
 
     arguments = _parser().parse_args(words)
+    if problem := outputs.no_folder(arguments):
+        return complain(problem)
     if arguments.live is not None:
         return _show(arguments, examine_live(arguments.live))
     if not arguments.paths:
@@ -52,7 +55,7 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
         from nodedoctor.triage import document
 
         code = start.show_triage(document.document(examined.verdict, examined.lines.of))
-        return code or exit_code(examined.verdict)
+        return code or _finish(arguments, examined)
     if arguments.json:
         from nodedoctor.triage import document
 
@@ -63,6 +66,17 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
         text = page.render(examined.verdict, examined.lines.of, width=_width(), colour=_colour())
     if not emit(text):
         return Exit.OUTPUT
+    return _finish(arguments, examined)
+
+
+def _finish(arguments: argparse.Namespace, examined: Examined) -> int:
+    """Write the page if that was asked for, and say the verdict as a number."""
+    from nodedoctor import outputs
+    from nodedoctor.triage import document
+
+    failed = outputs.write(arguments, lambda: document.document(examined.verdict, examined.lines.of))
+    if failed:
+        return failed
     return Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
 
 
@@ -80,6 +94,8 @@ def _colour() -> bool:
 
 
 def _parser() -> Parser:
+    from nodedoctor import outputs
+
     parser = Parser(
         prog="nodedoctor triage",
         description="Why a job died: the guilty rank, the evidence, the fix, and what it is not.",
@@ -113,6 +129,7 @@ def _parser() -> Parser:
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )
+    outputs.add(parser, "html")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
