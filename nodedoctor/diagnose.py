@@ -40,9 +40,10 @@ class Facts:
         return await asyncio.shield(self._parsed[cls])
 
     def known(self) -> dict[str, Any]:
-        """The facts that have been parsed so far, by name, without those that are not known."""
+        """The facts to show that have been parsed so far, by name, without those that are not known."""
         done = {cls: t.result() for cls, t in self._parsed.items() if t.done() and not t.cancelled()}
-        return {fact_of(cls).name: value for cls, value in done.items() if not isinstance(value, Unseen)}
+        known = {fact_of(cls): value for cls, value in done.items() if not isinstance(value, Unseen)}
+        return {fact.name: value for fact, value in known.items() if fact.shown}
 
     async def _parse(self, cls: type[Any]) -> Any:
         try:

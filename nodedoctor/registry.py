@@ -74,12 +74,16 @@ class Probe:
 
 @noun
 class Fact:
-    """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type)."""
+    """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type).
+
+    With `shown` False it is not in the report: what it says stands there under a fact made of it.
+    """
 
     name: str
     about: str
     cls: type[Any]
     sources: tuple[str | type[Any], ...]
+    shown: bool = True
 
 
 @noun
@@ -148,14 +152,15 @@ def pasted(name: str, about: str) -> Probe:
     return Probe(name, about, None)
 
 
-def fact(*sources: str | type[Any], name: str = "") -> Callable[[Parsed], Parsed]:
+def fact(*sources: str | type[Any], name: str = "", shown: bool = True) -> Callable[[Parsed], Parsed]:
     """Declare a fact: `parse(*sources)` gets one Observation per probe name, one fact (or Unseen) per type.
 
-    `name` is its key under `facts` in the report; by default the class name in kebab case.
+    `name` is its key under `facts` in the report, by default the class name in kebab case; with `shown` False
+    it is not put there.
     """
 
     def declare(cls: Parsed) -> Parsed:
-        _mark(cls, Fact(name or _kebab(cls.__name__), _first_line(cls), cls, sources))
+        _mark(cls, Fact(name or _kebab(cls.__name__), _first_line(cls), cls, sources, shown))
         return cls
 
     return declare

@@ -10,7 +10,9 @@ from nodedoctor import diagnose
 from nodedoctor.collect import Recorded
 from nodedoctor.console import exit_code
 from nodedoctor.diagnose import Diagnosis
+from nodedoctor.discover import discover
 from nodedoctor.model import Expect, Finding, Moment, Observation, Outcome, Report, Status, Unseen
+from nodedoctor.noun import noun
 from nodedoctor.registry import Check, check, declared, fact
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
@@ -259,3 +261,43 @@ def test_exit_codes(findings, fail_on, code):
 
     report = Report("0", "live", "", 0, {}, (Result("a.b", "t", tuple(findings)),))
     assert exit_code(report, fail_on) == code
+
+
+def test_what_one_fact_makes_of_another_stands_in_the_report_once():
+    @fact("colour", shown=False)
+    @noun
+    class Said:
+        """What was said."""
+
+        word: str
+
+        @classmethod
+        def parse(cls, seen: Observation) -> "Said":
+            return cls(seen.text)
+
+    @fact(Said)
+    @noun
+    class Heard:
+        """What was understood."""
+
+        word: str
+
+        @classmethod
+        def parse(cls, said: "Said | Unseen") -> "Heard | Unseen":
+            return said if isinstance(said, Unseen) else cls(said.word)
+
+    def judge(heard, said):
+        """Whether they are the same."""
+        yield Finding.ok(said.word) if heard == Heard(said.word) else Finding.fail(str(heard))
+
+    judge.__annotations__ = {"heard": Heard, "said": Said}
+    report = run(check("talk.same", "Heard as said")(judge), colour="white")
+    assert only(report).summary == "white"
+    assert report.facts == {"heard": {"word": "white"}}
+
+
+def test_every_fact_that_is_not_shown_is_the_source_of_one_that_is():
+    facts = discover().facts.values()
+    told = {source for fact in facts if fact.shown for source in fact.sources}
+    hidden = {fact.cls for fact in facts if not fact.shown}
+    assert hidden and hidden <= told

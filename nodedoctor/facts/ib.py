@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from nodedoctor.facts.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.ib_port import IbPort, differs, filled, of_sysfs
@@ -125,6 +126,12 @@ class Rails:
         names = {port.name for port in ports}
         others = tuple(port for port in ib.ports if port.name not in names)
         return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"))
+
+    def public(self) -> dict[str, Any]:
+        """The ports by name: all about them stands in the fact `ib`."""
+        names = {"ports": [port.name for port in self.ports], "others": [port.name for port in self.others]}
+        shown = ("chosen_by", "explicit", "unknown", "off")
+        return {**names, **{name: getattr(self, name) for name in shown}}
 
     def expectations(self) -> dict[str, str]:
         """What `--expect` would say of the active rails, with their rate where it is the same."""

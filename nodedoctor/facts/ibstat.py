@@ -41,7 +41,7 @@ def ibstat(options: Options, rdma: Observation) -> Command | Observation:
     return Command(("ibstat",))
 
 
-@fact("ibstat")
+@fact("ibstat", shown=False)
 @noun
 class IbStat:
     """The ports that ibstat shows."""
@@ -55,7 +55,7 @@ class IbStat:
         return cls(ports) if ports else _unseen(seen)
 
 
-@fact("ibstatus")
+@fact("ibstatus", shown=False)
 @noun
 class IbStatus:
     """The ports that ibstatus shows."""
@@ -69,7 +69,7 @@ class IbStatus:
         return cls(ports) if ports else _unseen(seen)
 
 
-@fact("ibv-devinfo")
+@fact("ibv-devinfo", shown=False)
 @noun
 class IbvDevinfo:
     """The ports that ibv_devinfo shows."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from nodedoctor.facts.gpu import Gpu, NvLink
 from nodedoctor.facts.gpus import Gpus
@@ -38,6 +39,14 @@ class NvLinks:
         counted = {gpu.index: gpu for gpu in counts}
         joined = [_joined(gpu, counted.get(gpu.index)) for gpu in states or counts]
         return cls(STATUS if states else ERRORS, tuple(joined))
+
+    def public(self) -> dict[str, Any]:
+        """The state of every GPU; links that the fact `gpus` was told stand there."""
+        rows = [asdict(gpu) for gpu in self.gpus]
+        if self.source not in (STATUS, ERRORS):
+            for row in rows:
+                del row["links"]
+        return {"source": self.source, "gpus": rows}
 
     def expectations(self) -> dict[str, str]:
         """What `--expect` would say, where every GPU has the same number of links up."""

@@ -25,7 +25,7 @@ def nvml(options: Options, pci: Observation, files: Observation) -> Command | Ob
     return Command(child("nvml", "--hold", packages=True), hold=True)
 
 
-@fact(NVML)
+@fact(NVML, shown=False)
 @noun
 class NvmlReading:
     """What NVML says about every GPU; with `gpus.interrupted`, what it said until it hung or crashed."""

@@ -40,7 +40,7 @@ def smi_xml(
     return Command(("nvidia-smi", "-q", "-x"))
 
 
-@fact(XML)
+@fact(XML, shown=False)
 @noun
 class SmiXml:
     """What `nvidia-smi -q -x` says about every GPU."""
@@ -54,7 +54,7 @@ class SmiXml:
         return reading if isinstance(reading, Unseen) else cls(reading)
 
 
-@fact(Q)
+@fact(Q, shown=False)
 @noun
 class SmiQ:
     """What `nvidia-smi -q` says about every GPU."""
@@ -68,7 +68,7 @@ class SmiQ:
         return reading if isinstance(reading, Unseen) else cls(reading)
 
 
-@fact(TABLE)
+@fact(TABLE, shown=False)
 @noun
 class SmiTable:
     """What the table of `nvidia-smi` says, or the error that stands in its place."""
