@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -37,10 +38,11 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron an
 def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
     """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment.
 
-    Without `packages` it has the standard library only, which saves 13 of the 20 ms a start takes.
+    It has the standard library only; with `packages` also the folders where we find psutil and pynvml. That
+    no child looks for site-packages saves a third of its start: 5 of 15 ms, 13 where one has import hooks.
     """
-    alone = () if packages else ("-S",)
-    return (sys.executable, "-I", *alone, str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
+    told = ("-X", f"packages={os.pathsep.join(folders)}") if packages and (folders := _packages()) else ()
+    return (sys.executable, "-I", "-S", *told, str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
 
 
 async def run(name: str, command: Command, timeout: float) -> Observation:
@@ -238,6 +240,21 @@ async def _spawn(
         start_new_session=True,
         env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path(), **command.env},
     )
+
+
+@functools.cache
+def _packages() -> tuple[str, ...]:
+    """The folders that hold the packages our children need; looked for, not imported."""
+    from importlib.util import find_spec
+
+    found: dict[str, None] = {}
+    for name in ("psutil", "pynvml"):
+        with contextlib.suppress(ImportError, ValueError):  # absent, or half-imported by somebody
+            spec = find_spec(name)
+            if spec is not None and spec.origin:
+                inside = 2 if spec.submodule_search_locations else 1  # a folder psutil/, a file pynvml.py
+                found[str(Path(os.path.abspath(spec.origin)).parents[inside - 1])] = None
+    return tuple(found)
 
 
 def _kill(transport: asyncio.SubprocessTransport) -> None:

@@ -1,10 +1,13 @@
 """Real children that answer, crash, hang, flood, and outlive their parent."""
 
 import asyncio
+import importlib.util
 import os
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +161,47 @@ def test_a_held_child_that_crashes_is_a_crash():
 
     seen = asyncio.run(hold())
     assert (seen.outcome, seen.text) == (Outcome.CRASH, "half\n")
+
+
+ASK = "import sys, nodedoctor.command as c; print(*c.child(*sys.argv[1:], packages=True), sep='\\n')"
+NVML = "raise ImportError('here: ' + __file__)"
+
+
+def told(folder: Path, *path: str, **env: str) -> list[str]:
+    """The argv of a child that needs packages, made by a process that finds them along a path only."""
+    argv = [sys.executable, "-S", "-c", ASK, "nvml"]
+    search = os.pathsep.join([str(Path(command.__file__).parent.parent), *path])
+    env = {"PATH": os.defpath, "PYTHONPATH": search, **env}
+    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_child_is_told_where_we_found_its_packages(tmp_path):
+    (tmp_path / "one" / "psutil").mkdir(parents=True)
+    (tmp_path / "one" / "psutil" / "__init__.py").write_text("raise SystemExit('psutil was imported')")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "pynvml.py").write_text(NVML)
+    argv = told(tmp_path, str(tmp_path / "one"), "two")
+    assert argv[1:5] == ["-I", "-S", "-X", f"packages={tmp_path}/one:{tmp_path}/two"]
+    assert f"here: {tmp_path}/two/pynvml.py" in run(*argv).text
+
+
+def test_a_child_takes_packages_from_nowhere_else(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "pynvml.py").write_text(NVML)
+    unaware, aware = told(tmp_path), told(tmp_path, str(theirs))
+    (theirs / "json.py").write_text("raise SystemExit('before the standard library')")
+    env = {"PYTHONPATH": str(theirs), "PYTHONUSERBASE": str(theirs)}
+    assert unaware[1:] == ["-I", "-S", command.child("nvml")[-1]]
+    assert "No module named 'pynvml'" in run(*unaware, env=env).text
+    assert "here:" in run(*aware, env=env).text
+
+
+def test_a_child_finds_the_packages_of_this_very_environment():
+    for name in ("psutil", "pynvml"):
+        code = f"import sys; sys.path.append({str(Path(command.__file__).parent / 'probes')!r});"
+        code += f"from packages import add_folders; add_folders(); import {name}; print({name}.__file__)"
+        program = command.child("nvml", packages=True)
+        seen = run(*program[:-1], "-c", code)
+        assert seen.text.strip() == str(importlib.util.find_spec(name).origin)

@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nodedoctor.probes import nvml_calls as calls
     from nodedoctor.probes.nvml_library import Library, init, keep
+    from nodedoctor.probes.packages import add_folders
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import nvml_calls as calls
     from nvml_library import Library, init, keep
+    from packages import add_folders
 
     sys.path.pop(0)
 
@@ -255,6 +257,7 @@ def main() -> None:
     parser.add_argument("--watch", type=float, metavar="SECONDS")
     options = parser.parse_args()
     faulthandler.enable()  # names the call that crashed
+    add_folders()
     try:
         import pynvml
     except ImportError as error:

@@ -22,17 +22,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 if TYPE_CHECKING:
+    import psutil
+
     from nodedoctor.probes.environment import kept
+    from nodedoctor.probes.packages import add_folders
     from nodedoctor.probes.plain_args import options
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from environment import kept
+    from packages import add_folders
     from plain_args import options
 
     sys.path.pop(0)
+    add_folders()
+    import psutil
 
 Row = dict[str, Any]
 

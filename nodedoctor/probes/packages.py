@@ -1,0 +1,19 @@
+"""Where psutil and pynvml are, for a child that starts without site-packages.
+
+    python -I -S -X packages=FOLDER[:FOLDER] nvml.py
+
+The process that starts the child knows where it found them: in a virtual environment, among a user's own
+packages, in an unpacked single file. By hand `python -I nvml.py` will do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def add_folders() -> None:
+    """Search the folders told on the command line, after the standard library."""
+    told = sys._xoptions.get("packages")
+    if isinstance(told, str):
+        sys.path += [folder for folder in told.split(os.pathsep) if os.path.isabs(folder)]
