@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodedoctor.facts.topology import Topology
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.tui.matrix import matrices
+from nodedoctor.report.matrix import matrices
 
 
 def topology(text: str) -> Topology | Unseen:

@@ -26,7 +26,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     unseen = [result for result in results if result.worst.blind and not result.worst.waived]
     problems = [result for result in results if result.severity > 1 and result not in unseen]
     page.head(report)
-    for group in _alike(problems).values():
+    for group in alike(problems).values():
         page.problem(group)
     if unseen:
         page.line("", "could not be seen")
@@ -39,6 +39,11 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
 
 def headline(node: Mapping[str, object]) -> str:
     """What this node is, in one line: name, GPUs, driver, CUDA, torch, container."""
+    return inert("   ".join(identity(node)))
+
+
+def identity(node: Mapping[str, object]) -> list[str]:
+    """What this node is, the name first."""
     parts = [str(node.get("hostname") or "unnamed node")]
     if node.get("gpus"):
         parts.append(f"{node['gpus']}x {node.get('gpu') or 'GPU'}")
@@ -49,7 +54,7 @@ def headline(node: Mapping[str, object]) -> str:
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")
-    return inert("   ".join(parts))
+    return parts
 
 
 def tally(report: Report) -> str:
@@ -57,6 +62,23 @@ def tally(report: Report) -> str:
     order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
     counts = report.counts
     return "  ".join(f"{counts[status.value]} {status.value}" for status in order if counts[status.value])
+
+
+def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results by what they say, in order; what passed always speaks for itself."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        said = sentence(result.worst)
+        own = result.status is Status.PASS or len(result.findings) > 1
+        groups.setdefault(f"{result.check}  {said}" if own else said, []).append(result)
+    return groups
+
+
+def sentence(finding: Finding) -> str:
+    """Subject, summary and waiver in one line."""
+    subject = f"{finding.subject}: " if finding.subject else ""
+    waived = f" [waived: {finding.waived}]" if finding.waived else ""
+    return f"{subject}{finding.summary}{waived}"
 
 
 class _Page:
@@ -82,7 +104,7 @@ class _Page:
         for finding in shown:
             name = "" if others else f"{result.check}  "
             self.line("")
-            self._status_line(finding.status, f"{name}{_sentence(finding)}")
+            self._status_line(finding.status, f"{name}{sentence(finding)}")
             self._evidence(finding)
             self._fix(finding, "fix", result.check)
         if others:
@@ -92,9 +114,9 @@ class _Page:
 
     def rows(self, results: Iterable[Result]) -> None:
         """One entry a result; those that say the same (no GPU here, no permission) share one."""
-        for sentence, group in _alike(results).items():
+        for said, group in alike(results).items():
             if len(group) > 1:
-                self._status_line(group[0].status, sentence)
+                self._status_line(group[0].status, said)
                 self._indented(" ".join(result.check for result in group))
             else:
                 self._row(group[0])
@@ -107,9 +129,9 @@ class _Page:
         notes = [f for f in result.findings if f is not worst and (f.note or f.waived)]
         others = len(result.findings) - 1 - len(notes)
         more = f" (and {others} more)" if others else ""
-        self._status_line(result.status, f"{result.check}  {_sentence(worst)}{more}")
+        self._status_line(result.status, f"{result.check}  {sentence(worst)}{more}")
         for note in notes:
-            self._labelled("note", _sentence(note))
+            self._labelled("note", sentence(note))
 
     def _evidence(self, finding: Finding) -> None:
         for evidence in finding.evidence:
@@ -151,19 +173,3 @@ class _Page:
 
     def _paint(self, status: Status, word: str) -> str:
         return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
-
-
-def _alike(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Results by what they say, in order; what passed always speaks for itself."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        said = _sentence(result.worst)
-        own = result.status is Status.PASS or len(result.findings) > 1
-        groups.setdefault(f"{result.check}  {said}" if own else said, []).append(result)
-    return groups
-
-
-def _sentence(finding: Finding) -> str:
-    subject = f"{finding.subject}: " if finding.subject else ""
-    waived = f" [waived: {finding.waived}]" if finding.waived else ""
-    return f"{subject}{finding.summary}{waived}"

@@ -11,9 +11,9 @@ from textual.screen import Screen
 
 from nodedoctor.model import Finding, Result
 from nodedoctor.report.inert import inert
+from nodedoctor.report.matrix import TOKENS, Matrix, matrices
 from nodedoctor.tui.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
-from nodedoctor.tui.matrix import Matrix, matrices
 from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
@@ -22,14 +22,6 @@ from nodedoctor.tui.widgets.panes import Panes
 
 CELL = 6
 ODD = "bold red"
-LEGEND = (
-    ("NV18", "18 NVLinks together"),
-    ("PIX", "at most one PCIe bridge between them"),
-    ("PXB", "several PCIe bridges, not the host bridge"),
-    ("PHB", "through the CPU's PCIe host bridge"),
-    ("NODE", "between host bridges of one NUMA node"),
-    ("SYS", "through the other socket"),
-)
 
 
 class TopologyScreen(Screen[None]):
@@ -190,7 +182,7 @@ def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Par
                     f"{result.check}  {sentence(finding)}", f"{word:<9} ", lead_style=STYLE[finding.status]
                 )
     yield Para()
-    for token, meaning in LEGEND:
+    for token, meaning in TOKENS:
         yield Para(meaning, f"{token:<9} ", QUIET, QUIET)
 
 

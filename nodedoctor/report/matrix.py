@@ -1,4 +1,4 @@
-"""The matrices of the Topology screen, from the facts of a report: who reaches whom, how, and how fast."""
+"""Matrices from the facts of a report: which GPU reaches which, how, and how fast."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from nodedoctor.report.inert import inert
 
 LOW = 0.9
 """Of the median of its row: a pair below is marked. Healthy NVLink pairs differ by about one per cent."""
+
+MOST = 256
+"""Devices of one kind that are looked at; a matrix grows with their square."""
+
+TOKENS = (
+    ("NV18", "18 NVLinks together"),
+    ("PIX", "at most one PCIe bridge between them"),
+    ("PXB", "several PCIe bridges, not the host bridge"),
+    ("PHB", "through the CPU's PCIe host bridge"),
+    ("NODE", "between host bridges of one NUMA node"),
+    ("SYS", "through the other socket"),
+)
+"""What the tokens of `nvidia-smi topo -m` mean, from near to far."""
 
 Pair = tuple[str, str]
 
@@ -83,7 +96,7 @@ def _bandwidth(facts: Mapping[str, Any]) -> Matrix | None:
         pair, value = (f"GPU{entry.get('target')}", f"GPU{entry.get('source')}"), entry.get("read_gbytes_s")
         if entry.get("wrong"):
             cells[pair] = "WRONG"
-        elif isinstance(value, int | float):
+        elif isinstance(value, int | float) and 0 <= value < 1e9:
             cells[pair] = f"{value:.0f}"
             speeds[pair] = float(value)
         else:
@@ -125,8 +138,30 @@ def _seat(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _topology(facts: Mapping[str, Any]) -> Topology | None:
+    """The fact as the report has it, which may come from another machine: what is misshapen is left out."""
     said = facts.get("topology")
-    return Topology(**said) if isinstance(said, dict) else None
+    if not isinstance(said, dict):
+        return None
+    return Topology(
+        _names(said.get("gpus")),
+        _names(said.get("nics")),
+        _texts_of(said.get("links")),
+        _texts_of(said.get("affinity")),
+    )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    listed = value[:MOST] if isinstance(value, list | tuple) else ()
+    return tuple(name for name in listed if isinstance(name, str))
+
+
+def _texts_of(value: Any) -> dict[str, dict[str, str]]:
+    rows = value.items() if isinstance(value, dict) else ()
+    return {
+        str(name): {str(key): text for key, text in row.items() if isinstance(text, str)}
+        for name, row in rows
+        if isinstance(row, dict)
+    }
 
 
 def _listed(value: Any, key: str) -> list[dict[str, Any]]:
@@ -136,4 +171,4 @@ def _listed(value: Any, key: str) -> list[dict[str, Any]]:
 
 def _number(name: str) -> int:
     digits = name.removeprefix("GPU")
-    return int(digits) if digits.isdecimal() else 0
+    return int(digits) if digits.isdecimal() and len(digits) < 9 else 0
