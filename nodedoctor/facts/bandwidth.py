@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.documents import Document, part, text, whole
-from nodedoctor.facts.idle import idle
+from nodedoctor.facts.idle import idle, not_run
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -120,9 +120,9 @@ def _not_measured(quick: Observation, deep: Observation) -> Unseen:
     for seen in (deep, quick):
         if seen.outcome is Outcome.DENIED:
             return Unseen.of(seen)
-    notes = [seen.note for seen in (quick, deep) if seen.outcome is Outcome.SKIPPED]
-    telling = [note for note in notes if "--deep" not in note] or notes
-    return Unseen.skip(f"not measured: {telling[0]}" if telling else "no bandwidth was measured")
+    skips = [seen for seen in (quick, deep) if seen.outcome is Outcome.SKIPPED]
+    telling = [seen for seen in skips if "--deep" not in seen.note] or skips
+    return not_run(telling[0]) if telling else Unseen.skip("no bandwidth was measured")
 
 
 def _steps(document: str) -> Iterator[Document]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.facts.bandwidth import PASSIVE
-from nodedoctor.facts.idle import idle
+from nodedoctor.facts.idle import idle, not_run
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -57,7 +57,7 @@ def _absent(seen: Observation, tool: str) -> Unseen | None:
     if seen.outcome is Outcome.MISSING:
         return Unseen.skip(f"{tool} is not installed")
     if seen.outcome is Outcome.SKIPPED:
-        return Unseen.skip(f"not run: {seen.note}")
+        return not_run(seen)
     return None if seen.answered else Unseen.of(seen)
 
 

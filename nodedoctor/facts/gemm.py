@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.command import child
 from nodedoctor.facts.bandwidth import PASSIVE
 from nodedoctor.facts.documents import document, parts, text, whole
-from nodedoctor.facts.idle import idle
+from nodedoctor.facts.idle import idle, not_run
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -52,7 +52,7 @@ class Gemm:
     def parse(cls, seen: Observation) -> Gemm | Unseen:
         """Read what probes/gemm.py prints."""
         if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
-            return Unseen.skip(f"not run: {seen.note or 'not recorded'}")
+            return not_run(seen)
         told = document(seen) or {}
         if text(told, "error") == "no-gpu":
             return Unseen("not-visible-here", f"{GEMM}: {text(told, 'text')}", _NO_GPU, GEMM)

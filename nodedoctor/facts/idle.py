@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.gpu import Gpu
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.processes import Process, Processes
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 
 OWN_MIB = 100
@@ -16,6 +16,8 @@ limit of facebookresearch/gcm, check_nvidia_smi.py, is 15 MiB) and a bare CUDA c
 OWN_RESERVED_MIB = 900
 """The same where the driver is too old to tell what it reserves and counts it as used; ours: it reserves 500
 to 700 MiB on Hopper. A lone CUDA context can hide below it, so processes and load are asked as well."""
+UNSEEN = "whether GPUs are idle is not known"
+_SEE_DRIVER = "Make the driver answer first: `nodedoctor driver` says what keeps it from that."
 SERVICES = frozenset({"persistenced", "fabricmanager", "dcgm"})
 
 
@@ -36,17 +38,27 @@ class Idle:
 
 def idle(nvml: Observation, processes: Observation) -> Idle:
     """Read it off the observations of the probes `nvml` and `processes`."""
+    if nvml.outcome is Outcome.SKIPPED:  # there is nothing of NVIDIA's to ask
+        return Idle(why_none=f"no GPU can be used: {nvml.note}")
     seen, running = NvmlReading.parse(nvml), Processes.parse(processes)
     if isinstance(seen, Unseen):
-        return Idle(why_none=f"whether GPUs are idle is not known: {seen.note}")
+        return Idle(why_none=f"{UNSEEN}: {seen.note}")
     if not seen.gpus.gpus:
-        return Idle(why_none="no GPU can be used")
+        error = seen.gpus.init_error
+        return Idle(why_none=f"{UNSEEN}: {f'NVML says {error.name}' if error else 'NVML lists none'}")
     users = running.holding_gpus if isinstance(running, Processes) else ()
     whys = [(gpu, next(_uses(gpu, users), "")) for gpu in seen.gpus.gpus]
     free = tuple(gpu for gpu, why in whys if not why and gpu.bus_id)
     busy = tuple((gpu.index, why) for gpu, why in whys if why)
     told = "; ".join(f"GPU {index}: {why}" for index, why in busy)
     return Idle(free, busy, "" if free else f"no GPU is idle: {told}")
+
+
+def not_run(seen: Observation) -> Unseen:
+    """Why a probe that puts load on GPUs was not run: nothing to judge, or nothing that could be judged."""
+    if UNSEEN in seen.note:
+        return Unseen("not-visible-here", f"not run: {seen.note}", _SEE_DRIVER, seen.probe)
+    return Unseen.skip(f"not run: {seen.note or 'not recorded'}")
 
 
 def _uses(gpu: Gpu, users: tuple[Process, ...]) -> Iterator[str]:
