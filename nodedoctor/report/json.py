@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result, Status
 
 SCHEMA = "nodedoctor.report/1"
 
@@ -34,6 +35,12 @@ def render(report: Report) -> str:
     """
     lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document(report).items())
     return "{" + ",\n".join(lines) + "}"
+
+
+def severity(finding: Mapping[str, Any]) -> int:
+    """How bad a finding of a document is, ranked as `Finding.severity`, for views made from a document."""
+    status, reason, waived = Status(finding["status"]), finding.get("reason"), finding.get("waived")
+    return Finding(status, "", reason=reason, waived=waived).severity
 
 
 def _lines(value: Any) -> str:

@@ -1,0 +1,192 @@
+"""The report as JUnit XML, which continuous integration shows as tests: a check is a test case.
+
+Jenkins, GitLab and the report actions of GitHub read different halves of a format that nobody owns. What
+stands here is what all of them take: the sentence is an attribute (for Jenkins) and opens the text (for
+GitLab), a case has one outcome, no pair of class and name comes twice. A suite is a node, a class is a
+subject, as two of the three group by class. The class names the node only where there are several: so a
+test keeps its history when a job moves to another node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+from xml.etree import ElementTree as xml
+
+from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.json import severity
+
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no way to write, not even as a reference (its production Char)."""
+
+_SKIP, _PASS, _BLIND, _WARN, _BROKEN, _FAIL = range(6)  # as `Finding.severity` ranks them
+_OUTCOME = {_FAIL: "failure", _BROKEN: "error", _BLIND: "skipped", _SKIP: "skipped"}
+_PROPERTIES = ("hostname", "gpus", "gpu", "driver", "cuda", "torch", "container", "kernel", "product")
+
+Data = Mapping[str, Any]
+
+
+def render(document: Data) -> str:
+    """A `nodedoctor.report/1`, or a `nodedoctor.fleet/1` with what sets its nodes apart.
+
+    What failed is a failure, what hung or crashed an error, what does not apply or could not be seen is
+    skipped. Warnings, notes and what is waived stand in the output of a case that passed.
+    """
+    fleet = str(document.get("schema", "")).startswith("nodedoctor.fleet/")
+    suites = _fleet(document) if fleet else [_node(document)]
+    root = xml.Element("testsuites", name="nodedoctor", time=_seconds(document.get("seconds")))
+    root.extend(suites)
+    for name in ("tests", "failures", "errors"):
+        root.set(name, str(sum(int(suite.get(name, 0)) for suite in suites)))
+    xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _node(report: Data) -> xml.Element:
+    node = report.get("node") or {}
+    properties = {"nodedoctor": report.get("tool"), "source": report.get("source")}
+    properties |= {name: node.get(name) for name in _PROPERTIES}
+    cases = [_case(f"nodedoctor.{_subject(result)}", result) for result in report.get("results", ())]
+    return _suite(str(node.get("hostname") or "unnamed node"), cases, report, properties)
+
+
+def _fleet(fleet: Data) -> list[xml.Element]:
+    """A suite for what sets nodes apart, then one a node: did it answer, and which checks are not well."""
+    titles = {check["check"]: check.get("title", "") for check in fleet.get("checks", ())}
+    apart = [_oddity(oddity) for oddity in fleet.get("oddities", ())]
+    about = {"nodedoctor": fleet.get("tool"), "source": fleet.get("source"), **fleet.get("counts", {})}
+    suites = [_suite("fleet", apart, fleet, about)]
+    for node in fleet.get("nodes", ()):
+        problems = sorted(node.get("problems", ()), key=lambda problem: str(problem["check"]))
+        cases = [_answered(node)]
+        for check, found in groupby(problems, key=lambda problem: str(problem["check"])):
+            result = {"check": check, "title": titles.get(check), "findings": list(found)}
+            cases.append(_case(f"{node['host']}.{_subject(result)}", result))
+        known = {"nodedoctor": node.get("tool"), "gpus": node.get("gpus"), "report": node.get("report")}
+        suites.append(_suite(node["host"], cases, {"started": fleet.get("started"), **node}, known))
+    return suites
+
+
+def _answered(node: Data) -> xml.Element:
+    """The case that says whether there is a report of this node at all."""
+    case = _element("testcase", classname=f"{node['host']}.nodedoctor", name="answered")
+    case.set("time", _seconds(node.get("seconds")))
+    if node.get("state") != "answered":
+        said = f"{node.get('state')}: {node.get('note') or 'no report'}"
+        case.append(_element("error", said, message=said, type=str(node.get("state"))))
+    elif node.get("note"):
+        case.append(_element("system-out", str(node["note"])))
+    return case
+
+
+def _oddity(oddity: Data) -> xml.Element:
+    """The case for one thing in which nodes should not differ."""
+    case = _element("testcase", classname="fleet.alike", name=str(oddity["key"]), time="0.000")
+    groups = [f"{group['count']} x {group['value']}: {group['nodes']}" for group in oddity.get("groups", ())]
+    said = [str(oddity["summary"]), *groups]
+    said += [f"{name}: {oddity[name]}" for name in ("fix", "why") if oddity.get(name)]
+    if oddity.get("status") == "fail":
+        case.append(_element("failure", "\n".join(said), message=str(oddity["summary"]), type="fail"))
+    else:
+        case.append(_element("system-out", "\n".join(said)))
+    return case
+
+
+def _suite(name: str, cases: Sequence[xml.Element], run: Data, properties: Data) -> xml.Element:
+    suite = _element("testsuite", name=name, tests=str(len(cases)))
+    for total, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(total, str(sum(case.find(tag) is not None for case in cases)))
+    suite.set("time", _seconds(run.get("seconds")))
+    # UTC without saying so: the schema of Ant, where the format comes from, has no time zone.
+    suite.set("timestamp", _plain(str(run.get("started") or "").removesuffix("Z")))
+    suite.set("hostname", _plain(name))
+    listed = xml.SubElement(suite, "properties")
+    for key, value in properties.items():
+        if value is not None:
+            listed.append(_element("property", name=key, value=str(value)))
+    suite.extend(cases)
+    return suite
+
+
+def _case(classname: str, result: Data) -> xml.Element:
+    """A check: its worst findings are the outcome, everything else worth knowing is its output."""
+    seconds = _seconds(result.get("seconds"))
+    case = _element("testcase", classname=classname, name=result["check"], time=seconds)
+    findings = sorted(result["findings"], key=severity, reverse=True)
+    worst = severity(findings[0]) if findings else _SKIP
+    decisive = [finding for finding in findings if severity(finding) == worst and worst in _OUTCOME]
+    others = [finding for finding in findings if finding not in decisive and _worth_knowing(finding)]
+    if decisive:
+        case.append(_outcome(_OUTCOME[worst], decisive, result))
+    if others:
+        case.append(_element("system-out", _told(others, result)))
+    return case
+
+
+def _worth_knowing(finding: Data) -> bool:
+    return severity(finding) > _PASS or bool(finding.get("note") or finding.get("waived"))
+
+
+def _outcome(tag: str, findings: Sequence[Data], result: Data) -> xml.Element:
+    """A failure is of the type of the step that repairs it, an error of its reason; a skip has no type."""
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    outcome = _element(tag, _told(findings, result), message=_sentence(findings[0]) + more)
+    if tag != "skipped":
+        outcome.set("type", _plain(findings[0].get("reason") or _action(findings[0]) or "fail"))
+    return outcome
+
+
+def _action(finding: Data) -> str:
+    return str((finding.get("fix") or {}).get("action") or finding.get("action") or "")
+
+
+def _told(findings: Sequence[Data], result: Data) -> str:
+    """Findings as text, each with its evidence and its fix; then what should hold, and why it matters."""
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(_sentence(finding))
+        for evidence in finding.get("evidence") or ():
+            lines += [f"  | {line}" for line in inert_lines(str(evidence["text"]).strip("\n"))]
+        lines += _fix(finding.get("fix") or {})
+    if severity(findings[0]) > _PASS:
+        about = (("expected", result.get("title")), ("why", result.get("why")))
+        lines += [f"{label}: {text}" for label, text in about if text]
+    return "\n".join(lines)
+
+
+def _fix(fix: Data) -> list[str]:
+    if not fix:
+        return []
+    labelled = [f"{name}: {fix[name]}" for name in ("disturbs", "verify", "docs") if fix.get(name)]
+    return [f"fix: {fix['text']}", *(f"  $ {command}" for command in fix.get("commands") or ()), *labelled]
+
+
+def _sentence(finding: Data) -> str:
+    """Subject and summary, opened by what the outcome of the case does not say by itself."""
+    rank, waived = severity(finding), finding.get("waived")
+    words = {_WARN: "warning: ", _BLIND: f"not seen ({finding.get('reason')}): "}
+    word = f"waived ({waived}): " if waived else words.get(rank, "")
+    subject = f"{finding['subject']}: " if finding.get("subject") else ""
+    return f"{word}{subject}{finding['summary']}"
+
+
+def _subject(result: Data) -> str:
+    return str(result["check"]).partition(".")[0]
+
+
+def _seconds(value: Any) -> str:
+    return f"{value or 0:.3f}"
+
+
+def _element(tag: str, text: str = "", /, **attributes: str) -> xml.Element:
+    """An element whose text and attributes can be written as XML and do nothing to a terminal."""
+    element = xml.Element(tag, {key: _plain(value) for key, value in attributes.items()})
+    if text:
+        element.text = "\n".join(map(_plain, text.split("\n")))
+    return element
+
+
+def _plain(text: str) -> str:
+    return _ILLEGAL.sub("", inert(text))
