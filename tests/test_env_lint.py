@@ -239,6 +239,14 @@ def test_what_was_exported_too_late_is_named():
     assert "ray start" in told["env:NCCL_DEBUG"].summary
 
 
+def test_a_shell_beside_somebody_elses_job_was_never_meant_for_it():
+    others = [rank(i, RANK=str(i), HOME="/home/trainer") for i in range(2)]
+    here = {"HOME": "/root", "NCCL_DEBUG": "INFO"}
+    assert only(lint(settings(here, *others), NET)).status.value == "pass"
+    told = lint(settings({**here, "HOME": "/home/trainer"}, *others), NET)
+    assert only(told).subject == "env:NCCL_DEBUG"
+
+
 def test_what_reached_them_is_fine():
     ranks = [rank(i, RANK=str(i), NCCL_DEBUG="INFO") for i in range(2)]
     assert only(lint(settings({"NCCL_DEBUG": "INFO"}, *ranks), NET)).status.value == "pass"

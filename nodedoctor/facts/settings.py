@@ -42,13 +42,15 @@ class Settings:
 
     `here` is the environment nodedoctor was started in, `files` are NCCL's files and --env-file by path;
     `ranks` has the environment every process that trains was started with, by its label. What a program
-    sets for itself later is in none of them. `unread` are files that could not be read, `misread` names in
+    sets for itself later is in none of them. `foreign` are the ranks somebody else started, by their HOME,
+    which an export here was never meant for. `unread` are files that could not be read, `misread` names in
     NCCL's files that NCCL takes otherwise.
     """
 
     here: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ranks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
     unread: Mapping[str, str] = field(default_factory=dict)
     misread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -56,13 +58,15 @@ class Settings:
     def parse(cls, env: Env | Unseen, processes: Processes | Unseen) -> Settings | Unseen:
         """Put both together; unseen only when neither was seen."""
         running = processes.of(*ROLES) if isinstance(processes, Processes) else ()
-        ranks = {process.label: _relevant(process.environment) for process in _training(running)}
+        training = _training(running)
+        ranks = {process.label: _relevant(process.environment) for process in training}
         if isinstance(env, Unseen):
             return cls(ranks=ranks) if ranks else env
         return cls(
             here=_relevant(env.variables),
             files={file.path: _relevant(file.variables) for file in env.files if file.error is None},
             ranks=ranks,
+            foreign=frozenset(_foreign(training, env.variables.get("HOME"))),
             unread={file.path: file.error or "" for file in env.files if _is_missed(file)},
             misread={file.path: file.misread for file in env.files if file.misread},
         )
@@ -124,6 +128,13 @@ def _training(processes: tuple[Process, ...]) -> tuple[Process, ...]:
     read = tuple(process for process in processes if process.environment)
     ranks = tuple(process for process in read if process.role != "ray-worker" or process.libraries)
     return ranks or read
+
+
+def _foreign(processes: tuple[Process, ...], home: str | None) -> Iterator[str]:
+    for process in processes:
+        theirs = process.environment.get("HOME")
+        if home and theirs and theirs != home:
+            yield process.label
 
 
 def _is_missed(file: EnvFile) -> bool:

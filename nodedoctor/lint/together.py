@@ -119,6 +119,8 @@ def _never_arrived(settings: Settings) -> Iterator[Pair]:
         for name, value in variables.items():
             if not _is_for_ranks(name) or name in applied:
                 continue
+            if place == HERE and settings.foreign:
+                continue  # a shell beside somebody else's job
             got = [label for label, found in settings.ranks.items() if found.get(name) == value]
             if not got:
                 yield name, _not_there(name, value, place, settings)

@@ -38,6 +38,7 @@ _NAME = re.compile(
 )
 _WORDS = "KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|JWT|COOKIE|HEADERS|SIGNATURE"
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
+_PARTITION = re.compile(r"[A-Z]+_IB_PKEYS?")  # InfiniBand's partition key is a number everybody may know
 
 # What to hide in values. A name never starts in the middle of a word, which keeps the search linear, and only
 # names that speak of a secret match, so that `--verbose --token x` is not read as an option and its value.
@@ -71,7 +72,9 @@ def kept(environment: Mapping[str, str]) -> dict[str, str]:
 
 def is_kept(name: str) -> bool:
     """True for a variable of a known family whose name does not speak of a secret."""
-    return bool(_FAMILY.match(name) or _NAME.fullmatch(name)) and not _SECRET.search(name)
+    if not (_FAMILY.match(name) or _NAME.fullmatch(name)):
+        return False
+    return not _SECRET.search(name) or _PARTITION.fullmatch(name) is not None
 
 
 def scrubbed(value: str) -> str:
