@@ -1,0 +1,154 @@
+"""The report as metrics, for the textfile collector of node_exporter (or any reader of Prometheus text).
+
+A check is one number that ranks how bad things are, so that a rule compares and a series never changes its
+labels; what is wrong with which part stands in series that exist only while something is wrong. Evidence,
+addresses and host names are no labels: Prometheus itself says which node it read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from nodedoctor.model import Status
+from nodedoctor.noun import noun
+from nodedoctor.report.inert import inert
+from nodedoctor.report.json import severity
+
+MOST_FINDINGS = 200
+"""Findings that are told, the worst first: a bound of ours; recorded nodes have eight at most."""
+LONGEST_LABEL = 120
+"""Characters of a label value; subjects are shorter, but hold names that the node chose (ours)."""
+
+_ABOUT = ("driver", "cuda", "gpu", "torch", "container", "form", "kernel")
+
+Data = Mapping[str, Any]
+Sample = tuple[Mapping[str, Any], float]
+
+
+@noun
+class _Metric:
+    name: str
+    help: str
+    samples: tuple[Sample, ...]
+
+
+def render(report: Data) -> str:
+    """A `nodedoctor.report/1` as Prometheus text: every metric once, with its help, type and samples."""
+    lines: list[str] = []
+    for metric in _metrics(report):
+        if metric.samples:
+            lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} gauge"]
+            lines += [f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in metric.samples]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _metrics(report: Data) -> Iterator[_Metric]:
+    yield from _run(report)
+    yield from _verdict(report)
+    yield from _findings(report)
+
+
+def _run(report: Data) -> Iterator[_Metric]:
+    node = report.get("node") or {}
+    about = {"version": report.get("tool"), "source": report.get("source")}
+    about |= {name: node.get(name) for name in _ABOUT}
+    yield _Metric("nodedoctor_info", "What was looked at, and by which nodedoctor.", ((about, 1),))
+    began = _timestamp(report.get("started"))
+    yield _Metric(
+        "nodedoctor_last_run_timestamp_seconds",
+        "When the last run began, in seconds since the epoch.",
+        () if began is None else (({}, began),),
+    )
+    seconds = report.get("seconds") or 0
+    yield _Metric("nodedoctor_run_seconds", "How long the last run took.", (({}, seconds),))
+    if node.get("gpus") is not None:
+        yield _Metric("nodedoctor_gpus", "GPUs that the driver shows.", (({}, node["gpus"]),))
+
+
+def _verdict(report: Data) -> Iterator[_Metric]:
+    verdict, counts = report.get("verdict"), report.get("counts") or {}
+    yield _Metric(
+        "nodedoctor_verdict",
+        "1 for the status of the whole node, 0 for every other.",
+        tuple(({"status": status.value}, int(status.value == verdict)) for status in Status),
+    )
+    yield _Metric(
+        "nodedoctor_checks",
+        "Checks that ended in this status.",
+        tuple(({"status": status.value}, counts.get(status.value, 0)) for status in Status),
+    )
+    yield _Metric(
+        "nodedoctor_check_severity",
+        "How bad a check ended: 0 skipped, 1 passed (or waived), 2 could not be seen from here, 3 warning,"
+        " 4 hung, crashed or answered nonsense, 5 failed.",
+        tuple(({"check": result["check"]}, _worst(result)) for result in report.get("results", ())),
+    )
+
+
+def _findings(report: Data) -> Iterator[_Metric]:
+    """What is wrong with which part; the worst of those that would make the same series."""
+    told: dict[tuple[str, str], Data] = {}
+    waived = 0
+    for result in report.get("results", ()):
+        for finding in result["findings"]:
+            waived += bool(finding.get("waived"))
+            key = result["check"], _part(finding)
+            if severity(finding) > 2 and (key not in told or severity(finding) > severity(told[key])):
+                told[key] = finding
+    worst = sorted(told.items(), key=lambda item: -severity(item[1]))
+    samples = tuple((_problem(*key, finding), 1) for key, finding in worst[:MOST_FINDINGS])
+    yield _Metric(
+        "nodedoctor_finding",
+        "1 while this part of the node is not well; action is the least drastic step that repairs it.",
+        samples,
+    )
+    left = len(worst) - len(samples)
+    yield _Metric("nodedoctor_findings_left_out", "Problems not told by nodedoctor_finding.", (({}, left),))
+    yield _Metric("nodedoctor_findings_waived", "Findings that this site accepts for now.", (({}, waived),))
+
+
+def _part(finding: Data) -> str:
+    """The subject; without the number of a process, which would make a new series every time."""
+    return re.sub(r"^pid:\d+$", "pid", _label(finding.get("subject")))
+
+
+def _problem(check: str, subject: str, finding: Data) -> dict[str, Any]:
+    fix = finding.get("fix") or {}
+    return {
+        "check": check,
+        "subject": subject,
+        "status": finding["status"],
+        "reason": finding.get("reason"),
+        "action": fix.get("action") or "investigate",
+    }
+
+
+def _worst(result: Data) -> float:
+    return max((severity(finding) for finding in result["findings"]), default=0)
+
+
+def _timestamp(started: Any) -> float | None:
+    try:
+        return datetime.strptime(str(started), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def _labels(labels: Mapping[str, Any]) -> str:
+    """Labels as `{name="value"}`, escaped; one without a value is left out, which means the same."""
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    written = (f'{name}="{_label(value).translate(escapes)}"' for name, value in labels.items() if value)
+    joined = ",".join(written)
+    return f"{{{joined}}}" if joined else ""
+
+
+def _label(value: Any) -> str:
+    return inert(str(value or ""))[:LONGEST_LABEL]
+
+
+def _number(value: float) -> str:
+    """The shortest decimals that read back as the same number."""
+    return str(int(value)) if value == int(value) else repr(float(value))
