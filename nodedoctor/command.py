@@ -66,7 +66,7 @@ async def start(name: str, command: Command) -> Running | Observation:
         note = f"{command.argv[0]}: {error.strerror or error}"
         return Observation(name, outcome, argv=command.argv, note=note)
     if command.stdin is not None:
-        _feed(transport, command.stdin)
+        _feed(transport, command.stdin, ends=not command.tied)
     return Running(name, command, transport, pipes, began)
 
 
@@ -262,11 +262,12 @@ def _kill(transport: asyncio.SubprocessTransport) -> None:
         os.killpg(transport.get_pid(), signal.SIGKILL)
 
 
-def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
+def _feed(transport: asyncio.SubprocessTransport, data: bytes, *, ends: bool) -> None:
     pipe = transport.get_pipe_transport(0)
     if isinstance(pipe, asyncio.WriteTransport):
         pipe.write(data)
-        pipe.write_eof()
+        if ends:
+            pipe.write_eof()
 
 
 def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -205,3 +205,19 @@ def test_a_child_finds_the_packages_of_this_very_environment():
         program = command.child("nvml", packages=True)
         seen = run(*program[:-1], "-c", code)
         assert seen.text.strip() == str(importlib.util.find_spec(name).origin)
+
+
+def test_the_stdin_of_a_tied_child_ends_only_when_it_is_let_go(tmp_path):
+    told = tmp_path / "told"
+    waiter = (
+        f"import sys; print(sys.stdin.readline(), flush=True); sys.stdin.read(); open({str(told)!r}, 'w')"
+    )
+    start = f"subprocess.Popen([sys.executable, '-Ic', {waiter!r}], start_new_session=True)"
+    script = f"import subprocess, sys; {start}.wait(1)"
+    seen = python(script, stdin=b"first\n", tied=True)
+    assert "first" in seen.text and seen.rc == 1, "it waited for more, and nothing came"
+    for _ in range(500):
+        if told.exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError("its stdin was left open")
