@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from nodedoctor.model import Finding, Reason, Result, Status
 from nodedoctor.noun import noun
+
+if TYPE_CHECKING:
+    from nodedoctor.console import Parser
 
 Way = Literal["worse", "better", "other"]
 LARGEST = 64 * 1024 * 1024  # bytes of a report that are read
@@ -170,15 +173,9 @@ def told(change: Change) -> str:
 def main(words: Sequence[str]) -> int:
     """`nodedoctor compare BEFORE AFTER`: 0 nothing got worse, 2 something did."""
     from nodedoctor import outputs
-    from nodedoctor.console import Exit, Parser, complain
+    from nodedoctor.console import Exit, complain
 
-    parser = Parser(
-        prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
-    )
-    parser.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report, or a recorded node")
-    parser.add_argument("after", type=Path, metavar="AFTER", help="the same, from later or from another node")
-    outputs.add(parser, "html")
-    arguments = parser.parse_args(list(words))
+    arguments = parser().parse_args(list(words))
     if problem := outputs.no_folder(arguments):
         return complain(problem)
     try:
@@ -195,6 +192,20 @@ def main(words: Sequence[str]) -> int:
         if failed := outputs.write_files({arguments.html: page.encode()}):
             return failed
     return Exit.FAIL if comparison.worse else Exit.OK
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor compare`."""
+    from nodedoctor import outputs
+    from nodedoctor.console import Parser
+
+    made = Parser(
+        prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
+    )
+    made.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report, or a recorded node")
+    made.add_argument("after", type=Path, metavar="AFTER", help="the same, from later or from another node")
+    outputs.add(made, "html")
+    return made
 
 
 def _differs(before: Result | None, after: Result | None) -> bool:

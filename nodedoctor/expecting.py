@@ -17,7 +17,7 @@ from nodedoctor.session import Request, Session, UsageError
 
 def main(words: list[str]) -> int:
     """Print the expectation file; exits with the verdict's code, because a sick node is no model."""
-    arguments = _parser().parse_args(words)
+    arguments = parser().parse_args(words)
     if arguments.keys:
         width = max(map(len, KEYS))
         return _said("".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items()))
@@ -56,13 +56,14 @@ def _said(text: str) -> int:
     return Exit.OK if emit(text) else Exit.OUTPUT
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    """The parser of `nodedoctor expect`."""
+    made = Parser(
         prog="nodedoctor expect",
         description="Write what this healthy node has, for `nodedoctor --expect FILE` on the others.",
         allow_abbrev=False,
     )
-    parser.add_argument("--keys", action="store_true", help="what can be expected, and what each key means")
-    parser.add_argument("--python", default="", metavar="PATH", help="the Python that trains")
-    parser.add_argument("--replay", default="", metavar="PATH", help="a recorded node instead of this one")
-    return parser
+    made.add_argument("--keys", action="store_true", help="what can be expected, and what each key means")
+    made.add_argument("--python", default="", metavar="PATH", help="the Python that trains")
+    made.add_argument("--replay", default="", metavar="PATH", help="a recorded node instead of this one")
+    return made

@@ -18,14 +18,15 @@ SCHEMAS = ("report", "snapshot", "triage")
 
 def main(words: list[str]) -> int:
     """Answer one of the three; returns the exit code."""
-    arguments = _parser().parse_args(words)
+    arguments = parser().parse_args(words)
     run: Callable[[Any], int] = arguments.run
     return run(arguments)
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="nodedoctor", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, parser_class=Parser)
+def parser() -> Parser:
+    """The parser of `nodedoctor list|explain|schema`."""
+    made = Parser(prog="nodedoctor", allow_abbrev=False)
+    commands = made.add_subparsers(required=True, parser_class=Parser)
     listing = commands.add_parser("list", help="what there is", allow_abbrev=False)
     listing.add_argument("kind", choices=sorted(_LISTS))
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -36,7 +37,7 @@ def _parser() -> Parser:
     schema = commands.add_parser("schema", help="the JSON Schema of a document", allow_abbrev=False)
     schema.add_argument("name", choices=SCHEMAS)
     schema.set_defaults(run=_schema)
-    return parser
+    return made
 
 
 def _list(arguments: Any) -> int:

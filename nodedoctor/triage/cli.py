@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
     from nodedoctor.triage.nodes import NotANode, read_node
     from nodedoctor.triage.sources import NotThere
 
-    arguments = _parser().parse_args(words)
+    arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments):
         return complain(problem)
     if arguments.live is not None:
@@ -93,17 +93,18 @@ def _colour() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
+    """The parser of `nodedoctor triage`."""
     from nodedoctor import outputs
 
-    parser = Parser(
+    made = Parser(
         prog="nodedoctor triage",
         description="Why a job died: the guilty rank, the evidence, the fix, and what it is not.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = made.add_argument
     add(
         "paths",
         nargs="*",
@@ -129,8 +130,8 @@ def _parser() -> Parser:
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )
-    outputs.add(parser, "html")
-    form = parser.add_mutually_exclusive_group()
+    outputs.add(made, "html")
+    form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
-    return parser
+    return made

@@ -21,6 +21,7 @@ from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, Refused, empty_report
 
 if TYPE_CHECKING:
+    from nodedoctor.console import Parser
     from nodedoctor.session import Request
     from nodedoctor.tui.app import NodeDoctor
 
@@ -84,12 +85,9 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
 
 def watch(words: list[str]) -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
-    from nodedoctor.console import Exit, Parser, complain
+    from nodedoctor.console import Exit, complain
 
-    parser = Parser(
-        prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
-    )
-    parser.parse_args(words)
+    parser().parse_args(words)
     if not possible():
         return complain("watch needs a terminal; for scripts there is `nodedoctor --json`")
 
@@ -99,6 +97,15 @@ def watch(words: list[str]) -> int:
         return Request(tags=("fast",))
 
     return sit(make_request, "live").code or Exit.OK
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor watch`."""
+    from nodedoctor.console import Parser
+
+    return Parser(
+        prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
+    )
 
 
 def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
