@@ -1,0 +1,105 @@
+"""Ask nodes through the ssh of whoever asks: their keys, their config, their shared connections.
+
+A node is asked twice at most: with what it has, then, if it has no nodedoctor and we have the single file,
+with that on stdin. It keeps the file, so the second connection is paid for once. Connections are shared where
+the user's own config says so (ControlMaster); masters of our own would be one more process per node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from nodedoctor import command
+from nodedoctor.fleet import node_side, reading
+from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.nodeset import NodeSetError, expand
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.registry import Command
+
+CONNECTING = 10
+"""Ours: seconds ssh may take to connect. Without it a node that is cut off is silent until its time is up."""
+STARTING = 5.0
+"""Ours: seconds within which a working ssh on this machine says its version."""
+
+
+class Ssh:
+    """The way to nodes through OpenSSH; `nodes` is a node set, whose names may be `user@host`.
+
+    `options` go to ssh before ours: of an option given twice it takes the first.
+    """
+
+    name = "ssh"
+
+    def __init__(self, nodes: str, options: tuple[str, ...] = ()) -> None:
+        self._nodes = nodes
+        self._options = options
+
+    async def hosts(self) -> tuple[str, ...]:
+        """All nodes meant; FleetError when the set cannot be read, is empty, or there is no ssh here."""
+        hosts = self._expanded()
+        seen = await command.run("ssh", Command(("ssh", "-V")), STARTING)
+        if not seen.answered:
+            raise FleetError(f"no ssh on this machine to reach nodes with: {seen.note}")
+        return hosts
+
+    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+        """Every node as its answer comes, `errand.width` at once; FleetError for a single file that is none."""
+        brought = node_side.parcel(errand)
+        gate = asyncio.Semaphore(errand.width)
+        asked = [asyncio.create_task(self._ask(host, errand, brought, gate)) for host in self._expanded()]
+        try:
+            for answer in asyncio.as_completed(asked):
+                yield await answer
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    def _expanded(self) -> tuple[str, ...]:
+        try:
+            hosts = tuple(expand(self._nodes))
+        except NodeSetError as error:
+            raise FleetError(str(error)) from None
+        if not hosts:
+            raise FleetError("no nodes were named")
+        return hosts
+
+    async def _ask(
+        self, host: str, errand: Errand, brought: node_side.Parcel | None, gate: asyncio.Semaphore
+    ) -> Node:
+        async with gate:
+            began = time.monotonic()
+            seen = await self._go(host, errand, brought)
+            if brought and _wants_file(seen):
+                left = errand.deadline - (time.monotonic() - began)
+                seen = await self._go(host, replace(errand, deadline=left), brought, arrives=True)
+                seen = replace(seen, seconds=round(time.monotonic() - began, 3))
+        return reading.node(host, seen)
+
+    async def _go(
+        self, host: str, errand: Errand, brought: node_side.Parcel | None, *, arrives: bool = False
+    ) -> Observation:
+        script = node_side.script(errand, brought, arrives=arrives, held=True)
+        stdin = node_side.stdin(brought, arrives=arrives, held=True)
+        argv = ("ssh", *self._options, *_options(errand), "--", host, node_side.line(script))
+        return await command.run("ssh", Command(argv, stdin=stdin, tied=True), errand.deadline)
+
+
+def _options(errand: Errand) -> tuple[str, ...]:
+    """Nobody is asked for a password, no terminal, and none of the forwardings meant for work by hand."""
+    seconds = max(1, min(CONNECTING, int(errand.deadline)))
+    settings = (
+        "BatchMode=yes",
+        "ClearAllForwardings=yes",
+        "PermitLocalCommand=no",
+        f"ConnectTimeout={seconds}",
+    )
+    return ("-T", "-a", "-x", *(word for setting in settings for word in ("-o", setting)))
+
+
+def _wants_file(seen: Observation) -> bool:
+    """Whether a node was reached, has a Python, and lacks only nodedoctor."""
+    return seen.outcome is Outcome.OK and seen.rc == 127 and node_side.NO_NODEDOCTOR in seen.note
