@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -15,11 +15,14 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from nodedoctor import headless
 from nodedoctor.tui.look import ASCII, UNICODE
-from nodedoctor.tui.messages import ShowCheck
+from nodedoctor.tui.messages import OpenNode, ShowCheck
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.state import Engine, Refused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
+
+if TYPE_CHECKING:
+    from nodedoctor.tui.nodes import Round
 
 INTERRUPTED = 130
 
@@ -48,6 +51,7 @@ class NodeDoctor(App[None]):
         Binding("4", "open('triage')", "Triage", id="screen-triage", tooltip="why a job died"),
         Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),
         Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
+        Binding("7", "open('fleet')", "Fleet", id="screen-fleet", tooltip="many nodes side by side"),
         Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
         Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
         Binding("d", "compare", "Compare with a snapshot", id="compare"),
@@ -59,6 +63,7 @@ class NodeDoctor(App[None]):
 
     # A var, not a reactive: that one would draw the whole screen whenever a second has gone by.
     state: var[State | None] = var(None, always_update=True)
+    round: var[Round | None] = var(None, always_update=True)
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class NodeDoctor(App[None]):
         ascii: bool = False,
         first: str = "checks",
         triage: Mapping[str, Any] | None = None,
+        rounds: AsyncIterator[Round] | None = None,
     ) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
@@ -76,6 +82,7 @@ class NodeDoctor(App[None]):
         self.refused = ""
         self._first = first
         self._document = triage
+        self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
         self.add_mode("checks", self._checks)
@@ -84,10 +91,13 @@ class NodeDoctor(App[None]):
         self.add_mode("triage", self._triage)
         self.add_mode("compare", self._compare)
         self.add_mode("probes", self._probes)
+        self.add_mode("fleet", self._fleet)
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
         self._follow()
+        if self._rounds is not None:
+            self._follow_fleet(self._rounds)
         if self._document is not None:
             await self.show_triage(self._document)
         elif self._first != self.DEFAULT_MODE:
@@ -146,6 +156,22 @@ class NodeDoctor(App[None]):
         await self.switch_mode("checks")
         if isinstance(self.screen, ChecksScreen):
             self.screen.select(message.check)
+
+    async def on_open_node(self, message: OpenNode) -> None:
+        """Make one node's report the one that all other screens show."""
+        self.run_worker(self._open_node(message), group="node", exclusive=True)
+
+    async def _open_node(self, message: OpenNode) -> None:
+        from nodedoctor.compare import CompareError
+        from nodedoctor.report.reading import report
+        from nodedoctor.tui import reading
+
+        try:
+            self.state = State(report(await reading.document(message.report)))
+        except CompareError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        await self.switch_mode("checks")
 
     def action_interrupt(self) -> None:
         """Leave the way ctrl+c leaves everything else."""
@@ -232,6 +258,11 @@ class NodeDoctor(App[None]):
             self.refused = str(refused)
             self.exit()
 
+    @work(exclusive=True, group="fleet")
+    async def _follow_fleet(self, rounds: AsyncIterator[Round]) -> None:
+        async for now in rounds:
+            self.round = now
+
     def _checks(self) -> ChecksScreen:
         return ChecksScreen(self.engine, self.glyphs)
 
@@ -254,6 +285,11 @@ class NodeDoctor(App[None]):
         from nodedoctor.tui.screens.live import LiveScreen
 
         return LiveScreen(self.engine, self.glyphs)
+
+    def _fleet(self) -> Screen[None]:
+        from nodedoctor.tui.screens.fleet import FleetScreen
+
+        return FleetScreen(self.glyphs)
 
     def _triage(self) -> Screen[None]:
         from nodedoctor.tui.screens.triage import TriageScreen

@@ -19,3 +19,12 @@ class AskCompare(Message):
 
 class AskTriage(Message):
     """Ask for the logs of a job, then show why it died."""
+
+
+class OpenNode(Message):
+    """Show the report of one node of a fleet, from the file it lies in."""
+
+    def __init__(self, host: str, report: str) -> None:
+        super().__init__()
+        self.host = host
+        self.report = report

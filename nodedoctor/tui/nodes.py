@@ -1,0 +1,256 @@
+"""What the Fleet screen says: a line per node or oddity, the matrix, and the page about what is selected.
+
+Everything a node said passes `inert` on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.fleet.nodeset import fold
+from nodedoctor.model import Status
+from nodedoctor.noun import noun
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row, fit
+
+WELL = "well"
+"""Key of the row that stands for all nodes without a problem while they are folded."""
+LETTER = {
+    Status.FAIL: "F",
+    Status.UNKNOWN: "U",
+    Status.WARN: "W",
+    Status.PASS: ".",
+    Status.SKIP: " ",
+}
+COLUMNS = 26
+"""Checks in the matrix: they are named by letters."""
+
+
+@noun
+class Round:
+    """The nodes that have answered so far, and those that have not."""
+
+    fleet: Fleet
+    waiting: tuple[str, ...] = ()
+
+
+def head(now: Round) -> list[tuple[Part, ...]]:
+    """Two lines: how many nodes, and how they stand."""
+    fleet = now.fleet
+    total = len(fleet.nodes) + len(now.waiting)
+    parts: list[Part] = [("RUN ", RUN) if now.waiting else (verdict(fleet).word, STYLE[verdict(fleet)])]
+    for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
+        count = sum(node.verdict is status and node.state == "answered" for node in fleet.nodes)
+        if count:
+            parts.append((f"  {count} {status.value}", ""))
+    for state in ("silent", "unreachable", "unable", "unreadable"):
+        count = sum(node.state == state for node in fleet.nodes)
+        if count:
+            parts.append((f"  {count} {state}", STYLE[Status.UNKNOWN]))
+    if now.waiting:
+        parts.append((f"   {len(fleet.nodes)}/{total}", QUIET))
+    parts.append((f"   {fleet.seconds:.1f} s", QUIET))
+    asked = f"fleet   {total} node{'' if total == 1 else 's'} over {fleet.source}"
+    waits = f"   waiting for {fold(now.waiting)}" if now.waiting else ""
+    return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
+
+
+def verdict(fleet: Fleet) -> Status:
+    """The worst of nodes and oddities; a node without a report counts as unknown."""
+    found = [_standing(node) for node in fleet.nodes] + [oddity.status for oddity in fleet.oddities]
+    order = (Status.SKIP, Status.PASS, Status.WARN, Status.UNKNOWN, Status.FAIL)
+    return max(found, key=order.index, default=Status.SKIP)
+
+
+def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
+    """What sets nodes apart, then the nodes, the worst first; those that are well in one line if folded."""
+    nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
+    ill = [node for node in nodes if node.severity > 1]
+    well = [node for node in nodes if node.severity <= 1]
+    made = [_oddity_row(oddity) for oddity in fleet.oddities if needle.lower() in _said(oddity)]
+    made += [_node_row(node) for node in ill]
+    if well and folded:
+        count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
+        made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))
+    else:
+        made += [_node_row(node) for node in well]
+    return made
+
+
+def columns(fleet: Fleet) -> tuple[str, ...]:
+    """The checks of the matrix: those with a problem somewhere, the worst and most frequent first."""
+    weight: dict[str, tuple[int, int]] = {}
+    for node in fleet.nodes:
+        for problem in node.problems:
+            worst, count = weight.get(problem.check, (0, 0))
+            weight[problem.check] = (max(worst, problem.severity), count + 1)
+    return tuple(sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))[:COLUMNS])
+
+
+def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
+    """A line per node, a letter per check; nodes that are alike in all of them share a line."""
+    alike: dict[tuple[str, tuple[Status | None, ...]], list[Node]] = {}
+    for node in fleet.worst_first():
+        cells = tuple(node.statuses.get(check) for check in checks)
+        alike.setdefault((node.state, cells), []).append(node)
+    return [_matrix_row(nodes, cells, width, glyphs) for (_, cells), nodes in alike.items()]
+
+
+def heading(checks: Sequence[str], width: int) -> tuple[Part, ...]:
+    """The line of letters above the matrix."""
+    letters = " ".join(chr(ord("a") + at) for at in range(len(checks)))
+    return ((" " * 7 + "node".ljust(_names(width)), QUIET), (letters, LABEL))
+
+
+def legend(fleet: Fleet, checks: Sequence[str]) -> Iterator[Para]:
+    """What the letters stand for, and which nodes have it."""
+    yield Para("F fails   U cannot be judged   W warns   . passes   (blank) does not apply", style=QUIET)
+    for at, check in enumerate(checks):
+        hosts = [node.host for node in fleet.nodes if any(p.check == check for p in node.problems)]
+        yield Para(f"{inert(check)}   {inert(fold(hosts))}", f"{chr(ord('a') + at)}  ", verbatim=True)
+
+
+def page(fleet: Fleet, key: str) -> list[Para]:
+    """Everything about a row."""
+    for oddity in fleet.oddities:
+        if key == _key(oddity):
+            return list(_oddity(oddity))
+    if key == WELL:
+        return list(_all_well([node for node in fleet.nodes if node.severity <= 1]))
+    node = find(fleet, key)
+    return list(_node(node, fleet.oddities)) if node else [Para("no node has answered yet")]
+
+
+def names(fleet: Fleet, key: str) -> str:
+    """The nodes a row of the list stands for, as a node set."""
+    hosts = next((oddity.odd for oddity in fleet.oddities if _key(oddity) == key), ())
+    if key == WELL:
+        hosts = tuple(node.host for node in fleet.nodes if node.severity <= 1)
+    node = find(fleet, key)
+    return fold(hosts or ([node.host] if node else []))
+
+
+def find(fleet: Fleet, key: str) -> Node | None:
+    """The node (the first of those that share a line) that a row stands for."""
+    return next((node for node in fleet.nodes if f"node {node.host}" == key), None)
+
+
+def _standing(node: Node) -> Status:
+    """How a node counts: without a report it is unknown, and what is merely out of sight is no news."""
+    if node.state != "answered":
+        return Status.UNKNOWN
+    return node.verdict or Status.UNKNOWN
+
+
+def _word(node: Node) -> str:
+    return _standing(node).word
+
+
+def _style(node: Node) -> str:
+    return STYLE[_standing(node)]
+
+
+def _node_row(node: Node) -> Row:
+    text = node.note
+    worst = _worst_first(node)
+    if node.state != "answered":
+        text = f"{node.state}: {node.note}"
+    elif worst:
+        more = f" (and {len(worst) - 1} more)" if len(worst) > 1 else ""
+        text = f"{worst[0].check}  {_sentence(worst[0])}{more}"
+    return Row(f"node {node.host}", _word(node), _style(node), inert(node.host), inert(text))
+
+
+def _oddity_row(oddity: Oddity) -> Row:
+    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(oddity.title), inert(oddity.summary))
+
+
+def _matrix_row(nodes: Sequence[Node], cells: Sequence[Status | None], width: int, glyphs: Glyphs) -> Row:
+    names = inert(fold([node.host for node in nodes]))
+    parts: list[Part] = [(f" {fit(names, _names(width) - 1, glyphs.more)} ", "")]
+    for status in cells:
+        letter = LETTER[status] if status else " "
+        loud = status in (Status.FAIL, Status.UNKNOWN, Status.WARN)
+        parts.append((f"{letter} ", STYLE[status] if status and loud else QUIET))
+    first = nodes[0]
+    return Row(f"node {first.host}", _word(first), _style(first), names, parts=tuple(parts))
+
+
+def _names(width: int) -> int:
+    """Cells for the names of nodes in the matrix."""
+    return max(12, min(32, width - 7 - 2 * COLUMNS))
+
+
+def _oddity(oddity: Oddity) -> Iterator[Para]:
+    yield Para(inert(oddity.summary), f"{oddity.status.word}  ", LABEL, STYLE[oddity.status])
+    yield Para()
+    for group in oddity.groups:
+        yield _group(group, oddity)
+    yield Para()
+    if oddity.odd:
+        yield Para(inert(fold(oddity.odd)), "look at   ")
+    if oddity.fix:
+        yield Para(inert(oddity.fix), "fix       ")
+    if oddity.why:
+        yield Para(inert(oddity.why), "why       ")
+
+
+def _group(group: Group, oddity: Oddity) -> Para:
+    usual = oddity.majority is not None and group.value == oddity.majority.value
+    count = f"{len(group.hosts):>6}  "
+    text = f"{group.value or '(none)'}   {fold(group.hosts)}"
+    return Para(inert(text), count, QUIET if usual else LABEL, QUIET, verbatim=True)
+
+
+def _all_well(nodes: Sequence[Node]) -> Iterator[Para]:
+    yield Para(f"{len(nodes)} nodes have no problem; p lists them one by one")
+    yield Para()
+    yield Para(inert(fold([node.host for node in nodes])), verbatim=True)
+
+
+def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
+    yield Para(inert(node.host), f"{_word(node)}  ", LABEL, _style(node))
+    if node.state != "answered":
+        yield Para(inert(node.note), f"{node.state}  ")
+        return
+    if node.note:
+        yield Para(inert(node.note), "note      ")
+    for problem in _worst_first(node):
+        yield Para()
+        yield Para(inert(problem.check), f"{problem.status.word}  ", LABEL, STYLE[problem.status])
+        yield Para(inert(_sentence(problem)))
+        yield Para(problem.action, "action    ")
+    strange = [oddity for oddity in oddities if node.host in oddity.odd]
+    if strange:
+        yield Para()
+    for oddity in strange:
+        usual = oddity.majority.value if oddity.majority else "no majority"
+        mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
+        yield Para(inert(f"{oddity.title}: {mine or '(none)'}; most: {usual}"), "ODD  ")
+    yield Para()
+    tally = "  ".join(f"{count} {status}" for status, count in node.counts.items() if count)
+    yield Para(f"{inert(tally)}   in {node.seconds:.1f} s", style=QUIET)
+    if node.report:
+        yield Para("enter opens its report", style=QUIET)
+
+
+def _worst_first(node: Node) -> list[Problem]:
+    return sorted(node.problems, key=lambda problem: (-problem.severity, problem.id))
+
+
+def _sentence(problem: Problem) -> str:
+    return f"{problem.subject}: {problem.summary}" if problem.subject else problem.summary
+
+
+def _key(oddity: Oddity) -> str:
+    return f"oddity {oddity.key}"
+
+
+def _fits(node: Node, needle: str) -> bool:
+    said = " ".join([node.host, node.state, node.note, *(f"{p.id} {p.summary}" for p in node.problems)])
+    return all(word in said.lower() for word in needle.lower().split())
+
+
+def _said(oddity: Oddity) -> str:
+    return f"{oddity.key} {oddity.title} {oddity.summary}".lower()

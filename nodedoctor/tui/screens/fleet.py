@@ -1,0 +1,158 @@
+"""Many nodes: what sets them apart, the sick ones first, node by check as a matrix, and one node's report."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from nodedoctor.tui import nodes
+from nodedoctor.tui.look import LABEL, Glyphs, Para
+from nodedoctor.tui.messages import OpenNode
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.prompt import Prompt, ask
+
+
+class FleetScreen(Screen[None]):
+    """A list or a matrix of nodes, and everything about the selected one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "matrix", "List or matrix", id="fleet-matrix", tooltip="node by check"),
+        Binding("slash", "filter", "Filter", id="filter", tooltip="words", priority=True),
+        Binding("p", "passes", "Fold or list nodes that are well", id="passes"),
+        Binding("n", "problem(1)", "Next problem", id="next-problem"),
+        Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
+        Binding("c", "copy", "Copy the names of these nodes", id="copy-fix"),
+        Binding("escape", "clear", "Clear the filter", id="clear"),
+    ]
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("enter", "Open report"),
+        ("m", "Matrix"),
+        ("/", "Filter"),
+        ("p", "All nodes"),
+        ("c", "Copy names"),
+        ("n", "Next problem"),
+    )
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self.panes = Panes(glyphs, reads=False)
+        self._round: nodes.Round | None = None
+        self._folded = True
+        self._matrix = False
+        self._needle = ""
+
+    def compose(self) -> ComposeResult:
+        """Head, list, page, keys."""
+        yield Lines(id="head")
+        yield self.panes
+        yield Hints(self.HINTS)
+
+    def on_mount(self) -> None:
+        """Follow the nodes as they answer."""
+        hint = "   many nodes: nodedoctor fleet --ssh HOSTS, --slurm, --ray or --reports DIR"
+        self.query_one("#head", Lines).show([(("fleet", LABEL), (hint, ""))])
+        self.watch(self.app, "round", self.show)
+
+    def on_resize(self) -> None:
+        """The matrix depends on the width."""
+        self.call_after_refresh(self.show, self._round)
+
+    def show(self, now: nodes.Round | None) -> None:
+        """Show the nodes that have answered."""
+        self._round = now
+        if now is None:
+            return
+        first, second = nodes.head(now)
+        listing = self.panes.listing
+        if self._matrix:
+            checks = nodes.columns(now.fleet)
+            listing.show(nodes.matrix(now.fleet, checks, listing.room, self._glyphs))
+            self.query_one("#head", Lines).show([first, nodes.heading(checks, listing.room)])
+        else:
+            listing.show(nodes.rows(now.fleet, folded=self._folded, needle=self._needle))
+            narrowed = ((f"   [/{self._needle}]", LABEL),) if self._needle else ()
+            self.query_one("#head", Lines).show([first, (*second, *narrowed)])
+        self.on_listing_moved()
+
+    def on_listing_moved(self) -> None:
+        """Show everything about what the cursor is on."""
+        if self._round is None:
+            return
+        key, fleet = self.panes.listing.key or "", self._round.fleet
+        if self._matrix:
+            legend = nodes.legend(fleet, nodes.columns(fleet))
+            self.panes.page.show("matrix", [Para(self._alike(), style=LABEL, verbatim=True), Para(), *legend])
+        else:
+            self.panes.page.show(key, nodes.page(fleet, key))
+
+    def on_listing_chosen(self) -> None:
+        """Open the node's report; what has none is read on the whole screen."""
+        node = nodes.find(self._round.fleet, self.panes.listing.key or "") if self._round else None
+        if node is not None and node.report:
+            self.post_message(OpenNode(node.host, node.report))
+        else:
+            self.panes.zoom("page")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A slash typed into the prompt is a letter."""
+        return not (action == "filter" and self.query(Prompt))
+
+    def action_matrix(self) -> None:
+        """Node by check, or the list again."""
+        self._matrix = not self._matrix
+        self.panes.set_class(self._matrix, "-stacked")
+        self.call_after_refresh(self.show, self._round)
+
+    def action_passes(self) -> None:
+        """One line for all nodes that are well, or one each."""
+        self._folded = not self._folded
+        self.show(self._round)
+
+    def action_problem(self, step: int) -> None:
+        """Go to the next or previous line that is not well, round and round."""
+        listing = self.panes.listing
+        keys = [row.key for row in listing.rows]
+        bad = [at for at, row in enumerate(listing.rows) if row.word not in ("PASS", "SKIP")]
+        if not bad:
+            self.notify("every node is well", markup=False)
+            return
+        here = keys.index(listing.key) if listing.key in keys else 0
+        ahead = [at for at in bad if (at > here if step > 0 else at < here)]
+        listing.select(keys[(ahead or bad)[0 if step > 0 else -1]])
+
+    def action_copy(self) -> None:
+        """Copy the names of the nodes of the selected line, as a node set."""
+        if self._round is not None and self.panes.listing.key:
+            names = self._alike() if self._matrix else nodes.names(self._round.fleet, self.panes.listing.key)
+            self.app.copy_to_clipboard(names)
+            self.notify(f"copied {names}", markup=False)
+
+    async def action_filter(self) -> None:
+        """Type words; the list follows every letter, escape takes it back."""
+        self._matrix = False
+        self.panes.set_class(False, "-stacked")
+        await ask(self, Prompt("filter", self._needle, self._filtered, self._narrow))
+
+    def action_clear(self) -> None:
+        """Show every node again."""
+        self._narrow("")
+
+    def _alike(self) -> str:
+        """The nodes of the selected line of the matrix."""
+        key = self.panes.listing.key
+        return next((row.name for row in self.panes.listing.rows if row.key == key), "")
+
+    def _narrow(self, text: str) -> None:
+        self._needle = text
+        self.show(self._round)
+
+    def _filtered(self, answer: str | None) -> None:
+        if answer is None:
+            self._narrow("")
+        self.panes.listing.focus()
