@@ -1,4 +1,4 @@
-"""The Fleet screen, driven by keys: the odd ones first, the matrix, and a node's report on all other screens."""
+"""The Fleet screen, driven by keys: the odd ones first, the matrix, a node's report on all other screens."""
 
 from __future__ import annotations
 
