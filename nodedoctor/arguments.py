@@ -42,6 +42,7 @@ also:
   nodedoctor compare BEFORE AFTER  what changed between two reports or recorded nodes; 2 if it got worse
   nodedoctor expect                what this healthy node has, for --expect FILE on the others
   nodedoctor schema report|snapshot
+  nodedoctor completion bash|zsh|fish                 a script that completes all of this
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
 3 something could not be judged because it hung or crashed, 64 usage, 70 a bug, 74 output

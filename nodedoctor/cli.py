@@ -57,6 +57,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor import expecting
 
         return expecting.main(words[1:])
+    if words and words[0] == "completion":
+        from nodedoctor.completion import cli as completion
+
+        return completion.main(words[1:])
     if words and words[0] == "watch":
         from nodedoctor.tui import start
 

@@ -19,7 +19,9 @@ from nodedoctor.noun import noun
 
 _MARK = "__nodedoctor__"
 
-RESERVED = frozenset({"triage", "fleet", "watch", "compare", "expect", "demo", "list", "explain", "schema"})
+RESERVED = frozenset(
+    {"triage", "fleet", "watch", "compare", "expect", "demo", "list", "explain", "schema", "completion"}
+)
 """Subcommand names; no check and no subject may be called like one."""
 
 
