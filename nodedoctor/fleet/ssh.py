@@ -46,7 +46,7 @@ class Ssh:
         return hosts
 
     async def ask(self, errand: Errand) -> AsyncIterator[Node]:
-        """Every node as its answer comes, `errand.width` at once; FleetError for a single file that is none."""
+        """Every node as its answer comes, `errand.width` at once; FleetError when the single file is none."""
         brought = node_side.parcel(errand)
         gate = asyncio.Semaphore(errand.width)
         asked = [asyncio.create_task(self._ask(host, errand, brought, gate)) for host in self._expanded()]
