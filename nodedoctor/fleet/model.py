@@ -37,7 +37,10 @@ class Errand:
 
 @noun
 class Problem:
-    """A finding of a node's report that is not well. `severity` ranks as `Finding.severity` does."""
+    """A finding of a node's report that is not well. `severity` ranks as `Finding.severity` does.
+
+    `title` is what holds when the check passes, `fix` what the report says to do.
+    """
 
     check: str
     subject: str
@@ -46,6 +49,8 @@ class Problem:
     severity: int
     action: Action = "investigate"
     reason: str = ""
+    title: str = ""
+    fix: str = ""
 
     @property
     def id(self) -> str:
@@ -59,7 +64,8 @@ class Node:
 
     `note` says why there is no report, or what was strange about the answer. `traits` are what somebody
     decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
-    `traits.py`. `report` is the file the whole report lies in, if it lies in one.
+    `traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname` and `boot_id`
+    are the machine's own, `peers` what came of trying the way to other nodes: "" or why there was none.
     """
 
     host: str
@@ -76,6 +82,9 @@ class Node:
     traits: Mapping[str, str] = field(default_factory=dict)
     readings: Mapping[str, float] = field(default_factory=dict)
     report: str = ""
+    hostname: str = ""
+    boot_id: str = ""
+    peers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def severity(self) -> int:

@@ -29,9 +29,10 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def render(report: Report) -> str:
-    """The document as text, a result or probe a line. ASCII only: valid in any locale, inert on a terminal.
+    """The document as text, a result, probe or fact a line. ASCII only: valid anywhere, inert on a terminal.
 
-    Indenting throughout would leave json's C encoder unused and take 20 ms.
+    Indenting throughout would leave json's C encoder unused and take 20 ms. The lines also let a reader of
+    thousands of reports take only those it wants (fleet/skim.py).
     """
     lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document(report).items())
     return "{" + ",\n".join(lines) + "}"
@@ -46,6 +47,9 @@ def severity(finding: Mapping[str, Any]) -> int:
 def _lines(value: Any) -> str:
     if isinstance(value, list) and value:
         return "[\n " + ",\n ".join(json.dumps(item, default=_plain) for item in value) + "\n]"
+    if isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values()):
+        items = (f"{json.dumps(str(key))}: {json.dumps(item, default=_plain)}" for key, item in value.items())
+        return "{\n " + ",\n ".join(items) + "\n}"
     return json.dumps(value, default=_plain)
 
 
