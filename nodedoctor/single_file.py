@@ -1,0 +1,20 @@
+"""The single file that this process runs from, for who copies it to nodes where nodedoctor is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_told: list[Path] = []
+
+
+def path() -> Path | None:
+    """The nodedoctor.pyz we run from, absolute; None when nodedoctor is installed or runs from a checkout.
+
+    The file is not looked at: it may be gone by now, or lie where nothing answers any more.
+    """
+    return _told[0] if _told else None
+
+
+def tell(archive: str) -> None:
+    """Called by the archive's own first lines only: an environment variable could come from anybody."""
+    _told[:] = [Path(archive)]

@@ -1,0 +1,233 @@
+"""Where the single file lies unpacked: a private folder, looked for and checked at every start.
+
+Code is loaded from this folder, so nobody else may be able to change it: it is ours, closed to others, and so
+is (or is sticky, as /tmp) every folder above it. A home directory on a network is tried last: it may hang, it
+is slow, and a thousand nodes would unpack there at once. Nothing on a network is even looked at before that.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any
+
+OVERRIDE = "NODEDOCTOR_UNPACK"
+SHARED = ("/var/tmp", "/tmp", "/dev/shm")
+MOST_LINKS = 40  # symbolic links followed in one path, as the kernel
+LOCAL = frozenset(
+    "aufs bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay ramfs reiserfs rootfs tmpfs ufs vfat xfs zfs".split()
+)
+"""File systems that wait for nobody else. What is not known is taken for a network."""
+
+Files = dict[str, int]
+"""The files unpacked and their sizes."""
+
+
+class NoPlace(Exception):
+    """There is nowhere to unpack to; the message says why, in one line."""
+
+
+class Unsuited(Exception):
+    """A folder that will do only when there is no better one: it is far away, or forbids to run what it holds."""
+
+
+def place(loader: Any) -> str:
+    """The folder with the unpacked contents of the archive that `loader` reads; unpacks them if need be."""
+    name, files = manifest(loader.get_data(os.path.join(loader.archive, "manifest")).decode())
+    reasons: list[str] = []
+    left = list(candidates())
+    for far, noexec in ((False, False), (True, False), (True, True)):
+        tried, left = left, []
+        for parent, own in tried:
+            try:
+                base = private(
+                    walk(parent, is_local=None if far else _locality(), make=parent not in SHARED), own
+                )
+                if not noexec and os.statvfs(base).f_flag & os.ST_NOEXEC:
+                    raise Unsuited  # psutil's library cannot be mapped from there
+                folder = os.path.join(base, name)
+                if not intact(folder, files):
+                    import nodedoctor_unpack
+
+                    nodedoctor_unpack.unpack(loader.archive, folder, files)
+                return folder
+            except Unsuited:
+                left.append((parent, own))
+            except OSError as error:
+                reasons.append(f"{parent}: {error.strerror or error}")
+    raise NoPlace(f"no private folder to unpack into ({'; '.join(reasons)}); name one with {OVERRIDE}=DIR")
+
+
+def candidates() -> Iterator[tuple[str, str]]:
+    """Folders to try, and the name of ours in each. Not asked is the name service, which may hang."""
+    ours = f"nodedoctor-{os.geteuid()}"
+    told, cache, home = (os.environ.get(name, "") for name in (OVERRIDE, "XDG_CACHE_HOME", "HOME"))
+    if told:
+        yield os.path.abspath(told), ours
+        return
+    if os.path.isabs(cache):
+        yield cache, "nodedoctor"
+    if os.path.isabs(home):
+        yield os.path.join(home, ".cache"), "nodedoctor"
+    for folder in SHARED:
+        yield folder, ours
+
+
+def manifest(text: str) -> tuple[str, Files]:
+    """The name of the folder and the files that are for this machine, from the archive's list of them.
+
+    A home directory may be shared by machines of two kinds, so the folder's name has the machine in it.
+    """
+    machine = os.uname().machine
+    digest, *lines = text.splitlines()
+    files = {}
+    for line in lines:
+        size, _, member = line.partition(" ")
+        path = unpacked(member, machine)
+        if path:
+            files[path] = int(size)
+    return f"{digest}-{machine}", files
+
+
+def unpacked(member: str, machine: str) -> str:
+    """The path that a member of the archive gets, "" when it is for another kind of machine."""
+    if not member.startswith("native/"):
+        return member
+    _, kind, path = member.split("/", 2)
+    return path if kind == machine else ""
+
+
+def walk(path: str, is_local: Callable[[str], bool] | None, make: bool) -> str:
+    """The real path of a folder that nobody else can replace; OSError says what is wrong with it.
+
+    Before a step is taken its file system is asked for, by name: Unsuited when `is_local` denies it. The last
+    folder is made if it is missing and `make` says so.
+    """
+    trusted = _trusted()
+    at, links = "/", 0
+    rest = path.rstrip("/").split("/")[::-1]
+    while rest:
+        part = rest.pop()
+        if part in ("", ".", ".."):
+            at = os.path.dirname(at) if part == ".." else at
+            continue
+        here = os.path.join(at, part)
+        if is_local and not is_local(here):
+            raise Unsuited
+        try:
+            about = os.lstat(here)
+        except FileNotFoundError:
+            if rest or not make:
+                raise
+            os.mkdir(here, 0o700)
+            about = os.lstat(here)
+        if about.st_uid not in trusted:
+            raise PermissionError(errno.EPERM, f"{here} belongs to user {about.st_uid}")
+        if stat.S_ISLNK(about.st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = os.readlink(here)
+            at = "/" if target.startswith("/") else at
+            rest += target.split("/")[::-1]
+            continue
+        if not stat.S_ISDIR(about.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, f"{here} is no folder")
+        if about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX:
+            raise PermissionError(errno.EPERM, f"others can write to {here}")
+        at = here
+    return at
+
+
+def private(parent: str, name: str) -> str:
+    """Our own folder in a folder, made if need be; OSError when somebody else has a hand in it."""
+    path = os.path.join(parent, name)
+    try:
+        about = os.lstat(path)
+    except FileNotFoundError:
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:  # somebody was faster, perhaps another start of ours
+            pass
+        about = os.lstat(path)
+    if not stat.S_ISDIR(about.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, f"{path} is no folder")
+    if about.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, f"{path} belongs to user {about.st_uid}")
+    if about.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, f"others can write to {path}")
+    if about.st_mode & 0o077:
+        os.chmod(path, 0o700)
+    return path
+
+
+def intact(folder: str, files: Files) -> bool:
+    """Whether the folder is ours and has exactly the files of the archive, each with its size.
+
+    What is looked for is loss: cleaners of /tmp delete file by file, and files are empty after a crash. Contents
+    are not read: who could change them could change anything else of ours. 1000 files take 4 ms, reading
+    them would take 40.
+    """
+    try:
+        about = os.lstat(folder)
+        return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and present(folder) == files
+    except OSError:
+        return False
+
+
+def present(folder: str) -> Files:
+    """The files below a folder and their sizes, without what Python compiled; -1 for what is no plain file."""
+    found: Files = {}
+    left = [""]
+    while left:
+        below = left.pop()
+        with os.scandir(os.path.join(folder, below)) as entries:
+            for entry in entries:
+                path = below + entry.name
+                if entry.name.startswith(
+                    ".nfs"
+                ):  # NFS keeps a file that was removed while somebody had it open
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != "__pycache__":
+                        left.append(f"{path}/")
+                elif entry.is_file(follow_symlinks=False):
+                    found[path] = entry.stat(follow_symlinks=False).st_size
+                else:
+                    found[path] = -1
+    return found
+
+
+def _trusted() -> tuple[int, ...]:
+    """Whose folders may stand above ours. Who owns "/" is root as seen from here, also in a user namespace."""
+    return (0, os.geteuid(), os.stat("/").st_uid)
+
+
+def _locality() -> Callable[[str], bool]:
+    mounts = mounted()
+
+    def is_local(path: str) -> bool:
+        while path not in mounts and path != "/":
+            path = os.path.dirname(path)
+        return mounts.get(path, "rootfs") in LOCAL
+
+    return is_local
+
+
+def mounted() -> dict[str, str]:
+    """The type of what is mounted at each mount point, the topmost; nothing when it cannot be read."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        if after:
+            point = before.split(" ")[4]
+            found[re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)] = after.split(" ")[0]
+    return found
