@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real check bench docs knowledge clean
+.PHONY: help run test test-real check bench docs pyz knowledge clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -36,6 +36,10 @@ bench: $(VENV)/.dev
 # Pictures of the terminal interface for the README, from the recorded nodes.
 docs: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py
+
+# The single file dist/nodedoctor.pyz for nodes without network; needs the package index for its wheels, once.
+pyz: $(VENV)/.dev
+	@$(BIN)/python tools/pyz/build.py $(ARGS)
 
 # Compares the pins in the knowledge tables with the package index; ARGS=--write adds new releases.
 knowledge: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""The single file that this process runs from, for who copies it to nodes where nodedoctor is not installed."""
+"""The single file that this process runs from, to be copied to nodes where nodedoctor is not installed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def main(words: list[str]) -> int:
 
 def contents() -> dict[str, bytes]:
     """Every file by its path below sys.path; below native/MACHINE/ what is for one kind of machine."""
-    files = {}
+    files: dict[str, bytes] = {}
     for machine, found in wheels().items():
         for wheel in found:
             prefix = "" if wheel.name.endswith("-none-any.whl") else f"native/{machine}/"
@@ -74,7 +74,7 @@ def our_wheel(folder: Path) -> Path:
 
 
 def wheel_files(wheel: Path) -> dict[str, bytes]:
-    """What of a wheel belongs on sys.path: modules and data, of its metadata the name, version and licences."""
+    """What of a wheel belongs on sys.path: modules and data; of its metadata name, version and licences."""
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist() if ships(name)}
 

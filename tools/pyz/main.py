@@ -1,4 +1,6 @@
-# The __main__.py of the single file. Any Python of the last fifteen years reads it, to say that it is too old.
+# ruff: noqa: UP031, UP036, RUF005
+"""The __main__.py of the single file: an old Python, too, can read it and say that it is too old."""
+
 import os
 import sys
 

@@ -7,6 +7,7 @@ is slow, and a thousand nodes would unpack there at once. Nothing on a network i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -18,7 +19,7 @@ OVERRIDE = "NODEDOCTOR_UNPACK"
 SHARED = ("/var/tmp", "/tmp", "/dev/shm")
 MOST_LINKS = 40  # symbolic links followed in one path, as the kernel
 LOCAL = frozenset(
-    "aufs bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay ramfs reiserfs rootfs tmpfs ufs vfat xfs zfs".split()
+    ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "rootfs", "tmpfs", "xfs", "zfs")
 )
 """File systems that wait for nobody else. What is not known is taken for a network."""
 
@@ -31,7 +32,7 @@ class NoPlace(Exception):
 
 
 class Unsuited(Exception):
-    """A folder that will do only when there is no better one: it is far away, or forbids to run what it holds."""
+    """A folder for when there is no better one: it is far away, or libraries cannot be loaded from it."""
 
 
 def place(loader: Any) -> str:
@@ -148,10 +149,8 @@ def private(parent: str, name: str) -> str:
     try:
         about = os.lstat(path)
     except FileNotFoundError:
-        try:
+        with contextlib.suppress(FileExistsError):  # somebody was faster, perhaps another start of ours
             os.mkdir(path, 0o700)
-        except FileExistsError:  # somebody was faster, perhaps another start of ours
-            pass
         about = os.lstat(path)
     if not stat.S_ISDIR(about.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, f"{path} is no folder")
@@ -167,9 +166,9 @@ def private(parent: str, name: str) -> str:
 def intact(folder: str, files: Files) -> bool:
     """Whether the folder is ours and has exactly the files of the archive, each with its size.
 
-    What is looked for is loss: cleaners of /tmp delete file by file, and files are empty after a crash. Contents
-    are not read: who could change them could change anything else of ours. 1000 files take 4 ms, reading
-    them would take 40.
+    What is looked for is loss: cleaners of /tmp delete file by file, and files are empty after a crash.
+    Contents are not read: who could change them could change anything else of ours. This takes 6 ms for
+    the 1100 files; reading them would take 40.
     """
     try:
         about = os.lstat(folder)
@@ -179,7 +178,7 @@ def intact(folder: str, files: Files) -> bool:
 
 
 def present(folder: str) -> Files:
-    """The files below a folder and their sizes, without what Python compiled; -1 for what is no plain file."""
+    """The files below a folder and their sizes, without what Python compiled; -1 for anything but a file."""
     found: Files = {}
     left = [""]
     while left:
@@ -202,7 +201,7 @@ def present(folder: str) -> Files:
 
 
 def _trusted() -> tuple[int, ...]:
-    """Whose folders may stand above ours. Who owns "/" is root as seen from here, also in a user namespace."""
+    """Whose folders may stand above ours. Who owns "/" is root as seen from here, in a user namespace too."""
     return (0, os.geteuid(), os.stat("/").st_uid)
 
 

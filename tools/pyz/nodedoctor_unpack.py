@@ -21,7 +21,7 @@ ABANDONED = 24 * 3600  # seconds after which a folder that somebody was unpackin
 
 
 def unpack(archive: str, folder: str, files: Files) -> None:
-    """Make the folder hold the archive's files; OSError when it cannot be written, NoPlace when it is damaged.
+    """Make the folder hold the archive's files; OSError when it cannot, NoPlace when the archive is damaged.
 
     Folders of other versions are left alone: a process that was started long ago may still load from them.
     Nothing is compiled ahead: Python does it for what is used, a tenth of the whole.
@@ -73,12 +73,14 @@ def _extract(archive: str, folder: str) -> None:
     machine = os.uname().machine
     made = {folder}
     try:
-        with zipfile.ZipFile(archive) as outer, outer.open("contents.zip") as stored:
-            with zipfile.ZipFile(stored) as inner:
-                for member in inner.infolist():
-                    path = unpacked(member.filename, machine)
-                    if not path:
-                        continue
+        with (
+            zipfile.ZipFile(archive) as outer,
+            outer.open("contents.zip") as stored,
+            zipfile.ZipFile(stored) as inner,
+        ):
+            for member in inner.infolist():
+                path = unpacked(member.filename, machine)
+                if path:
                     target = os.path.join(folder, path)
                     parent = os.path.dirname(target)
                     if parent not in made:

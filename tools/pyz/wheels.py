@@ -1,6 +1,6 @@
 """The wheels in the single file: which ones, by hash (wheels.txt), and from where (the package index, once).
 
-    python tools/pyz/wheels.py    pin the newest that our requirements and Python 3.10 allow, anew
+python tools/pyz/wheels.py    pin the newest that our requirements and Python 3.10 allow, anew
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def _download(folder: Path, machine: str, *what: str) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise WheelError(f"pip cannot download the wheels for {machine}: {' '.join(said or [done.stderr])[-400:]}")
+        raise WheelError(
+            f"pip cannot download the wheels for {machine}: {' '.join(said or [done.stderr])[-400:]}"
+        )
 
 
 def _pip() -> list[str]:
