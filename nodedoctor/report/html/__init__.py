@@ -1,0 +1,27 @@
+"""A document of ours as one HTML file that needs nothing else: for a ticket, a phone, a printer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodedoctor.compare import Comparison
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page of a report, a verdict of triage, or a fleet; ValueError for a document of another kind."""
+    schema = str(document.get("schema", ""))
+    for kind in ("node", "triage", "fleet"):
+        if schema.startswith(f"nodedoctor.{'report' if kind == 'node' else kind}/1"):
+            page = import_module(f"{__name__}.{kind}")
+            return str(page.render(document))
+    raise ValueError(f"no page for a document of schema {schema[:80]!r}")
+
+
+def render_comparison(comparison: Comparison, before: str, after: str) -> str:
+    """The page of a comparison; `before` and `after` name the two sides."""
+    from nodedoctor.report.html import comparison as page
+
+    return page.render(comparison, before, after)

@@ -1,0 +1,115 @@
+"""The pieces that pages share: status words, sections, rows, evidence, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from nodedoctor.model import Evidence, Fix, Status
+from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link
+
+EVIDENCE_LINES = 12
+"""Lines of evidence that stand open; more of them are folded."""
+
+
+def word(status: Status) -> Markup:
+    """The status as its word; its colour comes second."""
+    return mark(status.word, status.value)
+
+
+def mark(said: str, kind: str) -> Markup:
+    """A word in the colour of a status."""
+    return element("b", said, class_=f"word {kind}")
+
+
+def section(name: str, title: str, *pieces: Piece, count: int | None = None) -> Markup:
+    """A part of the page that stands open; nothing when there is nothing in it."""
+    body = joined(*pieces)
+    if not body:
+        return body
+    return element("section", element("h2", *_title(title, count)), body, id=name)
+
+
+def folded(name: str, title: str, *pieces: Piece, count: int | None = None) -> Markup:
+    """A part of the page that opens when asked."""
+    body = joined(*pieces)
+    if not body:
+        return body
+    head = element("summary", element("h2", *_title(title, count)))
+    return element("section", element("details", head, body), id=name)
+
+
+def rows(entries: Iterable[Markup]) -> Markup:
+    """A list of one-line entries."""
+    shown = each(entries, between="\n")
+    return element("ul", shown, class_="rows") if shown else shown
+
+
+def row(first: Markup, name: str, *rest: Piece, id_: str | None = None) -> Markup:
+    """A word, a name, and what there is to say."""
+    return element("li", first, element("code", name), element("div", *rest), class_="item", id=id_)
+
+
+def pairs(entries: Iterable[tuple[str, Piece]]) -> Markup:
+    """Names and what belongs to them; what has nothing is left out."""
+    shown = (joined(element("dt", name), element("dd", told)) for name, told in entries if told)
+    listed = each(shown)
+    return element("dl", listed, class_="pairs") if listed else listed
+
+
+def evidence(items: Iterable[Evidence]) -> Markup:
+    """What a finding rests on, by the probe that printed it."""
+    grouped = groupby(items, key=lambda item: item.probe)
+    return each(
+        _evidence(probe, "\n".join(item.text.strip("\n") for item in group)) for probe, group in grouped
+    )
+
+
+def remedy(fix: Fix, label: str = "fix") -> Markup:
+    """What to do: prose, commands, what it disturbs, and how to see that it worked."""
+    return element(
+        "div",
+        labelled(label, fix.text),
+        commands(fix.commands),
+        labelled("disturbs", fix.disturbs),
+        labelled("verify", command(fix.verify) if fix.verify else None, "div"),
+        labelled("docs", link(fix.docs) if fix.docs else None),
+        class_="do",
+    )
+
+
+def labelled(label: str, told: Piece, name: str = "p") -> Markup | None:
+    """A paragraph that says first what it is; nothing when there is nothing to say."""
+    if not told:
+        return None
+    lead = element("span", label, class_="label") if label else None
+    return element(name, lead, element("span" if name == "p" else "div", told), class_="labelled")
+
+
+def commands(texts: Iterable[str]) -> Markup:
+    """Commands, each on its own."""
+    return each(map(command, texts))
+
+
+def command(text: str) -> Markup:
+    """One command; the script puts a button beside it that copies it."""
+    return element("div", element("code", text), class_="command")
+
+
+def scroll(inner: Markup, label: str) -> Markup:
+    """A box in which something wide scrolls by itself."""
+    return element("div", inner, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def _title(title: str, count: int | None) -> tuple[Piece, Piece]:
+    return title, element("span", f" {count}", class_="count") if count is not None else None
+
+
+def _evidence(probe: str, printed: str) -> Markup:
+    every = printed.split("\n")
+    shown, rest = every[:EVIDENCE_LINES], every[EVIDENCE_LINES:]
+    more = None
+    if rest:
+        head = element("summary", f"{len(rest)} more lines")
+        more = element("details", head, element("pre", lines("\n".join(rest))))
+    return joined(element("p", probe, class_="probe"), element("pre", lines("\n".join(shown))), more)

@@ -1,0 +1,75 @@
+"""Two reports side by side as a page: worse first, then facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.compare import Change, Comparison, FactChange, told
+from nodedoctor.model import Result
+from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html.markup import Markup, each, element
+
+_TONE = {"worse": "fail", "other": "warn", "better": "pass"}
+
+
+def render(comparison: Comparison, before: str, after: str) -> str:
+    """The page of a comparison."""
+    nothing = element("p", "nothing differs", class_="calm")
+    return shell.page(
+        f"{after} against {before}",
+        element(
+            "header",
+            element("h1", after),
+            element("p", "against ", before, class_="what"),
+            element("p", each(_tally(comparison), between=" "), class_="counts"),
+            class_=f"head {'fail' if comparison.worse else 'pass'}",
+        ),
+        blocks.section("changes", "Checks", blocks.rows(map(_change, comparison.changes))),
+        blocks.section("facts", "Facts", _facts(comparison.facts)),
+        *(() if comparison.changes or comparison.facts else (nothing,)),
+    )
+
+
+def _tally(comparison: Comparison) -> Iterator[Markup]:
+    for way, tone in _TONE.items():
+        count = sum(change.way == way for change in comparison.changes)
+        if count:
+            yield element("a", blocks.mark(str(count), tone), f" {way}", href="#changes")
+    if comparison.facts:
+        count = len(comparison.facts)
+        yield element("a", blocks.mark(str(count), "skip"), f" fact{'s' if count > 1 else ''}", href="#facts")
+
+
+def _change(change: Change) -> Markup:
+    sides = (f"{side.status.word}" if side else "none" for side in (change.after, change.before))
+    after, before = sides
+    return blocks.row(
+        blocks.mark(change.way, _TONE[change.way]),
+        change.check,
+        _side(change.after, after),
+        " <- ",
+        _side(change.before, before),
+        "  ",
+        told(change),
+    )
+
+
+def _side(result: Result | None, word: str) -> Markup:
+    return blocks.mark(word, result.status.value if result else "skip")
+
+
+def _facts(facts: tuple[FactChange, ...]) -> Markup:
+    if not facts:
+        return Markup()
+    head = element("tr", *(element("th", name, scope="col") for name in ("fact", "before", "after")))
+    body = (
+        element(
+            "tr",
+            element("th", fact.name, scope="row"),
+            element("td", fact.before or "(none)"),
+            element("td", fact.after or "(none)"),
+            class_="item",
+        )
+        for fact in facts
+    )
+    return element("table", element("thead", head), element("tbody", each(body)), class_="values sides")
