@@ -69,7 +69,7 @@ def _option(command: Command, option: Argument) -> str:
 def _values(kinds: tuple[str, ...]) -> str:
     if not kinds:
         return ""
-    ways = {FOLDERS: "__complete_directories"}
+    ways = {FOLDERS: "__fish_complete_directories"}
     lists = " ".join(f"({ways.get(kind, f'__nodedoctor_list_{kind}')})" for kind in kinds if kind != FILES)
     files = "-r -F" if FILES in kinds else "-x"
     return f"{files} -a '{lists}'" if lists else files

@@ -63,7 +63,7 @@ def _word(word: str, about: str) -> str:
 
 
 def _arguments(command: Command, indent: int) -> list[str]:
-    specs = [_option(option) for option in command.options]
+    specs = [_option(option, flag) for option in command.options for flag in option.flags]
     first = () if command.name else (Argument((), "", True, ("first",)),)
     places = [*first, *command.places]
     for number, place in enumerate(places, 1):
@@ -77,15 +77,13 @@ def _arguments(command: Command, indent: int) -> list[str]:
     ]
 
 
-def _option(option: Argument) -> str:
-    """One spec; an option may be given again, as most of ours may."""
+def _option(option: Argument, flag: str) -> str:
+    """One spec of an option, which may be given again as most of ours may; help stands alone."""
     help = re.sub(r"([][:\\])", r"\\\1", option.help)
     value = f":{_label(option)}:{_action(option.kinds)}" if option.takes else ""
-    flags = option.flags
-    if len(flags) > 1:
-        return f"(- *){{{','.join(flags)}}}[{help}]"
-    equals = "=" if option.takes and flags[0].startswith("--") else ""
-    return f"*{flags[0]}{equals}[{help}]{value}"
+    equals = "=" if option.takes and flag.startswith("--") else ""
+    alone = "(- *)" if "--help" in option.flags else "*"
+    return f"{alone}{flag}{equals}[{help}]{value}"
 
 
 def _label(argument: Argument) -> str:
@@ -95,7 +93,4 @@ def _label(argument: Argument) -> str:
 def _action(kinds: tuple[str, ...]) -> str:
     ways = {FILES: "_files", FOLDERS: "_files -/", "first": "_nodedoctor_first"}
     actions = [ways.get(kind, f"_nodedoctor_list_{kind}") for kind in kinds]
-    if len(actions) > 1:
-        pairs = (f"{kind.strip('()')}:{kind.strip('()')}:{a}" for kind, a in zip(kinds, actions, strict=True))
-        return "_alternative " + " ".join(f'"{pair}"' for pair in pairs)
-    return actions[0] if actions else " "
+    return f"{{{'; '.join(actions)}}}" if len(actions) > 1 else "".join(actions) or " "
