@@ -1,0 +1,96 @@
+"""`--redact`: recordings and reports with stand-ins for names, addresses, serials, UUIDs and users.
+
+A site cannot send a recording away that names its hosts, people and network. Here the same original becomes the
+same stand-in in everything one run says, and every value keeps the shape that parsers and checks go by, so that
+a redacted recording is judged like the original.
+
+Two things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
+`node-1` wherever it stands as a word, also as part of `gpu-a3-017.site.example`, and with it the other
+`gpu-a3-NNN`), and what has an unmistakable shape (UUID, MAC, IPv6, GUID, IPv4 that is no version, mail, what
+follows `/home/`). A name that is an ordinary word (a host called `node`, a user called `data`: see `words`) is
+replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like, before `@`, as the value of a
+known key. PCI addresses, versions, times, names of interfaces and adapters, accounts of distributions and
+addresses that mean the same everywhere stay. What somebody has called a job, a folder or a file system stays too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.model import Observation, Report
+from nodedoctor.redact import structures
+from nodedoctor.redact.learn import HOST_KEYS, USER_KEYS, corpus_of, learn
+from nodedoctor.redact.standins import StandIns
+from nodedoctor.redact.text import Replacer
+
+_KINDS = {key: "host" for key in (*HOST_KEYS, "host")} | {key: "user" for key in USER_KEYS}
+
+
+class Redaction:
+    """The stand-ins of one run. What was redacted already must not be given to it again."""
+
+    def __init__(self, replacer: Replacer, stand_ins: StandIns) -> None:
+        self._replacer = replacer
+        self._stand_ins = stand_ins
+        self._seen: dict[str, str] = {}  # facts and reports say most things many times
+
+    @classmethod
+    def of(
+        cls, observations: Iterable[Observation], node: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Redaction:
+        """The stand-ins for what these name; the same for the same, in whatever order they are then used."""
+        seen = tuple(observations)
+        corpus = corpus_of(seen, node, options)
+        known = learn(seen, corpus)
+        stand_ins = StandIns(corpus)
+        for name in known.hosts:
+            stand_ins.host(name)
+        for name in known.users:
+            stand_ins.user(name)
+        made = cls(Replacer(known, stand_ins), stand_ins)
+        made.node(node)
+        for observation in seen:
+            made.observation(observation)
+        return made
+
+    def text(self, text: str) -> str:
+        """The text with every original in it replaced."""
+        known = self._seen.get(text)
+        if known is None:
+            known = self._seen[text] = self._replacer.text(text)
+        return known
+
+    def observation(self, seen: Observation) -> Observation:
+        """What a probe said, for a recording."""
+        return replace(
+            seen,
+            text=structures.redacted(seen.probe, self.text(seen.text), self._stand_ins),
+            note=self.text(seen.note),
+            argv=tuple(map(self.text, seen.argv)),
+        )
+
+    def node(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        """What names a node, and what a report's headline says of it."""
+        made: dict[str, Any] = self.document(dict(node))
+        return made
+
+    def document(self, value: Any, key: str = "") -> Any:
+        """Plain data with every text in it replaced, keys too; what is no text stays."""
+        if isinstance(value, str):
+            kind = _KINDS.get(key)
+            return self._replacer.name(kind, value) if kind else self.text(value)
+        if isinstance(value, Mapping):
+            return {self._key(name): self.document(one, str(name)) for name, one in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            made = [self.document(one, key) for one in value]
+            return made if isinstance(value, list) else type(value)(made)
+        return value
+
+    def report(self, report: Report) -> Report:
+        """A report in which nothing but the tool's own words, numbers and times is as it was."""
+        return structures.redacted_report(report, self)
+
+    def _key(self, key: Any) -> Any:
+        return self.text(key) if isinstance(key, str) else key

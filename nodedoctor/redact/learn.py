@@ -1,0 +1,184 @@
+"""Which names, serials and addresses a node has, from the places where they are known to stand.
+
+Everything is looked for in the raw text of all probes at once, so that a document cut off in the middle teaches as
+much as a whole one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nodedoctor.fleet import nodeset
+from nodedoctor.model import Observation
+from nodedoctor.noun import noun
+from nodedoctor.redact.words import ACCOUNTS, NOWHERE, public
+
+HOST_KEYS = (
+    "hostname HOSTNAME nodename HOST MASTER_ADDR RAY_ADDRESS RAY_HEAD_IP SLURMD_NODENAME SLURM_SUBMIT_HOST "
+    "SLURM_JOB_NODELIST SLURM_NODELIST SLURM_STEP_NODELIST SLURM_LAUNCH_NODE_IPADDR SLURM_TOPOLOGY_ADDR "
+    "PET_RDZV_ENDPOINT NodeName NodeHostName NodeAddr /proc/sys/kernel/hostname /etc/hostname"
+).split()
+USER_KEYS = "user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER SLURM_JOB_ACCOUNT Account".split()
+"""Keys of JSON documents, and names before `=`, after which a host's or user's name stands."""
+
+_VERSIONS_ONLY = re.compile("driver-packages|system-packages|pip-list|collect-env|target-|nvml|nvidia-smi|pci$")
+"""Probes with dotted quads that are versions of libraries, never addresses."""
+_ADDRESSES_ONLY = frozenset({"net", "peers", "slurm-node", "ray-status"})
+QUAD = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
+
+_HOST = re.compile("[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+_USER = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_AFTER = r'(?:"(?:{keys})":\s*"|(?<![A-Za-z0-9_])(?:{names})=)([^"\\\s;()]{{1,16384}})'
+_FILES = r'"[^"]*/(?:{names})": "([^"\\]{{1,256}})'
+
+
+def _after(keys: Iterable[str]) -> re.Pattern[str]:
+    named = "|".join(map(re.escape, keys))
+    return re.compile(_AFTER.format(keys=named, names=named))
+
+
+_HOSTS = (
+    _after(HOST_KEYS),
+    re.compile(r" - (?:nfs4?|ceph|glusterfs|beegfs\w*|wekafs) ([\w.-]{1,253})[:/]"),
+    re.compile(r" - cifs //([\w.-]{1,253})/"),
+    re.compile(r"\d\d:\d\d:\d\d\S{0,20} ([\w.-]{1,253}) (?:kernel|systemd\[1\]): "),
+    re.compile(r'/node_desc": "([\w.-]{1,64})[ \\]+(?:mlx|HCA|hfi|bnxt|ib)[\w-]*'),
+)
+_PAGES = re.compile(r"[a-z]://(?:[^/@\s\"]{0,256}@)?([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8})")
+_MAIL = re.compile(r"[A-Za-z0-9]@([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,6}\.[A-Za-z]{2,24})(?![A-Za-z0-9@])")
+UNITS = ("service", "socket", "slice", "scope", "mount", "target", "timer", "device", "path", "swap", "automount")
+
+_USERS = (
+    _after(USER_KEYS),
+    re.compile(r"(?:UserId=|\buid=\d{1,10}\()([\w.-]{1,64})"),
+    re.compile(r"\[([\w.-]{1,64})@\d{4}-\d\d-\d\dT"),  # who drained a node, scontrol(1)
+    re.compile(r"/home/([A-Za-z0-9_][\w.-]{0,63})"),
+    re.compile(r'"HOME": "/(?!home/|usr/|var/|root|opt/|tmp/|run/)[^"\\]{1,128}/([\w.-]{1,64})/?"'),
+)
+_SYSTEM_USER = re.compile(r'"uid": (?:\d{1,2}|[1-9]\d\d|6553[45]),\s*"user": "([\w.-]{1,64})"')
+
+_SERIALS = (
+    re.compile(r'"[\w ]{0,32}[Ss]erial[\w ]{0,32}":\s*"([^"\\\s]{2,64})"'),
+    re.compile(r"(?i)serial(?:[ _]number)?(?:\s*:\s*|>)([A-Za-z0-9_./-]{2,64})"),
+    re.compile(_FILES.format(names=r"\w*serial(?:_number)?|chassis_asset_tag(?=X)")),
+)
+_NO_SERIAL = re.compile(r"(?i)n/?a|0+|unknown.*|none|default.*|not.*|to be filled.*|\D*|[0-9]{1,5}")
+
+_GUIDS = re.compile(r"(?i)guid[^\n\"]{0,24}?(?:: \")?0x([0-9a-f]{16})")
+_GROUPED = re.compile("(?<![0-9a-fA-F:])([0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3})(?![0-9a-fA-F:])")
+_UUIDS = re.compile("GPU-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
+
+_VERSION = re.compile(rf'(?i)(?:version"?[^0-9\n]{{0,12}}|[=><~!]=|\.so\.|[-_]v?)({QUAD})(?![0-9.])|(?<![0-9.])({QUAD})[-+~][0-9a-z]')
+_QUAD = re.compile(rf"(?<![0-9A-Za-z.])({QUAD})(?![0-9A-Za-z]|\.[0-9])")
+
+
+@noun
+class Originals:
+    """What was learned. `quads` are texts like 10.0.0.5: those seen as addresses, and as versions."""
+
+    hosts: tuple[str, ...]
+    domains: tuple[str, ...]
+    users: tuple[str, ...]
+    serials: tuple[str, ...]
+    sets: tuple[str, ...]
+    guids: frozenset[int]
+    uuids: tuple[str, ...]
+    addresses: frozenset[str]
+    versions: frozenset[str]
+
+
+def corpus_of(observations: Iterable[Observation], node: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """All text there is, the node's own name first."""
+    parts = [json.dumps(dict(node), default=str)]
+    for seen in observations:
+        parts += [seen.text, seen.note, " ".join(seen.argv)]
+    return "\n".join([*parts, json.dumps(dict(options), default=str)])
+
+
+def learn(observations: Iterable[Observation], corpus: str) -> Originals:
+    """Every original that stands where one is known to stand, each once, in the order of the text."""
+    seen = tuple(observations)
+    sets: dict[str, None] = {}
+    hosts: dict[str, None] = {}
+    for word in (*_found(_HOSTS, corpus), *_peers(seen)):
+        for name in _names(word, sets):
+            hosts[name] = None
+    domains = {name.partition(".")[2].lower(): None for name in hosts if "." in name.strip(".")}
+    pages = {name.lower(): None for name in _PAGES.findall(corpus) if not _QUAD.fullmatch(name)}
+    for name in pages:
+        if not public(name):
+            hosts[name] = None
+            domains[name.partition(".")[2] if name.count(".") > 1 else name] = None
+    mails = (name.lower() for name in _MAIL.findall(corpus))
+    domains |= {name: None for name in mails if name.rpartition(".")[2] not in UNITS}
+    system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
+    users = dict.fromkeys(name.rstrip(".,:") for name in _found(_USERS, corpus))
+    serials = dict.fromkeys(text.strip() for text in _found(_SERIALS, corpus))
+    addresses, versions = _quads(seen)
+    return Originals(
+        tuple(hosts),
+        tuple(name for name in domains if name and not public(name) and name not in NOWHERE),
+        tuple(name for name in users if _USER.fullmatch(name) and name not in system and not name.isdigit()),
+        tuple(text for text in serials if not _NO_SERIAL.fullmatch(text)),
+        tuple(sets),
+        frozenset(int(text.replace(":", ""), 16) for text in (*_GUIDS.findall(corpus), *_GROUPED.findall(corpus))),
+        tuple(dict.fromkeys(text.lower() for text in _UUIDS.findall(corpus))),
+        addresses,
+        versions,
+    )
+
+
+def _found(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[str]:
+    for pattern in patterns:
+        yield from pattern.findall(corpus)
+
+
+def _names(word: str, sets: dict[str, None]) -> Iterator[str]:
+    """The hosts a word stands for: a name, an endpoint, or a set, whose beginning goes into `sets`."""
+    if "[" in word:
+        sets |= {start: None for start in re.findall(r"([A-Za-z][\w.-]*)\[", word)}
+        try:
+            names = nodeset.expand(word)[: nodeset.MOST // 16]
+        except nodeset.NodeSetError:
+            names = []
+    else:
+        names = [re.sub(r":[0-9]{1,5}$", "", name) for name in re.sub("^[a-z]+://", "", word).split(",")]
+    for name in names:
+        if _HOST.fullmatch(name) and name.lower() not in NOWHERE and not _is_address(name):
+            yield name
+
+
+def _peers(observations: Iterable[Observation]) -> Iterator[str]:
+    """Hosts that were named with --peers: arguments of the child, and keys of its answer."""
+    for seen in observations:
+        if seen.probe == "peers":
+            program = [place for place, word in enumerate(seen.argv) if word.endswith("peers.py")]
+            yield from seen.argv[program[0] + 1 :] if program else ()
+            try:
+                yield from map(str, json.loads(seen.text)["peers"])
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _quads(observations: Iterable[Observation]) -> tuple[frozenset[str], frozenset[str]]:
+    addresses: set[str] = set()
+    versions: set[str] = set()
+    for seen in observations:
+        if _VERSIONS_ONLY.match(seen.probe):
+            versions.update(_QUAD.findall(seen.text))
+        elif seen.probe in _ADDRESSES_ONLY:
+            addresses.update(_QUAD.findall(seen.text))
+        versions.update(one or other for one, other in _VERSION.findall(seen.text))
+    return frozenset(addresses), frozenset(versions - addresses)

@@ -1,0 +1,81 @@
+"""What stands for an original: the same for the same one, another for another, and of the same shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from nodedoctor.redact.addresses import Addresses
+
+
+class StandIns:
+    """Hands out stand-ins in the order of asking. None of them stands anywhere in what they are made for."""
+
+    def __init__(self, corpus: str) -> None:
+        self._corpus = corpus.lower()
+        self._given: dict[tuple[str, str], str] = {}
+        self._counts: Counter[str] = Counter()
+        self.addresses = Addresses(self._corpus)
+
+    def host(self, name: str) -> str:
+        """`node-1`; of a name with a domain both parts, so that the short name stays the short name."""
+        short, dot, domain = name.lower().partition(".")
+        first = self._of("host", short, lambda n: f"node-{n}")
+        return f"{first}.{self.domain(domain)}" if dot and domain else first + dot
+
+    def domain(self, name: str) -> str:
+        """`domain-1.example`, which nobody can register (RFC 2606)."""
+        return self._of("domain", name.lower(), lambda n: f"domain-{n}.example")
+
+    def user(self, name: str) -> str:
+        """`user-1`."""
+        return self._of("user", name, lambda n: f"user-{n}")
+
+    def serial(self, text: str) -> str:
+        """As long, digits where there were digits and letters where there were letters."""
+        return self._of("serial", text, lambda n: _counted(text, n))
+
+    def uuid(self, digits: str) -> str:
+        """32 hex digits that make a valid UUID of version 4; the number is in front, where one looks."""
+        return self._of("uuid", digits.lower(), lambda n: f"{n:08x}000040008000{n:012x}", grouped=True)
+
+    def hexadecimal(self, digits: str) -> str:
+        """As many hex digits: ids of containers, images, cloud resources."""
+        return self._of(f"hex{len(digits)}", digits, lambda n: f"{n:0{len(digits)}x}")
+
+    def account(self, digits: str) -> str:
+        """As many decimal digits: an account's number."""
+        return self._of("account", digits, lambda n: f"{n:0{len(digits)}d}")
+
+    def _of(self, kind: str, original: str, make: Callable[[int], str], *, grouped: bool = False) -> str:
+        key = (kind, original)
+        if key not in self._given:
+            while True:
+                self._counts[kind] += 1
+                made = make(self._counts[kind])
+                shown = (made, hyphened(made)) if grouped else (made,)
+                if not any(way.lower() in self._corpus for way in shown):
+                    break
+            self._given[key] = made
+        return self._given[key]
+
+
+def hyphened(digits: str, between: str = "-") -> str:
+    """32 hex digits in the five groups of a UUID."""
+    cuts = (0, 8, 12, 16, 20, 32)
+    return between.join(digits[cuts[i] : cuts[i + 1]] for i in range(5))
+
+
+def _counted(shape: str, number: int) -> str:
+    """The number written with a serial's own alphabets, from its end; longer only when that is too short."""
+    made = []
+    for sign in reversed(shape):
+        if sign.isdigit():
+            number, digit = divmod(number, 10)
+            made.append(str(digit))
+        elif sign.isalpha():
+            number, digit = divmod(number, 26)
+            made.append(chr(ord("A" if sign.isupper() else "a") + digit))
+        else:
+            made.append(sign)
+    return (str(number) if number else "") + "".join(reversed(made))

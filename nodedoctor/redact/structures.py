@@ -1,0 +1,85 @@
+"""What cannot be redacted as text: ids written as numbers or bytes, findings' names, reports."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nodedoctor.model import Evidence, Finding, Fix, Report, Result
+from nodedoctor.redact.standins import StandIns
+
+if TYPE_CHECKING:
+    from nodedoctor.redact import Redaction
+
+_CONFIG = re.compile('(?<=/config": ")[0-9a-f]{520,8192}')
+_CLUSTER = re.compile(r'(?<="clusterUuid": )\[([0-9,\s]{31,128})\]|(?<="clusterUuid":)\[([0-9,\s]{31,128})\]')
+_SERIAL_NUMBER = 3  # Device Serial Number, an extended capability: linux, include/uapi/linux/pci_regs.h
+_EXTENDED = 0x100  # where extended capabilities begin, each naming the next
+
+
+def redacted(probe: str, text: str, stand_ins: StandIns) -> str:
+    """A probe's text with the ids replaced that are no text: of PCI devices, of NVLink clusters."""
+    if probe == "pci":
+        return _CONFIG.sub(lambda found: _config(found[0], stand_ins), text)
+    if probe == "nvml":
+        return _CLUSTER.sub(lambda found: _cluster(found[1] or found[2], stand_ins), text)
+    return text
+
+
+def redacted_report(report: Report, redaction: Redaction) -> Report:
+    """A report with all texts replaced that tell of the node."""
+    return replace(
+        report,
+        node=redaction.node(report.node),
+        results=tuple(_result(result, redaction) for result in report.results),
+        observations=tuple(map(redaction.observation, report.observations)),
+        facts=None if report.facts is None else redaction.document(dict(report.facts)),
+    )
+
+
+def _result(result: Result, redaction: Redaction) -> Result:
+    return replace(result, findings=tuple(_finding(finding, redaction) for finding in result.findings))
+
+
+def _finding(finding: Finding, redaction: Redaction) -> Finding:
+    text = redaction.text
+    return replace(
+        finding,
+        summary=text(finding.summary),
+        subject=text(finding.subject),
+        evidence=tuple(Evidence(one.probe, text(one.text)) for one in finding.evidence),
+        fix=_fix(finding.fix, redaction) if finding.fix else None,
+        waived=None if finding.waived is None else text(finding.waived),
+    )
+
+
+def _fix(fix: Fix, redaction: Redaction) -> Fix:
+    text = redaction.text
+    return replace(
+        fix,
+        text=text(fix.text),
+        commands=tuple(map(text, fix.commands)),
+        disturbs=text(fix.disturbs),
+        verify=text(fix.verify),
+    )
+
+
+def _config(digits: str, stand_ins: StandIns) -> str:
+    """A configuration space with another serial number, which in a network adapter is made of its MAC address."""
+    data = bytearray.fromhex(digits[: len(digits) & ~1])
+    place, left = _EXTENDED, 64
+    while _EXTENDED <= place <= len(data) - 12 and left:
+        header = int.from_bytes(data[place : place + 4], "little")
+        if header & 0xFFFF == _SERIAL_NUMBER:
+            value = int.from_bytes(data[place + 4 : place + 12], "little")
+            data[place + 4 : place + 12] = stand_ins.addresses.guid(value).to_bytes(8, "little")
+        place, left = header >> 20 & 0xFFC, left - 1
+    return data.hex()
+
+
+def _cluster(numbers: str, stand_ins: StandIns) -> str:
+    values = [int(number) for number in numbers.split(",") if number.strip()]
+    if len(values) != 16 or max(values) > 255 or not any(values):
+        return f"[{numbers}]"
+    return f"[{', '.join(map(str, bytes.fromhex(stand_ins.uuid(bytes(values).hex()))))}]"

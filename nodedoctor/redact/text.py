@@ -1,0 +1,241 @@
+"""Replaces originals in text, in one pass: what has been replaced is not looked at again.
+
+Text is taken as it stands in a recording, where a name may follow an escape (JSON's \\n, the kernel's \\040, a
+terminal's colour), and a line is as good as a document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from nodedoctor.fleet import nodeset
+from nodedoctor.redact.addresses import is_private, names_nobody, octets
+from nodedoctor.redact.learn import HOST_KEYS, QUAD, UNITS, USER_KEYS, Originals
+from nodedoctor.redact.standins import StandIns, hyphened
+from nodedoctor.redact.words import ACCOUNTS, NOWHERE, ordinary, stem
+
+_START = "(?<![0-9A-Za-z])"
+_END = "(?![0-9A-Za-z])"
+_HEX4 = "[0-9a-fA-F]{4}"
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
+_CUT = "\0"
+"""Put behind escapes, so that a word begins there. Asking for escapes in the pattern takes four times as long."""
+
+_SHAPES = {
+    "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}[0-9a-fA-F-]{{0,32}}",
+    "uuid": rf"[0-9a-fA-F]{{8}}(?P<uuid_by>[-_]){_HEX4}(?:(?P=uuid_by){_HEX4}){{2}}(?P=uuid_by)[0-9a-fA-F]{{12}}",
+    "hardware": r"(?<!:)[0-9a-fA-F]{2}(?P<by>[:-])[0-9a-fA-F]{2}(?:(?P=by)[0-9a-fA-F]{2}){4,18}(?!:[0-9a-fA-F])",
+    "colons": rf"(?<![:.])(?:[0-9a-fA-F]{{0,4}}:){{2,7}}(?:{QUAD}|{_HEX4[:-3]}{{1,4}})?(?!:?[0-9a-fA-F:])",
+    "quad": rf"(?<![0-9A-Za-z]\.){QUAD}(?!\.[0-9])",
+    "guid": "0x[0-9a-fA-F]{16}",
+    "digest": "(?:[0-9a-f]{64}|[0-9a-f]{56}|[0-9a-f]{32})",
+    "mail": r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,6}\.[A-Za-z]{2,24}(?!@)",
+    "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
+    "account": r"(?<=:)[0-9]{12}(?=:)",
+    "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
+    "home": r"(?<=/home/)[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}",
+}
+"""What is looked for wherever it stands, by name; the first that fits is taken."""
+
+_HEXES = re.compile("[0-9a-fA-F]+")
+_BEFORE_VERSION = re.compile(r"(?i)(?:[=><~!]=|\.so\.|version\W{0,12}|release\W{0,4}|firmware\W{0,4}|nccl\W|cu[a-z]{3,8}\W|[a-z0-9][-_]v?|\bv)$")
+_AFTER_VERSION = re.compile("[-+~_][0-9A-Za-z]")
+_BEFORE_ADDRESS = re.compile(r"(?i)(?://|@|\binet6? |\baddr\w*\W{1,3}|\bip[=: ]+|\b(?:from|to|via|src|dst|host|peer|node|server|gateway)[=: ]{1,2})$")
+_AFTER_ADDRESS = re.compile(r":[0-9]{1,5}(?![0-9.])|/[0-9]{1,2}(?![0-9.])")
+_LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries: 8 to 13)
+
+_KEY = r'(?:"(?:{0})": ?"|(?<![A-Za-z0-9_])(?:{0})=)'
+_HOST_BEFORE = re.compile(rf'(?:{_KEY.format("|".join(map(re.escape, HOST_KEYS)))}|"[A-Z_]*NODELIST": ?"[^"]*,|//|[a-z0-9]@)$')
+_USER_BEFORE = re.compile(rf'(?:{_KEY.format("|".join(USER_KEYS))}|UserId=|uid=[0-9]+\(|/Users/|/mail/|for user |~|\[)$')
+_AFTER_HOST = re.compile(r":/|:[0-9]{2,5}(?![0-9])| kernel:")
+_AFTER_USER = re.compile("@[a-z0-9]")
+
+
+class Replacer:
+    """The pattern for one run's originals, and what becomes of a match."""
+
+    def __init__(self, known: Originals, stand_ins: StandIns) -> None:
+        self._known = known
+        self._give = stand_ins
+        hosts = {name.lower() for name in known.hosts}
+        self.hosts = hosts | {name.partition(".")[0] for name in hosts}
+        self.users = frozenset(known.users)
+        self._serials = frozenset(known.serials)
+        self._stems = sorted({stem(name) for name in self.hosts if "." not in name} - {""})
+        self._ordinary = {word for word in (*self.hosts, *self.users) if ordinary(word)}
+        self._pattern = re.compile(f"{_START}(?:{'|'.join(self._alternatives())}){_END}")
+        self._become: dict[str, Callable[[re.Match[str], str], str]] = {
+            name: getattr(self, f"_{name}") for name in (*_SHAPES, "domain", "set", "sibling", "word")
+        }
+
+    def text(self, text: str) -> str:
+        """The text with its originals replaced."""
+        if "\\" not in text and "\x1b" not in text:
+            return self._pattern.sub(self._replaced, text)
+        cut = _ESCAPE.sub(lambda escape: escape[0] + _CUT, text.replace(_CUT, " "))
+        return self._pattern.sub(self._replaced, cut).replace(_CUT, "")
+
+    def name(self, kind: str, text: str) -> str:
+        """A text that can be nothing but a name, as far as it was learned; else as any text."""
+        if kind == "host" and text.lower() in self.hosts:
+            return self._give.host(text)
+        if kind == "user" and text in self.users:
+            return self._give.user(text)
+        return self.text(text)
+
+    def _alternatives(self) -> list[str]:
+        made = [f"(?P<{name}>{shape})" for name, shape in _SHAPES.items()]
+        if self._known.domains:
+            label = "(?:[A-Za-z0-9_-]{1,63}[.]){0,6}"
+            made.append(f"(?P<domain>{label}(?:{_any(self._known.domains)})(?![.-][A-Za-z0-9]))")
+        if self._known.sets:
+            made.append(rf"(?P<set>(?:{_any(self._known.sets)})\[[0-9,-]{{1,4096}}\][A-Za-z0-9_.-]{{0,64}})")
+        words = {*self.hosts, *(name.upper() for name in self.hosts), *self._known.hosts, *self.users}
+        covered = re.compile(f"(?:{_any(self._stems)})[0-9]{{1,9}}") if self._stems else None
+        left = {word for word in words if not (covered and covered.fullmatch(word))} | self._serials
+        if self._stems:
+            ways = {*self._stems, *(way.upper() for way in self._stems)}
+            made.append(f"(?P<sibling>(?:{_any(ways)})[0-9]{{1,9}})")
+        made.append(f"(?P<word>{_any(left)})" if left else "(?P<word>(?!))")
+        return made
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        kind = match.lastgroup or ""
+        return self._become[kind](match, match[kind])
+
+    def _gpu(self, match: re.Match[str], text: str) -> str:
+        """A GPU's or MIG device's UUID, or the beginning of one, which CUDA takes in its place."""
+        start = text.rindex("-", 0, 8) + 1 if text.startswith("MIG-GPU-") else 4
+        digits = text[start:]
+        if len(digits) == 36:
+            return text[:start] + hyphened(self._give.uuid(digits.replace("-", "")))
+        whole = [uuid for uuid in self._known.uuids if uuid.startswith(digits.lower())]
+        full = [hyphened(self._give.uuid(uuid.replace("-", ""))) for uuid in whole]
+        if len(full) == 1:
+            shorter = full[0][: len(digits)]
+            every = [hyphened(self._give.uuid(uuid.replace("-", ""))) for uuid in self._known.uuids]
+            return text[:start] + (shorter if sum(one.startswith(shorter) for one in every) == 1 else full[0])
+        if not full and not re.search("[0-9]", digits):
+            return text  # GPU-based
+        return text[:start] + ("f" * len(digits) if not full else "0000")
+
+    def _uuid(self, match: re.Match[str], text: str) -> str:
+        digits = text.replace(match["uuid_by"], "")
+        if not digits.strip("0") or not digits.lower().strip("f"):
+            return text
+        return hyphened(self._give.uuid(digits), match["uuid_by"])
+
+    def _hardware(self, match: re.Match[str], text: str) -> str:
+        """A MAC address, a GUID in bytes, an address of IPoIB, which ends with one, or a fingerprint."""
+        by = match["by"]
+        digits = text.replace(by, "")
+        if by == "-" and not re.search("[A-Fa-f]", text):
+            return text  # 26-11-14-09-11-00
+        value = int(digits, 16)
+        if len(digits) == 12:
+            made = f"{self._give.addresses.mac(value):012x}"
+        elif len(digits) in (16, 40):
+            low = self._give.addresses.guid(value & (1 << 64) - 1)
+            made = f"{value >> 64 << 64 | low:0{len(digits)}x}"
+        else:
+            made = self._give.hexadecimal(digits.lower())
+        return _cased(by.join(re.findall("..", made)), text)
+
+    def _colons(self, match: re.Match[str], text: str) -> str:
+        """An IPv6 address, a GID, a GUID; mostly a time or a PCI address."""
+        if "::" not in text and text.count(":") != 7:
+            if not re.fullmatch(f"{_HEX4}(?::{_HEX4}){{3}}", text):
+                return text
+            made = f"{self._give.addresses.guid(int(text.replace(':', ''), 16)):016x}"
+            return ":".join(re.findall("....", made))
+        return self._give.addresses.ipv6(text)
+
+    def _quad(self, match: re.Match[str], text: str) -> str:
+        if octets(text) is None or names_nobody(text) or not self._is_address(match, text):
+            return text
+        return self._give.addresses.ipv4(text)
+
+    def _is_address(self, match: re.Match[str], text: str) -> bool:
+        """Four numbers are an address or a version: by what was learned, what stands around them, their size."""
+        if text in self._known.addresses or text in self._known.versions:
+            return text in self._known.addresses
+        whole, start, end = match.string, match.start("quad"), match.end()
+        before = whole[max(0, start - 24) : start]
+        if _BEFORE_ADDRESS.search(before) or _AFTER_ADDRESS.match(whole, end):
+            return True
+        if _BEFORE_VERSION.search(before) or _AFTER_VERSION.match(whole, end):
+            return False
+        return is_private(text) or int(text.partition(".")[0]) >= _LOWEST
+
+    def _guid(self, match: re.Match[str], text: str) -> str:
+        """Sixteen hex digits are a GUID where it says so; else a register, a mask, an address of memory."""
+        value = int(text, 16)
+        return f"0x{self._give.addresses.guid(value):016x}" if value in self._known.guids else text
+
+    def _digest(self, match: re.Match[str], text: str) -> str:
+        if not re.search("[a-f]", text) or not re.search("[0-9]", text):
+            return text
+        return self._give.uuid(text) if len(text) == 32 else self._give.hexadecimal(text)
+
+    def _mail(self, match: re.Match[str], text: str) -> str:
+        user, _, domain = text.partition("@")
+        if domain.rpartition(".")[2] in UNITS:
+            return text  # user@1000.service
+        return f"{user if user in ACCOUNTS else self._give.user(user)}@{self._under(domain)}"
+
+    def _cloud(self, match: re.Match[str], text: str) -> str:
+        kind, _, digits = text.partition("-")
+        return f"{kind}-{self._give.hexadecimal(digits)}"
+
+    def _account(self, match: re.Match[str], text: str) -> str:
+        arn = match.string.rfind("arn:", max(0, match.start() - 64), match.start()) >= 0
+        return self._give.account(text) if arn else text
+
+    def _numbered(self, match: re.Match[str], text: str) -> str:
+        return self._give.host(text)
+
+    def _home(self, match: re.Match[str], text: str) -> str:
+        return text if text in ACCOUNTS else self._give.user(text)
+
+    def _domain(self, match: re.Match[str], text: str) -> str:
+        return self._under(text)
+
+    def _under(self, name: str) -> str:
+        """A name below a domain, or the domain itself."""
+        name = name.lower()
+        if name in self._known.domains or "." not in name:
+            return self._give.domain(name)
+        return self._give.host(name) if name in self.hosts or name.partition(".")[2] else self._give.domain(name)
+
+    def _set(self, match: re.Match[str], text: str) -> str:
+        try:
+            return nodeset.fold(self._give.host(name) for name in nodeset.expand(text))
+        except nodeset.NodeSetError:
+            return self._give.host("set")
+
+    def _sibling(self, match: re.Match[str], text: str) -> str:
+        return self._give.host(text)
+
+    def _word(self, match: re.Match[str], text: str) -> str:
+        if text in self._serials:
+            return self._give.serial(text)
+        ours = text in self._ordinary or text.lower() in self._ordinary
+        before = match.string[max(0, match.start("word") - 300) : match.start("word")] if ours else ""
+        if text in self.users and (not ours or self._stands(match, before, _USER_BEFORE, _AFTER_USER)):
+            return self._give.user(text)
+        if text.lower() in self.hosts and (not ours or self._stands(match, before, _HOST_BEFORE, _AFTER_HOST)):
+            return self._give.host(text)
+        return text
+
+    def _stands(self, match: re.Match[str], text: str, before: re.Pattern[str], after: re.Pattern[str]) -> bool:
+        return bool(before.search(text) or after.match(match.string, match.end()))
+
+
+def _any(words: Iterable[str]) -> str:
+    """An alternative of words, longer ones first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
+
+
+def _cased(made: str, like: str) -> str:
+    return made.upper() if like.isupper() else made

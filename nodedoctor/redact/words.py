@@ -1,0 +1,83 @@
+"""Which names may be replaced wherever they stand, which only where a name must stand, and which never.
+
+A host called `node` or a user called `data` cannot be looked for everywhere: parsers look for these words too.
+A word that our own sources contain may be one of them, so it counts as ordinary.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+ACCOUNTS = frozenset(
+    """root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats adm
+    operator ftp sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss postfix munge slurm
+    ubuntu debian centos fedora rocky almalinux ec2-user azureuser cloud-user opc core vagrant docker jovyan ray
+    nvidia nvidia-persistenced nvidia-dcgm dcgm nfsnobody unknown""".split()
+)
+"""Accounts that distributions, clouds' images and packages create: they name nobody, and stay."""
+
+NOWHERE = frozenset(
+    "localhost localhost.localdomain localdomain ip6-localhost ip6-loopback auto local none null unknown".split()
+)
+"""What stands where a host's name stands and names no host."""
+
+PUBLIC = frozenset(
+    """nvidia.com github.com githubusercontent.com pytorch.org python.org pypi.org readthedocs.io kernel.org
+    debian.org ubuntu.com canonical.com redhat.com fedoraproject.org centos.org rockylinux.org almalinux.org
+    suse.com opensuse.org oracle.com amazon.com microsoft.com google.com docker.com docker.io nvcr.io ghcr.io
+    quay.io anaconda.org anaconda.com conda.io huggingface.co ray.io schedmd.com slurm.schedmd.com gnu.org
+    freedesktop.org""".split()
+)
+"""Domains of projects and vendors: in an address of a page they name nobody's network."""
+
+_EDGES = "(?<![0-9a-z]){}(?![0-9a-z])"
+
+
+def ordinary(word: str) -> bool:
+    """Whether a name is too much like any other word to be looked for everywhere.
+
+    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name); `node1`, `gpu`, `data`, `max` are.
+    """
+    word = word.lower()
+    if len(word) < 3 or word.isdigit():
+        return True
+    if re.search("[0-9]", word) and re.search("[._-]", word):
+        return False
+    return _ours(word) or _ours(word.rstrip("0123456789"))
+
+
+def stem(host: str) -> str:
+    """What a host's name has before its number, where no other word could have it too: else nothing.
+
+    Hosts of a cluster differ in their number, so that a log may name `gpu-a3-018` though only 017 is known.
+    """
+    before = host.rstrip("0123456789")
+    telling = [piece for piece in re.split("[^A-Za-z]+", before) if len(piece) > 1]
+    mixed = re.search("[0-9][._-]$", before) and re.match("[A-Za-z]", before)
+    if before == host or len(before) < 3:
+        return ""
+    return before if mixed or any(not _ours(piece.lower()) for piece in telling) else ""
+
+
+def public(host: str) -> bool:
+    """Whether a host of a page's address belongs to a project or vendor."""
+    labels = host.lower().split(".")
+    return any(".".join(labels[cut:]) in PUBLIC for cut in range(len(labels))) or _ours(host.lower())
+
+
+@lru_cache(maxsize=4096)
+def _ours(word: str) -> bool:
+    sources = _sources()
+    return not word or (word in sources and bool(re.search(_EDGES.format(re.escape(word)), sources)))
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """Our own sources and the bundled checks, in lower case."""
+    from nodedoctor.discover import bundled_checks
+
+    package = Path(__file__).parent.parent
+    files = {*package.rglob("*.py"), *bundled_checks().rglob("*.py")} - set(Path(__file__).parent.rglob("*"))
+    return "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in sorted(files)).lower()
