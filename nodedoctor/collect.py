@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from nodedoctor import command
+from nodedoctor.fork_server import ForkServer
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command, Lane, Options, Probe, skipped
 
@@ -41,8 +42,15 @@ class Source(Protocol):
 class Live:
     """This machine, through children."""
 
-    def __init__(self, probes: Mapping[str, Probe], options: Options, deadline: float) -> None:
+    def __init__(
+        self,
+        probes: Mapping[str, Probe],
+        options: Options,
+        deadline: float,
+        server: ForkServer | None = None,
+    ) -> None:
         self._probes = probes
+        self._server = server
         self._options = options
         self._ends = time.monotonic() + deadline
         self._lanes = {lane: asyncio.Semaphore(width) for lane, width in WIDTH.items()}
@@ -110,7 +118,7 @@ class Live:
         return seen
 
     async def _answer(self, name: str, planned: Command, timeout: float) -> Observation:
-        running = await command.start(name, planned)
+        running = await command.start(name, planned, self._server)
         if isinstance(running, Observation):
             return running
         keep = False

@@ -16,10 +16,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command
+
+if TYPE_CHECKING:
+    from nodedoctor.fork_server import ForkServer
 
 KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
 KEPT_STDERR = 4096
@@ -45,6 +48,11 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", *told, str(Path(__file__).parent / "probes" / f"{program}.py"), *args)
 
 
+def environment() -> dict[str, str]:
+    """The environment of every child: ours, with a plain locale, and the folders of administrators' tools."""
+    return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path()}
+
+
 async def run(name: str, command: Command, timeout: float) -> Observation:
     """Run a command to its end or to the timeout, whichever comes first; never raises for a child's deeds."""
     running = await start(name, command)
@@ -56,11 +64,11 @@ async def run(name: str, command: Command, timeout: float) -> Observation:
         running.close()
 
 
-async def start(name: str, command: Command) -> Running | Observation:
-    """Start a command; an Observation instead when it cannot be started."""
+async def start(name: str, command: Command, server: ForkServer | None = None) -> Running | Observation:
+    """Start a command, as a fork of the server if it takes it; an Observation when it cannot be started."""
     began = time.monotonic()
     try:
-        transport, pipes = await _spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
+        transport, pipes = await _fork_or_spawn(command, server)
     except OSError as error:
         outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
         note = f"{command.argv[0]}: {error.strerror or error}"
@@ -226,6 +234,15 @@ class _Lines(asyncio.SubprocessProtocol):
 Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
 
 
+async def _fork_or_spawn(
+    command: Command, server: ForkServer | None
+) -> tuple[asyncio.SubprocessTransport, _Pipes]:
+    if server is not None and server.takes(command):
+        with contextlib.suppress(OSError):
+            return await server.fork(command, _Pipes)
+    return await _spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
+
+
 async def _spawn(
     command: Command, protocol: Callable[[], Pipes], *, talks: bool
 ) -> tuple[asyncio.SubprocessTransport, Pipes]:
@@ -238,7 +255,7 @@ async def _spawn(
         stdout=pipe,
         stderr=pipe,
         start_new_session=True,
-        env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path(), **command.env},
+        env={**environment(), **command.env},
     )
 
 

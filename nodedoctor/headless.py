@@ -34,6 +34,7 @@ async def run(session: Session, *, progress: bool = False) -> tuple[Report, byte
             narrator.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await narrator
+        session.close()
     return report, session.recording(diagnosis)
 
 

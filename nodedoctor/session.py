@@ -14,6 +14,7 @@ from nodedoctor import snapshot
 from nodedoctor.collect import Live, Recorded, Source
 from nodedoctor.diagnose import Diagnosis, now, this_node
 from nodedoctor.discover import Catalogue, DiscoveryError, Plugins, discover
+from nodedoctor.fork_server import ForkServer
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.noun import noun
 from nodedoctor.registry import Check, Options
@@ -48,6 +49,7 @@ class Session:
     def __init__(self, request: Request) -> None:
         """Load checks and, for a replay, the recording; UsageError when either cannot be."""
         self.request = request
+        self._server = None if request.replay else ForkServer()  # it imports while we do
         try:
             self.catalogue = discover(request.folders)
             self.snapshot = snapshot.load(request.replay) if request.replay else None
@@ -80,8 +82,13 @@ class Session:
         report = report or diagnosis.report()
         return snapshot.pack(report.observations, report.node, diagnosis.moment.started, options)
 
+    def close(self) -> None:
+        """No more runs."""
+        if self._server is not None:
+            self._server.close()
+
     def _live(self) -> Live:
-        return Live(self.catalogue.probes, self.request.options, self.deadline)
+        return Live(self.catalogue.probes, self.request.options, self.deadline, self._server)
 
     def _expect(self) -> Expect:
         recorded = self.snapshot.options.get("expect") if self.snapshot else None

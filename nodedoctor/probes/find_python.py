@@ -65,8 +65,9 @@ class Refused(Exception):
         self.reason = reason
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Replace this process by the target interpreter, or print why that cannot be."""
+    argv = sys.argv[1:]
     at = argv.index("--") if "--" in argv else len(argv)
     options, prefix = _asked(argv[:at]), argv[at + 1 :]
     found: dict[str, Any] = {}
@@ -263,4 +264,4 @@ def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

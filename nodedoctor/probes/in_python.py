@@ -23,8 +23,9 @@ else:  # python -I leaves our own folder out
     sys.path.pop(0)
 
 
-def main(words: list[str]) -> None:
+def main() -> None:
     """Become the owner and the program; prints {"error": ..., "text": ...} when that cannot be."""
+    words = sys.argv[1:]
     prefix: list[str] = []
     if "--" in words:
         place = words.index("--")
@@ -44,4 +45,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

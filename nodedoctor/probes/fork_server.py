@@ -1,0 +1,135 @@
+"""Start our other programs as forks of this interpreter, which has imported what they need.
+
+    python -I -S fork_server.py       (standard input is a socket to nodedoctor/fork_server.py)
+
+A message is a number, the arguments of `python`, joined by NUL, and the two descriptors for the program's
+stdout and stderr. Answers: `started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of
+wait(2)), `failed NUMBER ERRNO`. Ends when nodedoctor does; what cannot be killed is left behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import sys
+from _socket import CMSG_SPACE, socket  # the module socket takes 4 ms more
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    Asked = tuple[str, list[str], tuple[int, int]]
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+USUAL = ("environment", "files_each", "files", "find_python", "kernel_log", "net")
+LARGEST = 1 << 20
+
+
+def main() -> None:
+    """Serve until the other end of the socket is closed."""
+    sys.path.insert(0, HERE)
+    for name in USUAL:
+        __import__(name)
+    gc.freeze()  # what is shared stays shared
+    gc.disable()
+    asker = socket(fileno=0)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    numbers: dict[int, str] = {}
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == woken:
+                os.read(woken, 4096)
+                report_ends(asker, numbers)
+                continue
+            asked = receive(asker)
+            if asked is None:
+                os._exit(0)
+            start(asker, asked, numbers)
+
+
+def receive(asker: socket) -> Asked | None:
+    """The next message: its number, the words, the descriptors; None when nobody asks any more."""
+    data, ancillary, _, _ = asker.recvmsg(LARGEST, CMSG_SPACE(8))
+    if not data:
+        return None
+    number, *words = os.fsdecode(data).split("\0")
+    out, err = (int.from_bytes(ancillary[0][2][at : at + 4], sys.byteorder) for at in (0, 4))
+    return number, words, (out, err)
+
+
+def start(asker: socket, asked: Asked, numbers: dict[int, str]) -> None:
+    """Fork one program."""
+    number, words, outputs = asked
+    try:
+        pid = os.fork()
+    except OSError as error:  # no more processes
+        asker.send(f"failed {number} {error.errno}".encode())
+    else:
+        if pid == 0:
+            become(asker, number, words, outputs)
+        numbers[pid] = number
+    for fd in outputs:
+        os.close(fd)
+
+
+def report_ends(asker: socket, numbers: dict[int, str]) -> None:
+    """Tell of every program that has ended."""
+    while numbers:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        asker.send(f"ended {numbers.pop(pid)} {status}".encode())
+
+
+def become(asker: socket, number: str, words: list[str], outputs: tuple[int, int]) -> NoReturn:
+    """The life of a fork: it has nothing of ours open but its own outputs."""
+    code = 1
+    try:
+        os.setsid()
+        asker.send(f"started {number} {os.getpid()}".encode())
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd, ours in enumerate((null, *outputs)):
+            os.dup2(ours, fd)
+        os.closerange(3, max(outputs) + 8)
+        code = run(words)
+    finally:
+        os._exit(code)
+
+
+def run(words: list[str]) -> int:
+    """Do what `python WORD...` would: the options -I -S -X, a program with a `main`, its arguments."""
+    try:
+        while words[0].startswith("-"):
+            if words.pop(0) == "-X":
+                name, _, value = words.pop(0).partition("=")
+                sys._xoptions[name] = value
+        sys.argv = words
+        folder, file = os.path.split(words[0])
+        if folder != HERE:
+            sys.path.insert(0, folder)
+        __import__(file.removesuffix(".py")).main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    main()
