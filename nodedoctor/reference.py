@@ -13,7 +13,7 @@ from nodedoctor.console import Exit, Parser, complain
 from nodedoctor.diagnose import probes_of
 from nodedoctor.discover import Catalogue, DiscoveryError, discover
 
-SCHEMAS = ("report", "snapshot", "triage")
+SCHEMAS = ("fleet", "report", "snapshot", "triage")
 
 
 def main(words: list[str]) -> int:

@@ -134,6 +134,30 @@ class Fleet:
     titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def severity(self) -> int:
+        """Rank of the worst node or oddity, as `Finding.severity`; 0 without nodes."""
+        odd = ((5 if oddity.status is Status.FAIL else 3) for oddity in self.oddities)
+        return max((*(node.severity for node in self.nodes), *odd), default=0)
+
+    @property
+    def verdict(self) -> Status:
+        """The worst of nodes and oddities; a node without a report counts as unknown."""
+        ranks = {5: Status.FAIL, 4: Status.UNKNOWN, 3: Status.WARN, 2: Status.UNKNOWN, 1: Status.PASS}
+        return ranks.get(self.severity, Status.SKIP)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The nodes to keep a job away from: a failure, something broken, no report, or oddly different."""
+        odd = {host for oddity in self.oddities if oddity.status is Status.FAIL for host in oddity.odd}
+        return tuple(node.host for node in self.nodes if node.severity >= 4 or node.host in odd)
+
+    @property
+    def passing(self) -> tuple[str, ...]:
+        """All other nodes."""
+        failing = frozenset(self.failing)
+        return tuple(node.host for node in self.nodes if node.host not in failing)
+
+    @property
     def silent(self) -> tuple[Node, ...]:
         """The nodes that gave no report, whatever the reason."""
         return tuple(node for node in self.nodes if node.state != "answered")

@@ -19,8 +19,8 @@ LONGEST = 160
 
 FACTS = frozenset(
     """
-    bandwidth container driver env fabric-manager gemm gpus host ib-loopback iommu libraries limits machine
-    nccl-tests nv-links peers rdma target-python torch
+    bandwidth board container driver env fabric-manager gemm gpus host ib-loopback iommu libraries limits
+    machine nccl-tests nv-links peers rdma target-python torch
     """.split()  # noqa: SIM905
 )
 """The facts of a report that are read."""
@@ -30,7 +30,8 @@ FACTS = frozenset(
 class Trait:
     """One thing that should be alike on all nodes of a kind.
 
-    `read` gives "" where a report does not tell, and the word none where it tells that there is nothing.
+    `read` gives "" where a report does not tell, and the word none where it tells that there is nothing. What
+    comes `after` another trait differs with it, and is not told twice.
     """
 
     key: str
@@ -39,6 +40,7 @@ class Trait:
     why: str
     fix: str
     status: Status = Status.WARN
+    after: str = ""
 
 
 @noun
@@ -101,6 +103,14 @@ TRAITS: tuple[Trait, ...] = (
         "Run `nodedoctor inventory` there: a GPU fell off the bus, or is excluded.",
         Status.FAIL,
     ),
+    Trait(
+        "on-bus",
+        "GPUs on the PCI bus",
+        said("board", "on_bus"),
+        "a GPU that fell off the bus is gone until the node is power-cycled.",
+        "Run `nodedoctor inventory pcie` there, and power-cycle the node.",
+        Status.FAIL,
+    ),
     Trait("driver", "NVIDIA driver", values.driver, _STACK, _DRIVER),
     Trait(
         "driver-kind",
@@ -115,10 +125,11 @@ TRAITS: tuple[Trait, ...] = (
         said("gpus", "cuda_version"),
         "a build of torch may run on some of the nodes only.",
         _DRIVER,
+        after="driver",
     ),
     Trait("nccl", "NCCL", values.nccl, _NCCL, _IMAGE, Status.FAIL),
     Trait("torch", "torch", said("torch", "version"), _STACK, _IMAGE),
-    Trait("torch-cuda", "CUDA of torch", said("torch", "cuda"), _STACK, _IMAGE),
+    Trait("torch-cuda", "CUDA of torch", said("torch", "cuda"), _STACK, _IMAGE, after="torch"),
     Trait("ray", "Ray", package("ray"), _RAY, _IMAGE, Status.FAIL),
     Trait(
         "python",
@@ -127,8 +138,15 @@ TRAITS: tuple[Trait, ...] = (
         "what is pickled on one node is read on another; Ray refuses another minor version.",
         _IMAGE,
     ),
-    Trait("kernel", "kernel", said("machine", "kernel"), "the same fault shows on some nodes only.", _HOST),
     Trait("distro", "distribution", said("machine", "distro"), "libraries and defaults differ.", _HOST),
+    Trait(
+        "kernel",
+        "kernel",
+        said("machine", "kernel"),
+        "the same fault shows on some nodes only.",
+        _HOST,
+        after="distro",
+    ),
     Trait("vbios", "VBIOS of the GPUs", of_gpus("vbios_version"), _SPEED, _FLASH),
     Trait(
         "gsp-firmware",
@@ -136,6 +154,7 @@ TRAITS: tuple[Trait, ...] = (
         of_gpus("gsp_firmware_version"),
         "it belongs to the driver and changes with it.",
         _DRIVER,
+        after="driver",
     ),
     Trait("inforom", "InfoROM of the GPUs", of_gpus("inforom_image_version"), _SPEED, _FLASH),
     Trait(
@@ -144,6 +163,7 @@ TRAITS: tuple[Trait, ...] = (
         said("fabric-manager", "version"),
         "it must be of the driver's version, else no job sees NVLink.",
         _DRIVER,
+        after="driver",
     ),
     Trait("links", "NVLinks that are up", values.links_up, _SPEED, _LOOK),
     Trait("mig", "MIG mode", of_gpus("mig_mode"), "a GPU cut up is not the GPU the job wants.", _HOST),
@@ -157,7 +177,7 @@ TRAITS: tuple[Trait, ...] = (
     ),
     Trait("ecc", "ECC mode", of_gpus("ecc_mode"), "memory size and speed differ, and so does trust.", _HOST),
     Trait("hcas", "RDMA adapters", values.adapter_count, _SPEED, _LOOK),
-    Trait("rails", "RDMA ports that are up, Gb/s", values.rails, _SPEED, _LOOK, Status.FAIL),
+    Trait("rails", "RDMA ports that are up, Gb/s", values.rails, _SPEED, _LOOK, Status.FAIL, "hcas"),
     Trait("hca-firmware", "firmware of the adapters", of_adapters("firmware"), _SPEED, _FLASH),
     Trait(
         "peer-memory",
@@ -173,7 +193,6 @@ TRAITS: tuple[Trait, ...] = (
     Trait("thp", "transparent huge pages", said("host", "thp"), _SPEED, _HOST),
     Trait("memlock", "limit of locked memory, bytes", limit("memlock_bytes"), "RDMA needs it.", _LIMIT),
     Trait("nofile", "limit of open files", limit("nofile"), "jobs of many ranks and Ray need it.", _LIMIT),
-    Trait("nproc", "limit of processes", limit("nproc"), "data loaders need it.", _LIMIT),
     Trait(
         "container",
         "container runtime",
