@@ -41,7 +41,13 @@ def names_nobody(text: str) -> bool:
     """Whether an IPv4 address means the same everywhere, so that it stays."""
     first, *rest = (int(part) for part in text.split("."))
     mask = {first, *rest} <= _MASK_OCTETS and first >= 128 and sorted((first, *rest))[::-1] == [first, *rest]
-    network = not any(rest[1:]) and f"{first}.{rest[0]}." in ("10.0.", "172.16.", "192.168.", "169.254.", "100.64.")
+    network = not any(rest[1:]) and f"{first}.{rest[0]}." in (
+        "10.0.",
+        "172.16.",
+        "192.168.",
+        "169.254.",
+        "100.64.",
+    )
     return first in (0, 127) or first >= 224 or mask or network or text in STAYS
 
 
@@ -107,7 +113,7 @@ class Addresses:
         return self._number("guid", value, lambda n: self._absent(_LOCAL_GUID + n, 16))
 
     def _octet(self, parent: str, octet: int, among: Iterable[int], *, clear: bool = False) -> int:
-        """The octet that stands for this one under the same parent; `clear` when the parent is new already."""
+        """The octet for this one under the same parent; `clear` when the parent is a stand-in already."""
         given = self._octets.setdefault(parent, {})
         if octet not in given:
             left = sorted({*among} - {*given.values()})

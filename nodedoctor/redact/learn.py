@@ -1,6 +1,6 @@
 """Which names, serials and addresses a node has, from the places where they are known to stand.
 
-Everything is looked for in the raw text of all probes at once, so that a document cut off in the middle teaches as
+Everything is looked for in the raw text of all probes at once, so that a document that was cut off teaches as
 much as a whole one.
 """
 
@@ -17,44 +17,50 @@ from nodedoctor.model import Observation
 from nodedoctor.noun import noun
 from nodedoctor.redact.words import ACCOUNTS, NOWHERE, public
 
-HOST_KEYS = (
-    "hostname HOSTNAME nodename HOST MASTER_ADDR RAY_ADDRESS RAY_HEAD_IP SLURMD_NODENAME SLURM_SUBMIT_HOST "
-    "SLURM_JOB_NODELIST SLURM_NODELIST SLURM_STEP_NODELIST SLURM_LAUNCH_NODE_IPADDR SLURM_TOPOLOGY_ADDR "
-    "PET_RDZV_ENDPOINT NodeName NodeHostName NodeAddr /proc/sys/kernel/hostname /etc/hostname"
-).split()
-USER_KEYS = "user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER SLURM_JOB_ACCOUNT Account".split()
+_HOST_KEYS = """
+hostname /proc/sys/kernel/hostname HOSTNAME HOST nodename MASTER_ADDR RAY_ADDRESS RAY_HEAD_IP SLURMD_NODENAME
+SLURM_SUBMIT_HOST SLURM_JOB_NODELIST SLURM_NODELIST SLURM_STEP_NODELIST SLURM_LAUNCH_NODE_IPADDR
+SLURM_TOPOLOGY_ADDR PET_RDZV_ENDPOINT NodeName NodeHostName NodeAddr"""
+_USER_KEYS = "user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER SLURM_JOB_ACCOUNT Account"
+HOST_KEYS, USER_KEYS = tuple(_HOST_KEYS.split()), tuple(_USER_KEYS.split())
 """Keys of JSON documents, and names before `=`, after which a host's or user's name stands."""
 
-_VERSIONS_ONLY = re.compile("driver-packages|system-packages|pip-list|collect-env|target-|nvml|nvidia-smi|pci$")
+_VERSIONS_ONLY = re.compile(
+    "driver-packages|system-packages|pip-list|collect-env|target-|nvml|nvidia-smi|pci$"
+)
 """Probes with dotted quads that are versions of libraries, never addresses."""
 _ADDRESSES_ONLY = frozenset({"net", "peers", "slurm-node", "ray-status"})
 QUAD = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 
 _HOST = re.compile("[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 _USER = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-_AFTER = r'(?:"(?:{keys})":\s*"|(?<![A-Za-z0-9_])(?:{names})=)([^"\\\s;()]{{1,16384}})'
-_FILES = r'"[^"]*/(?:{names})": "([^"\\]{{1,256}})'
-
-
-def _after(keys: Iterable[str]) -> re.Pattern[str]:
-    named = "|".join(map(re.escape, keys))
-    return re.compile(_AFTER.format(keys=named, names=named))
-
+_VALUE = re.compile(r'[^"\\\s;()]{1,16384}')
 
 _HOSTS = (
-    _after(HOST_KEYS),
     re.compile(r" - (?:nfs4?|ceph|glusterfs|beegfs\w*|wekafs) ([\w.-]{1,253})[:/]"),
     re.compile(r" - cifs //([\w.-]{1,253})/"),
     re.compile(r"\d\d:\d\d:\d\d\S{0,20} ([\w.-]{1,253}) (?:kernel|systemd\[1\]): "),
     re.compile(r'/node_desc": "([\w.-]{1,64})[ \\]+(?:mlx|HCA|hfi|bnxt|ib)[\w-]*'),
 )
 _PAGES = re.compile(r"[a-z]://(?:[^/@\s\"]{0,256}@)?([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8})")
-_MAIL = re.compile(r"[A-Za-z0-9]@([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,6}\.[A-Za-z]{2,24})(?![A-Za-z0-9@])")
-UNITS = ("service", "socket", "slice", "scope", "mount", "target", "timer", "device", "path", "swap", "automount")
+_MAIL = re.compile(
+    r"[A-Za-z0-9]@([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,6}\.[A-Za-z]{2,24})(?![A-Za-z0-9@])"
+)
+UNITS = (
+    "service",
+    "socket",
+    "slice",
+    "scope",
+    "mount",
+    "target",
+    "timer",
+    "device",
+    "path",
+    "swap",
+    "automount",
+)
 
 _USERS = (
-    _after(USER_KEYS),
-    re.compile(r"(?:UserId=|\buid=\d{1,10}\()([\w.-]{1,64})"),
     re.compile(r"\[([\w.-]{1,64})@\d{4}-\d\d-\d\dT"),  # who drained a node, scontrol(1)
     re.compile(r"/home/([A-Za-z0-9_][\w.-]{0,63})"),
     re.compile(r'"HOME": "/(?!home/|usr/|var/|root|opt/|tmp/|run/)[^"\\]{1,128}/([\w.-]{1,64})/?"'),
@@ -62,18 +68,22 @@ _USERS = (
 _SYSTEM_USER = re.compile(r'"uid": (?:\d{1,2}|[1-9]\d\d|6553[45]),\s*"user": "([\w.-]{1,64})"')
 
 _SERIALS = (
-    re.compile(r'"[\w ]{0,32}[Ss]erial[\w ]{0,32}":\s*"([^"\\\s]{2,64})"'),
-    re.compile(r"(?i)serial(?:[ _]number)?(?:\s*:\s*|>)([A-Za-z0-9_./-]{2,64})"),
-    re.compile(_FILES.format(names=r"\w*serial(?:_number)?|chassis_asset_tag(?=X)")),
+    re.compile(r'[Ss]erial[\w ]{0,32}":\s*"([^"\\\s]{2,64})"'),
+    re.compile(r"[Ss]erial(?:[ _][Nn]umber)?(?:\s*:\s*|>)([A-Za-z0-9_./-]{2,64})"),
+    re.compile(r'serial(?:_number)?": "([^"\\]{2,64})'),
 )
 _NO_SERIAL = re.compile(r"(?i)n/?a|0+|unknown.*|none|default.*|not.*|to be filled.*|\D*|[0-9]{1,5}")
 
-_GUIDS = re.compile(r"(?i)guid[^\n\"]{0,24}?(?:: \")?0x([0-9a-f]{16})")
-_GROUPED = re.compile("(?<![0-9a-fA-F:])([0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3})(?![0-9a-fA-F:])")
+_GUIDS = re.compile(r"(?:GUID|guid)[^\n\"]{0,24}?(?:: \")?0x([0-9a-fA-F]{16})")
+_GROUPED = re.compile(":([0-9a-fA-F]{4}:[0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?![0-9a-fA-F:])")
 _UUIDS = re.compile("GPU-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
-
-_VERSION = re.compile(rf'(?i)(?:version"?[^0-9\n]{{0,12}}|[=><~!]=|\.so\.|[-_]v?)({QUAD})(?![0-9.])|(?<![0-9.])({QUAD})[-+~][0-9a-z]')
 _QUAD = re.compile(rf"(?<![0-9A-Za-z.])({QUAD})(?![0-9A-Za-z]|\.[0-9])")
+
+BEFORE_VERSION = re.compile(
+    r"(?i)(?:[=><~!]=|\.so\.|version\W{0,12}|release\W{0,4}|firmware\W{0,4}|nccl\W|cu[a-z]{3,8}\W|[a-z0-9][-_]v?|\bv)$"
+)
+AFTER_VERSION = re.compile("[-+~_][0-9A-Za-z]")
+"""What makes four numbers a version."""
 
 
 @noun
@@ -91,7 +101,9 @@ class Originals:
     versions: frozenset[str]
 
 
-def corpus_of(observations: Iterable[Observation], node: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+def corpus_of(
+    observations: Iterable[Observation], node: Mapping[str, Any], options: Mapping[str, Any]
+) -> str:
     """All text there is, the node's own name first."""
     parts = [json.dumps(dict(node), default=str)]
     for seen in observations:
@@ -104,7 +116,7 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     seen = tuple(observations)
     sets: dict[str, None] = {}
     hosts: dict[str, None] = {}
-    for word in (*_found(_HOSTS, corpus), *_peers(seen)):
+    for word in (*_values(HOST_KEYS, corpus), *_found(_HOSTS, corpus), *_peers(seen)):
         for name in _names(word, sets):
             hosts[name] = None
     domains = {name.partition(".")[2].lower(): None for name in hosts if "." in name.strip(".")}
@@ -116,7 +128,8 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     mails = (name.lower() for name in _MAIL.findall(corpus))
     domains |= {name: None for name in mails if name.rpartition(".")[2] not in UNITS}
     system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
-    users = dict.fromkeys(name.rstrip(".,:") for name in _found(_USERS, corpus))
+    named = (*_values((*USER_KEYS, "UserId"), corpus), *_found(_USERS, corpus))
+    users = dict.fromkeys(name.rstrip(".,:") for name in named)
     serials = dict.fromkeys(text.strip() for text in _found(_SERIALS, corpus))
     addresses, versions = _quads(seen)
     return Originals(
@@ -125,11 +138,32 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
         tuple(name for name in users if _USER.fullmatch(name) and name not in system and not name.isdigit()),
         tuple(text for text in serials if not _NO_SERIAL.fullmatch(text)),
         tuple(sets),
-        frozenset(int(text.replace(":", ""), 16) for text in (*_GUIDS.findall(corpus), *_GROUPED.findall(corpus))),
+        frozenset(_guids(corpus)),
         tuple(dict.fromkeys(text.lower() for text in _UUIDS.findall(corpus))),
         addresses,
         versions,
     )
+
+
+def _values(keys: Iterable[str], corpus: str) -> Iterator[str]:
+    """What stands behind a JSON document's key or a NAME=; looking for each is faster than one pattern."""
+    for key in keys:
+        for before in (f'"{key}": "', f'"{key}":"', f"{key}="):
+            place = corpus.find(before)
+            while place >= 0:
+                value = _VALUE.match(corpus, place + len(before))
+                if value and not corpus[max(0, place - 1) : place].isalnum():
+                    yield value[0]
+                place = corpus.find(before, place + len(before))
+
+
+def _guids(corpus: str) -> Iterator[int]:
+    """GUIDs as ibstat writes them and as sysfs does."""
+    yield from (int(digits, 16) for digits in _GUIDS.findall(corpus))
+    for found in _GROUPED.finditer(corpus):
+        first = corpus[max(0, found.start() - 4) : found.start()]
+        if re.fullmatch("[0-9a-fA-F]{4}", first):
+            yield int(first + found[1].replace(":", ""), 16)
 
 
 def _found(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[str]:
@@ -180,5 +214,12 @@ def _quads(observations: Iterable[Observation]) -> tuple[frozenset[str], frozens
             versions.update(_QUAD.findall(seen.text))
         elif seen.probe in _ADDRESSES_ONLY:
             addresses.update(_QUAD.findall(seen.text))
-        versions.update(one or other for one, other in _VERSION.findall(seen.text))
+        else:
+            versions.update(quad[1] for quad in _QUAD.finditer(seen.text) if is_version(quad))
     return frozenset(addresses), frozenset(versions - addresses)
+
+
+def is_version(quad: re.Match[str]) -> bool:
+    """Whether what stands around four numbers makes them a version."""
+    text, start, end = quad.string, quad.start(quad.lastgroup or 1), quad.end()
+    return bool(BEFORE_VERSION.search(text[max(0, start - 24) : start]) or AFTER_VERSION.match(text, end))

@@ -1,7 +1,7 @@
 """Replaces originals in text, in one pass: what has been replaced is not looked at again.
 
-Text is taken as it stands in a recording, where a name may follow an escape (JSON's \\n, the kernel's \\040, a
-terminal's colour), and a line is as good as a document.
+Text is taken as it stands in a recording, where a name may follow an escape (JSON's \\n, the kernel's \\040,
+a terminal's colour), and a line is as good as a document.
 """
 
 from __future__ import annotations
@@ -11,43 +11,52 @@ from collections.abc import Callable, Iterable
 
 from nodedoctor.fleet import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
-from nodedoctor.redact.learn import HOST_KEYS, QUAD, UNITS, USER_KEYS, Originals
+from nodedoctor.redact.learn import HOST_KEYS, QUAD, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.standins import StandIns, hyphened
-from nodedoctor.redact.words import ACCOUNTS, NOWHERE, ordinary, stem
+from nodedoctor.redact.words import ACCOUNTS, ordinary, stem
 
 _START = "(?<![0-9A-Za-z])"
 _END = "(?![0-9A-Za-z])"
-_HEX4 = "[0-9a-fA-F]{4}"
+_HEX2, _HEX4 = "[0-9a-fA-F]{2}", "[0-9a-fA-F]{4}"
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
 _CUT = "\0"
-"""Put behind escapes, so that a word begins there. Asking for escapes in the pattern takes four times as long."""
+"""Put behind escapes, so that a word begins there; escapes in the pattern take four times as long."""
 
-_SHAPES = {
-    "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}[0-9a-fA-F-]{{0,32}}",
-    "uuid": rf"[0-9a-fA-F]{{8}}(?P<uuid_by>[-_]){_HEX4}(?:(?P=uuid_by){_HEX4}){{2}}(?P=uuid_by)[0-9a-fA-F]{{12}}",
-    "hardware": r"(?<!:)[0-9a-fA-F]{2}(?P<by>[:-])[0-9a-fA-F]{2}(?:(?P=by)[0-9a-fA-F]{2}){4,18}(?!:[0-9a-fA-F])",
-    "colons": rf"(?<![:.])(?:[0-9a-fA-F]{{0,4}}:){{2,7}}(?:{QUAD}|{_HEX4[:-3]}{{1,4}})?(?!:?[0-9a-fA-F:])",
+_LABEL = "[A-Za-z0-9-]{1,63}"
+_DIGITS = {
+    "uuid": rf"(?:{_HEX4}){{2}}(?P<dash>[-_]){_HEX4}(?:(?P=dash){_HEX4}){{2}}(?P=dash)[0-9a-fA-F]{{12}}",
+    "hardware": rf"(?<!:){_HEX2}(?P<by>[:-]){_HEX2}(?:(?P=by){_HEX2}){{4,18}}(?!:[0-9a-fA-F])",
+    "colons": rf"(?<![:.])(?:[0-9a-fA-F]{{0,4}}:){{2,7}}(?:{QUAD}|[0-9a-fA-F]{{1,4}})?(?!:?[0-9a-fA-F:])",
     "quad": rf"(?<![0-9A-Za-z]\.){QUAD}(?!\.[0-9])",
     "guid": "0x[0-9a-fA-F]{16}",
     "digest": "(?:[0-9a-f]{64}|[0-9a-f]{56}|[0-9a-f]{32})",
-    "mail": r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,6}\.[A-Za-z]{2,24}(?!@)",
-    "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
     "account": r"(?<=:)[0-9]{12}(?=:)",
+}
+_NEAR_DIGITS = r"(?=[0-9a-fA-F]{0,4}:|[0-9a-fA-F]{8}|[0-9a-fA-F]{2}-|0x|[0-9]{1,3}\.[0-9])"
+"""True where one of these may begin: most words are none, and asking this first halves the time."""
+_LETTERS = {
+    "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}[0-9a-fA-F-]{{0,32}}",
+    "mail": rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,63}}@{_LABEL}(?:\.{_LABEL}){{0,6}}\.[A-Za-z]{{2,24}}(?!@)",
+    "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
     "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
     "home": r"(?<=/home/)[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}",
 }
 """What is looked for wherever it stands, by name; the first that fits is taken."""
 
-_HEXES = re.compile("[0-9a-fA-F]+")
-_BEFORE_VERSION = re.compile(r"(?i)(?:[=><~!]=|\.so\.|version\W{0,12}|release\W{0,4}|firmware\W{0,4}|nccl\W|cu[a-z]{3,8}\W|[a-z0-9][-_]v?|\bv)$")
-_AFTER_VERSION = re.compile("[-+~_][0-9A-Za-z]")
-_BEFORE_ADDRESS = re.compile(r"(?i)(?://|@|\binet6? |\baddr\w*\W{1,3}|\bip[=: ]+|\b(?:from|to|via|src|dst|host|peer|node|server|gateway)[=: ]{1,2})$")
+_BEFORE_ADDRESS = re.compile(
+    r"(?i)(?://|@|\binet6? |\baddr\w*\W{1,3}|\bip[=: ]+"
+    r"|\b(?:from|to|via|src|dst|host|peer|node|server|gateway)[=: ]{1,2})$"
+)
 _AFTER_ADDRESS = re.compile(r":[0-9]{1,5}(?![0-9.])|/[0-9]{1,2}(?![0-9.])")
 _LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries: 8 to 13)
 
 _KEY = r'(?:"(?:{0})": ?"|(?<![A-Za-z0-9_])(?:{0})=)'
-_HOST_BEFORE = re.compile(rf'(?:{_KEY.format("|".join(map(re.escape, HOST_KEYS)))}|"[A-Z_]*NODELIST": ?"[^"]*,|//|[a-z0-9]@)$')
-_USER_BEFORE = re.compile(rf'(?:{_KEY.format("|".join(USER_KEYS))}|UserId=|uid=[0-9]+\(|/Users/|/mail/|for user |~|\[)$')
+_HOST_BEFORE = re.compile(
+    rf'(?:{_KEY.format("|".join(map(re.escape, HOST_KEYS)))}|"[A-Z_]*NODELIST": ?"[^"]*,|//|[a-z0-9]@)$'
+)
+_USER_BEFORE = re.compile(
+    rf"(?:{_KEY.format('|'.join(USER_KEYS))}|UserId=|uid=[0-9]+\(|/Users/|/mail/|for user |~|\[)$"
+)
 _AFTER_HOST = re.compile(r":/|:[0-9]{2,5}(?![0-9])| kernel:")
 _AFTER_USER = re.compile("@[a-z0-9]")
 
@@ -66,7 +75,8 @@ class Replacer:
         self._ordinary = {word for word in (*self.hosts, *self.users) if ordinary(word)}
         self._pattern = re.compile(f"{_START}(?:{'|'.join(self._alternatives())}){_END}")
         self._become: dict[str, Callable[[re.Match[str], str], str]] = {
-            name: getattr(self, f"_{name}") for name in (*_SHAPES, "domain", "set", "sibling", "word")
+            name: getattr(self, f"_{name}")
+            for name in (*_DIGITS, *_LETTERS, "domain", "set", "sibling", "word")
         }
 
     def text(self, text: str) -> str:
@@ -85,7 +95,8 @@ class Replacer:
         return self.text(text)
 
     def _alternatives(self) -> list[str]:
-        made = [f"(?P<{name}>{shape})" for name, shape in _SHAPES.items()]
+        digits = "|".join(f"(?P<{name}>{shape})" for name, shape in _DIGITS.items())
+        made = [f"{_NEAR_DIGITS}(?:{digits})", *(f"(?P<{name}>{shape})" for name, shape in _LETTERS.items())]
         if self._known.domains:
             label = "(?:[A-Za-z0-9_-]{1,63}[.]){0,6}"
             made.append(f"(?P<domain>{label}(?:{_any(self._known.domains)})(?![.-][A-Za-z0-9]))")
@@ -121,10 +132,10 @@ class Replacer:
         return text[:start] + ("f" * len(digits) if not full else "0000")
 
     def _uuid(self, match: re.Match[str], text: str) -> str:
-        digits = text.replace(match["uuid_by"], "")
+        digits = text.replace(match["dash"], "")
         if not digits.strip("0") or not digits.lower().strip("f"):
             return text
-        return hyphened(self._give.uuid(digits), match["uuid_by"])
+        return hyphened(self._give.uuid(digits), match["dash"])
 
     def _hardware(self, match: re.Match[str], text: str) -> str:
         """A MAC address, a GUID in bytes, an address of IPoIB, which ends with one, or a fingerprint."""
@@ -157,14 +168,14 @@ class Replacer:
         return self._give.addresses.ipv4(text)
 
     def _is_address(self, match: re.Match[str], text: str) -> bool:
-        """Four numbers are an address or a version: by what was learned, what stands around them, their size."""
+        """Four numbers are an address or a version: by what was learned, what is around them, their size."""
         if text in self._known.addresses or text in self._known.versions:
             return text in self._known.addresses
         whole, start, end = match.string, match.start("quad"), match.end()
         before = whole[max(0, start - 24) : start]
         if _BEFORE_ADDRESS.search(before) or _AFTER_ADDRESS.match(whole, end):
             return True
-        if _BEFORE_VERSION.search(before) or _AFTER_VERSION.match(whole, end):
+        if is_version(match):
             return False
         return is_private(text) or int(text.partition(".")[0]) >= _LOWEST
 
@@ -206,7 +217,9 @@ class Replacer:
         name = name.lower()
         if name in self._known.domains or "." not in name:
             return self._give.domain(name)
-        return self._give.host(name) if name in self.hosts or name.partition(".")[2] else self._give.domain(name)
+        return (
+            self._give.host(name) if name in self.hosts or name.partition(".")[2] else self._give.domain(name)
+        )
 
     def _set(self, match: re.Match[str], text: str) -> str:
         try:
@@ -224,11 +237,15 @@ class Replacer:
         before = match.string[max(0, match.start("word") - 300) : match.start("word")] if ours else ""
         if text in self.users and (not ours or self._stands(match, before, _USER_BEFORE, _AFTER_USER)):
             return self._give.user(text)
-        if text.lower() in self.hosts and (not ours or self._stands(match, before, _HOST_BEFORE, _AFTER_HOST)):
+        if text.lower() in self.hosts and (
+            not ours or self._stands(match, before, _HOST_BEFORE, _AFTER_HOST)
+        ):
             return self._give.host(text)
         return text
 
-    def _stands(self, match: re.Match[str], text: str, before: re.Pattern[str], after: re.Pattern[str]) -> bool:
+    def _stands(
+        self, match: re.Match[str], text: str, before: re.Pattern[str], after: re.Pattern[str]
+    ) -> bool:
         return bool(before.search(text) or after.match(match.string, match.end()))
 
 

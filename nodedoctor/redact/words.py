@@ -1,7 +1,7 @@
 """Which names may be replaced wherever they stand, which only where a name must stand, and which never.
 
-A host called `node` or a user called `data` cannot be looked for everywhere: parsers look for these words too.
-A word that our own sources contain may be one of them, so it counts as ordinary.
+A host called `node` or a user called `data` cannot be looked for everywhere: parsers look for these words
+too. A word that our own sources contain may be one of them, so it counts as ordinary.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-ACCOUNTS = frozenset(
-    """root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats adm
-    operator ftp sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss postfix munge slurm
-    ubuntu debian centos fedora rocky almalinux ec2-user azureuser cloud-user opc core vagrant docker jovyan ray
-    nvidia nvidia-persistenced nvidia-dcgm dcgm nfsnobody unknown""".split()
-)
+_ACCOUNTS = """
+root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats adm operator ftp
+sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss postfix munge slurm ubuntu debian
+centos fedora rocky almalinux ec2-user azureuser cloud-user opc core vagrant docker jovyan ray nvidia
+nvidia-persistenced nvidia-dcgm dcgm nfsnobody unknown"""
+ACCOUNTS = frozenset(_ACCOUNTS.split())
 """Accounts that distributions, clouds' images and packages create: they name nobody, and stay."""
 
-NOWHERE = frozenset(
-    "localhost localhost.localdomain localdomain ip6-localhost ip6-loopback auto local none null unknown".split()
+_NOWHERE = (
+    "localhost localhost.localdomain localdomain ip6-localhost ip6-loopback auto local none null unknown"
 )
+NOWHERE = frozenset(_NOWHERE.split())
 """What stands where a host's name stands and names no host."""
 
-PUBLIC = frozenset(
-    """nvidia.com github.com githubusercontent.com pytorch.org python.org pypi.org readthedocs.io kernel.org
-    debian.org ubuntu.com canonical.com redhat.com fedoraproject.org centos.org rockylinux.org almalinux.org
-    suse.com opensuse.org oracle.com amazon.com microsoft.com google.com docker.com docker.io nvcr.io ghcr.io
-    quay.io anaconda.org anaconda.com conda.io huggingface.co ray.io schedmd.com slurm.schedmd.com gnu.org
-    freedesktop.org""".split()
-)
+_PUBLIC = """
+nvidia.com github.com githubusercontent.com pytorch.org python.org pypi.org pythonhosted.org readthedocs.io
+kernel.org debian.org ubuntu.com canonical.com redhat.com fedoraproject.org centos.org rockylinux.org almalinux.org
+suse.com opensuse.org oracle.com amazon.com microsoft.com google.com docker.com docker.io nvcr.io ghcr.io quay.io
+anaconda.org anaconda.com conda.io huggingface.co ray.io schedmd.com gnu.org freedesktop.org"""
+PUBLIC = frozenset(_PUBLIC.split())
 """Domains of projects and vendors: in an address of a page they name nobody's network."""
 
 _EDGES = "(?<![0-9a-z]){}(?![0-9a-z])"
@@ -38,7 +38,7 @@ _EDGES = "(?<![0-9a-z]){}(?![0-9a-z])"
 def ordinary(word: str) -> bool:
     """Whether a name is too much like any other word to be looked for everywhere.
 
-    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name); `node1`, `gpu`, `data`, `max` are.
+    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name); `node1`, `gpu` and `data` are.
     """
     word = word.lower()
     if len(word) < 3 or word.isdigit():
