@@ -74,7 +74,7 @@ async def start(name: str, command: Command, server: ForkServer | None = None) -
         note = f"{command.argv[0]}: {error.strerror or error}"
         return Observation(name, outcome, argv=command.argv, note=note)
     if command.stdin is not None:
-        _feed(transport, command.stdin, ends=not command.tied)
+        feed(transport, command.stdin, ends=not command.tied)
     return Running(name, command, transport, pipes, began)
 
 
@@ -83,12 +83,12 @@ async def follow(command: Command) -> AsyncIterator[str]:
 
     What is not read in time is dropped, the oldest first. OSError when it cannot be started.
     """
-    transport, lines = await _spawn(command, _Lines, talks=True)
+    transport, lines = await spawn(command, _Lines, talks=True)
     try:
         while (line := await lines.queue.get()) is not None:
             yield line
     finally:
-        _kill(transport)
+        kill(transport)
         transport.close()
 
 
@@ -126,13 +126,13 @@ class Running:
 
     def close(self) -> None:
         """Let go of the child: kill what is left of its session and close our ends of its pipes."""
-        _kill(self._transport)
+        kill(self._transport)
         self._transport.close()
 
     async def _overdue(self, timeout: float) -> Observation:
         pid = self._transport.get_pid()
         where = _whereabouts(pid)
-        _kill(self._transport)
+        kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=GRACE)
         if self._pipes.exited.done():
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
@@ -240,10 +240,10 @@ async def _fork_or_spawn(
     if server is not None and server.takes(command):
         with contextlib.suppress(OSError):
             return await server.fork(command, _Pipes)
-    return await _spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
+    return await spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
 
 
-async def _spawn(
+async def spawn(
     command: Command, protocol: Callable[[], Pipes], *, talks: bool
 ) -> tuple[asyncio.SubprocessTransport, Pipes]:
     """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
@@ -274,12 +274,14 @@ def _packages() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _kill(transport: asyncio.SubprocessTransport) -> None:
+def kill(transport: asyncio.SubprocessTransport, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a child and all that is left of its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(transport.get_pid(), signal.SIGKILL)
+        os.killpg(transport.get_pid(), number)
 
 
-def _feed(transport: asyncio.SubprocessTransport, data: bytes, *, ends: bool) -> None:
+def feed(transport: asyncio.SubprocessTransport, data: bytes, *, ends: bool) -> None:
+    """Give a child something to read; without `ends` its stdin stays open."""
     pipe = transport.get_pipe_transport(0)
     if isinstance(pipe, asyncio.WriteTransport):
         pipe.write(data)

@@ -1,0 +1,86 @@
+"""Listen to a child that speaks for many others: every line counts, and none may be dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from typing import cast
+
+from nodedoctor.command import BACKLOG, KEPT, LAST_WORDS, feed, kill, spawn
+from nodedoctor.registry import Command
+
+
+async def listen(command: Command, *, parting: float = 0.0) -> AsyncIterator[tuple[int, str]]:
+    """Every line of a child, with the descriptor it came on (1 or 2); a reader who is late makes it wait.
+
+    Ends with its output, or soon after its exit. A child that is left is asked to end (SIGTERM), and killed
+    `parting` seconds later: what works for it elsewhere ends only if it can say so. OSError when it cannot
+    be started.
+    """
+    transport, heard = await spawn(command, _Heard, talks=command.stdin is not None)
+    try:
+        if command.stdin is not None:
+            feed(transport, command.stdin, ends=not command.tied)
+        while (line := await heard.next()) is not None:
+            yield line
+    finally:
+        if parting and not heard.exited.done():
+            kill(transport, signal.SIGTERM)
+            await asyncio.wait({heard.exited}, timeout=parting)
+        kill(transport)
+        transport.close()
+
+
+class _Heard(asyncio.SubprocessProtocol):
+    """Keeps lines of both pipes in the order they came; reads no further while too many wait."""
+
+    def __init__(self) -> None:
+        self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+        self._rests = {1: b"", 2: b""}
+        self._paused = False
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    async def next(self) -> tuple[int, str] | None:
+        if self._paused and self._queue.qsize() < BACKLOG // 2:
+            self._pause(False)
+        return await self._queue.get()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        *lines, rest = (self._rests[fd] + data).split(b"\n")
+        self._rests[fd] = rest[-KEPT:]
+        for line in lines:
+            self._queue.put_nowait((fd, line.decode("utf-8", "replace")))
+        if not self._paused and self._queue.qsize() >= BACKLOG:
+            self._pause(True)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if rest := self._rests.pop(fd, b""):
+            self._queue.put_nowait((fd, rest.decode("utf-8", "replace")))
+        if not self._rests:
+            self._queue.put_nowait(None)
+
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+        asyncio.get_running_loop().call_later(LAST_WORDS, self._outlived)
+
+    def _outlived(self) -> None:
+        """End although a grandchild holds a pipe; while we keep the child waiting there is more to come."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._paused:
+            asyncio.get_running_loop().call_later(LAST_WORDS, self._outlived)
+        elif self._rests:
+            self._queue.put_nowait(None)
+
+    def _pause(self, paused: bool) -> None:
+        self._paused = paused
+        for fd in self._rests:
+            pipe = self._transport.get_pipe_transport(fd) if self._transport else None
+            if isinstance(pipe, asyncio.ReadTransport):
+                (pipe.pause_reading if paused else pipe.resume_reading)()
