@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from nodedoctor.model import Finding, Reason, Result, Status
+from nodedoctor.model import Finding, Result
 from nodedoctor.noun import noun
+from nodedoctor.report.reading import report
 
 if TYPE_CHECKING:
     from nodedoctor.console import Parser
@@ -97,14 +98,8 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
 
 
 def results(document: Mapping[str, Any]) -> dict[str, Result]:
-    """The results of a report document by check; whatever does not look like one is left out."""
-    found = {}
-    for entry in _dicts(document.get("results")):
-        findings = tuple(filter(None, (_finding(item) for item in _dicts(entry.get("findings")))))
-        if findings:
-            check = str(entry.get("check", ""))
-            found[check] = Result(check, str(entry.get("title", "")), findings)
-    return found
+    """The results of a report document by check."""
+    return {result.check: result for result in report(document).results}
 
 
 def read_report(data: bytes, name: str) -> dict[str, Any]:
@@ -241,23 +236,6 @@ def _nothing() -> Result:
     return Result("", "", (Finding.skip("not looked at"),))
 
 
-def _finding(item: Mapping[str, Any]) -> Finding | None:
-    try:
-        status = Status(item.get("status"))
-    except ValueError:
-        return None
-    said = item.get("reason")
-    reason = cast("Reason", said) if said in get_args(Reason) else None
-    waived = item.get("waived")
-    return Finding(
-        status,
-        str(item.get("summary", "")),
-        str(item.get("subject") or ""),
-        reason=reason,
-        waived=str(waived) if waived is not None else None,
-    )
-
-
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Every settled value of nested facts with its path: `driver.version`, `gpus[3].vbios`."""
     if isinstance(value, dict):
@@ -279,7 +257,3 @@ def _flat_list(values: list[Any], name: str) -> Iterator[tuple[str, str]]:
     )
     for number, value in enumerate(values):
         yield from _flat(value, f"{name}[{value[key] if key else number}]")
-
-
-def _dicts(value: Any) -> Iterator[dict[str, Any]]:
-    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())

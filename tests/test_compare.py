@@ -51,7 +51,8 @@ GPU3, GPU5 = found("fail", "gpu:3"), found("fail", "gpu:5")
     ],
 )
 def test_ways(before: list[dict[str, Any]], after: list[dict[str, Any]], way: str | None):
-    (*changes,) = compare(report(a_check=before), report(a_check=after)).changes
+    there = {"a_check": before} if before else {}
+    (*changes,) = compare(report(**there), report(a_check=after)).changes
     assert [change.way for change in changes] == ([way] if way else [])
 
 
