@@ -129,6 +129,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout")
+    form.add_argument("--summary", action="store_true", help="one line: the verdict and the worst finding")
     form.add_argument(
         "--tui", action="store_true", help="the screen, even with stdout redirected (JSON at exit)"
     )

@@ -93,7 +93,8 @@ def diagnose(words: list[str]) -> int:
 
     if arguments.tui and not start.possible(stdout=False):
         return complain("--tui needs a terminal on stdin and stderr, and TERM other than dumb")
-    if arguments.tui or (start.possible() and not (arguments.json or arguments.text or arguments.quiet)):
+    printed = arguments.json or arguments.text or arguments.summary or arguments.quiet
+    if arguments.tui or (start.possible() and not printed):
         return _on_screen(arguments)
     from nodedoctor.expect import ExpectError
     from nodedoctor.session import Session, UsageError
@@ -152,6 +153,10 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
         from nodedoctor.report import json
 
         return json.render(report) + "\n"
+    if arguments.summary:
+        from nodedoctor.report import summary
+
+        return summary.render(report)
     import shutil
 
     from nodedoctor.report import text
