@@ -136,6 +136,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("-q", dest="quiet", action="store_true", help="only problems")
     add("--record", default="", metavar="FILE", help="keep what was seen, as a zip for --replay")
+    add(
+        "--redact",
+        action="store_true",
+        help="in recordings and all other outputs, stand-ins for names, addresses, serials, UUIDs and users",
+    )
     outputs.add(group)
     add(
         "--fail-on",

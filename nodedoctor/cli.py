@@ -115,11 +115,12 @@ def _on_screen(arguments: argparse.Namespace) -> int:
     except Refused as refused:
         return complain(str(refused))
     print(start.last_words(sitting), end="", file=sys.stderr)
+    report = _leaving(sitting.report, arguments)
     if not sys.stdout.isatty():
         arguments.json = True
-        if not emit(_rendered(sitting.report, arguments)):
+        if not emit(_rendered(report, arguments)):
             return Exit.OUTPUT
-    return sitting.code or _finish(sitting.report, sitting.recording, arguments)
+    return sitting.code or _finish(report, sitting.recording, arguments)
 
 
 def _headless(session: Session, arguments: argparse.Namespace) -> int:
@@ -131,9 +132,19 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
         report, recording = asyncio.run(headless.run(session, progress=_may_narrate(arguments)))
     except asyncio.CancelledError:
         return Exit.TERMINATED
+    report = _leaving(report, arguments)
     if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT
     return _finish(report, recording, arguments)
+
+
+def _leaving(report: Report, arguments: argparse.Namespace) -> Report:
+    """The report as it may leave the node: with --redact it names nobody."""
+    if not arguments.redact:
+        return report
+    from nodedoctor.redact import Redaction
+
+    return Redaction.of(report.observations, report.node).report(report)
 
 
 def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> int:
@@ -205,4 +216,5 @@ def _request(arguments: argparse.Namespace) -> Request:
         deadline=arguments.deadline,
         replay=Path(arguments.replay) if arguments.replay else None,
         folders=tuple(Path(folder) for folder in arguments.check_folders),
+        redact=arguments.redact,
     )

@@ -41,6 +41,7 @@ class Request:
     deadline: float | None = None
     replay: Path | None = None
     folders: tuple[Path, ...] = ()
+    redact: bool = False
 
 
 class Session:
@@ -77,10 +78,23 @@ class Session:
         return Diagnosis(chosen, source, given, label="replay", node=node)
 
     def recording(self, diagnosis: Diagnosis, report: Report | None = None) -> bytes:
-        """The zip that keeps what a finished run has seen; `report` when later runs have added to it."""
-        options = {"since": self.request.options.since, "expect": dict(self.request.options.expect)}
+        """The zip that keeps what a finished run has seen; `report` when later runs have added to it.
+
+        With `redact` it holds stand-ins, the same ones as a report redacted by itself.
+        """
+        options: dict[str, Any] = {
+            "since": self.request.options.since,
+            "expect": dict(self.request.options.expect),
+        }
         report = report or diagnosis.report()
-        return snapshot.pack(report.observations, report.node, diagnosis.moment.started, options)
+        seen, node = report.observations, report.node
+        if self.request.redact:
+            from nodedoctor.redact import Redaction
+
+            redaction = Redaction.of(seen, node)
+            seen, node = tuple(map(redaction.observation, seen)), redaction.node(node)
+            options = redaction.document(options)
+        return snapshot.pack(seen, node, diagnosis.moment.started, options)
 
     def close(self) -> None:
         """No more runs."""

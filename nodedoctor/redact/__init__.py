@@ -1,16 +1,16 @@
 """`--redact`: recordings and reports with stand-ins for names, addresses, serials, UUIDs and users.
 
 A site cannot send a recording away that names its hosts, people and network. Here the same original becomes
-the same stand-in in everything one run says, and every value keeps the shape that parsers and checks go by, so
-that a redacted recording is judged like the original.
+the same stand-in in everything one run says, and every value keeps the shape that parsers and checks go by,
+so that a redacted recording is judged like the original.
 
 Two things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
 `node-1` wherever it stands as a word, also as part of `gpu-a3-017.site.example`, and with it the other
 `gpu-a3-NNN`), and what has an unmistakable shape (UUID, MAC, IPv6, GUID, IPv4 that is no version, mail, what
 follows `/home/`). A name that is an ordinary word (a host called `node`, a user called `data`: see `words`)
 is replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like, before `@`, as the value
-of a known key. PCI addresses, versions, times, names of interfaces and adapters, accounts of distributions and
-addresses that mean the same everywhere stay. So does what people have called jobs, folders and file systems.
+of a known key. PCI addresses, versions, times, names of interfaces and adapters, accounts of distributions
+and addresses that mean the same everywhere stay, and so do people's names for jobs, folders, file systems.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ class Redaction:
 
     @classmethod
     def of(
-        cls, observations: Iterable[Observation], node: Mapping[str, Any], options: Mapping[str, Any]
+        cls,
+        observations: Iterable[Observation],
+        node: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
     ) -> Redaction:
         """The stand-ins for what these name; the same for the same, in whatever order they are then used."""
         seen = tuple(observations)
-        corpus = corpus_of(seen, node, options)
+        corpus = corpus_of(seen, node, options or {})
         known = learn(seen, corpus)
         stand_ins = StandIns(corpus)
         for name in known.hosts:

@@ -66,7 +66,7 @@ def _fix(fix: Fix, redaction: Redaction) -> Fix:
 
 
 def _config(digits: str, stand_ins: StandIns) -> str:
-    """A configuration space with another serial number; a network adapter makes its own of its MAC address."""
+    """A configuration space with another serial number, which adapters make of their MAC address."""
     data = bytearray.fromhex(digits[: len(digits) & ~1])
     place, left = _EXTENDED, 64
     while _EXTENDED <= place <= len(data) - 12 and left:

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 _ACCOUNTS = """
-root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats adm operator ftp
-sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss postfix munge slurm ubuntu debian
-centos fedora rocky almalinux ec2-user azureuser cloud-user opc core vagrant docker jovyan ray nvidia
+root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats adm operator
+ftp sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss postfix munge slurm ubuntu
+debian centos fedora rocky almalinux ec2-user azureuser cloud-user opc core vagrant docker jovyan ray nvidia
 nvidia-persistenced nvidia-dcgm dcgm nfsnobody unknown"""
 ACCOUNTS = frozenset(_ACCOUNTS.split())
 """Accounts that distributions, clouds' images and packages create: they name nobody, and stay."""
@@ -25,10 +25,11 @@ NOWHERE = frozenset(_NOWHERE.split())
 """What stands where a host's name stands and names no host."""
 
 _PUBLIC = """
-nvidia.com github.com githubusercontent.com pytorch.org python.org pypi.org pythonhosted.org readthedocs.io
-kernel.org debian.org ubuntu.com canonical.com redhat.com fedoraproject.org centos.org rockylinux.org almalinux.org
-suse.com opensuse.org oracle.com amazon.com microsoft.com google.com docker.com docker.io nvcr.io ghcr.io quay.io
-anaconda.org anaconda.com conda.io huggingface.co ray.io schedmd.com gnu.org freedesktop.org"""
+nvidia.com github.com githubusercontent.com pytorch.org python.org pypi.org pythonhosted.org
+readthedocs.io kernel.org debian.org ubuntu.com canonical.com redhat.com fedoraproject.org centos.org
+rockylinux.org almalinux.org suse.com opensuse.org oracle.com amazon.com microsoft.com google.com
+docker.com docker.io nvcr.io ghcr.io quay.io anaconda.org anaconda.com conda.io huggingface.co ray.io
+schedmd.com gnu.org freedesktop.org"""
 PUBLIC = frozenset(_PUBLIC.split())
 """Domains of projects and vendors: in an address of a page they name nobody's network."""
 

@@ -122,7 +122,7 @@ class NodeDoctor(App[None]):
     async def action_save(self) -> None:
         """Ask where to keep what was seen."""
         if self.state is not None:
-            await self._ask("save as", file_name(self.state.report), self._save)
+            await self._ask("save as", file_name(self.state.report, self.engine.about.redact), self._save)
 
     async def action_compare(self) -> None:
         """Ask what to compare with."""

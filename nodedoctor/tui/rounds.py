@@ -110,6 +110,7 @@ def _about(session: Session) -> About:
         probes={name: probe.about for name, probe in catalogue.probes.items()},
         recorded=session.snapshot is not None,
         root=session.request.options.root,
+        redact=session.request.redact,
     )
 
 

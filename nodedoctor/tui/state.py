@@ -49,13 +49,15 @@ class Card:
 class About:
     """What does not change while it runs: cards by check, a line per probe, and where the node is.
 
-    A recorded node is not this machine; `root` is where this machine's files are mounted.
+    A recorded node is not this machine; `root` is where this machine's files are mounted. With `redact` a
+    saved recording names nobody, and neither does its file.
     """
 
     checks: Mapping[str, Card] = field(default_factory=dict)
     probes: Mapping[str, str] = field(default_factory=dict)
     recorded: bool = False
     root: str = "/"
+    redact: bool = False
 
 
 class Refused(Exception):
@@ -99,7 +101,8 @@ def empty_report() -> Report:
     return Report(__version__, "none", "1970-01-01T00:00:00Z", 0.0, {}, ())
 
 
-def file_name(report: Report) -> str:
-    """A name for a recording: the host and when it was looked at."""
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", str(report.node.get("hostname") or "node"))[:64]
+def file_name(report: Report, redact: bool = False) -> str:
+    """A name for a recording: the host, unless it must not be named, and when it was looked at."""
+    name = "" if redact else str(report.node.get("hostname") or "")
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", name or "node")[:64]
     return f"nodedoctor-{host}-{re.sub('[^0-9T]', '', report.started)}.zip"
