@@ -31,18 +31,17 @@ MARGIN = 0.1
 """Ours: the share of a node's time that is for the way there and back, at least LEAST_MARGIN seconds."""
 LEAST_MARGIN = 2.0
 
+# The watcher is a subshell: of a function dash would keep the old stdout, and sshd wait for it to be closed.
 _SCRIPT = """\
 umask 077
 exec 3<&0 </dev/null
 held=@HELD@
 if [ "$held" ]; then read -r held <&3 || held=; fi
 cannot() { echo "$*" >&2; exit 127; }
-watch() {
-  while read -r _ <&3; do :; done
-  kill $$ && sleep 3 && kill -9 $$
-}
 go() {
-  if [ "$held" ]; then watch >/dev/null 2>&1 & fi
+  if [ "$held" ]; then
+    (while read -r _; do :; done; kill $$ && sleep 3 && kill -9 $$) <&3 >/dev/null 2>&1 &
+  fi
   if timeout -k 2 9 true 2>/dev/null; then set -- timeout -k 2 @SECONDS@ "$@"; fi
   exec "$@" @ARGUMENTS@ 3<&-
 }
