@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 # C0 and C1 controls, DEL, lone surrogates, and marks that reorder or hide text (bidi, zero width).
-_LIVE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_LIVE = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u061c\ufeff\ud800-\udfff]"
+)
 
 
 def inert(text: str) -> str:

@@ -96,13 +96,15 @@ def _path(token: str) -> Markup:
 
 def _links_up(facts: Mapping[str, Any]) -> dict[str, str]:
     """How many NVLinks of each GPU are up, of how many that are listed."""
-    told = facts.get("nv-links")
     counts: dict[str, str] = {}
-    for gpu in entries(told.get("gpus") if isinstance(told, dict) else None):
-        links = list(entries(gpu.get("links")))
-        up = sum(link.get("active") is True for link in links)
-        if links:
-            counts[f"GPU{gpu.get('index')}"] = f"{up}/{len(links)}" + ("<" if up < len(links) else "")
+    for fact, key in (("gpus", "nvlinks"), ("nv-links", "links")):
+        told = facts.get(fact)
+        for gpu in entries(told.get("gpus") if isinstance(told, dict) else None):
+            links = list(entries(gpu.get(key)))
+            up = sum(link.get("active") is True for link in links)
+            if links:
+                odd = "<" if up < len(links) else ""
+                counts.setdefault(f"GPU{gpu.get('index')}", f"{up}/{len(links)}{odd}")
     return counts
 
 
