@@ -4,7 +4,7 @@
         hosts[1].tell({"gpu3.link4": "down"})
         hosts[0].run("srun", "-N4", "hostname")
 
-They stand in namespaces of their own, whose first process reads a pipe we hold: nothing of it outlives us, and
+They stand in namespaces whose first process reads a pipe we hold: nothing of it outlives us, and
 any number of them can stand side by side. Needs root.
 """
 
