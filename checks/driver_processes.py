@@ -1,6 +1,5 @@
 """Who holds the GPUs: does anybody hang in the driver, and has a job left something behind?"""
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.container import Container
@@ -11,9 +10,10 @@ from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.facts.signs import NONE_HERE
 from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
-IN_DRIVER = re.compile(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
+IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
 
 STARTING_SECONDS = 120

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from nodedoctor.facts.kernel_events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel_log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
-_TRAINING = re.compile(
+_TRAINING = regex(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
 )
-_LIBRARY = re.compile(
-    r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\."
-)
-_DRIVERS = re.compile(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
+_LIBRARY = regex(r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\.")
+_DRIVERS = regex(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
 
 
 @check("kernel.oom", "The kernel killed no process for want of memory", tags={"fast"})

@@ -15,14 +15,15 @@ from nodedoctor.facts.whose import gpu_index, subject_of
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _CONTAINED = 94
 """Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
-_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
-_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
-_NVLINK5 = re.compile(
+_RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = regex(
     r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
 _DISTURBS: dict[Action, str] = {

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.net import Interface, Net, several_nodes
 from nodedoctor.facts.processes import Processes
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
-_VIRTUAL = re.compile(
-    r"docker|br-|virbr|veth|cni|flannel|cali|lxd?br|podman|tailscale|zt|tun|tap|dummy|ifb|kube"
-)
+_VIRTUAL = regex(r"docker|br-|virbr|veth|cni|flannel|cali|lxd?br|podman|tailscale|zt|tun|tap|dummy|ifb|kube")
 
 
 @check("net.interface", "NCCL and gloo find the right interface", tags={"fast"})

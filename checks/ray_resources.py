@@ -1,6 +1,5 @@
 """Does Ray have what it believes, and does its work fit?"""
 
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -12,11 +11,12 @@ from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.ray_node import Demand, RayCluster, RaySession, Trouble
 from nodedoctor.facts.signs import looked, signs
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
-_STAMP = re.compile(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
+_STAMP = regex(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
 _MEANS = {
     "worker-death": (
         "workers died without saying why",

@@ -8,6 +8,7 @@ from nodedoctor.facts.pins import torch_pin
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
 SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
@@ -15,8 +16,8 @@ SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
 
 DISTURBS = "the Python environment"
 
-_SUFFIX = re.compile(r"(?:nvidia|transformer-engine|vllm-nccl|jax)-(?:[\w-]*-)?cu(?:da)?(\d{2})(?:-\w+)*")
-_CUPY = re.compile(r"cupy-cuda(\d{2})x")
+_SUFFIX = regex(r"(?:nvidia|transformer-engine|vllm-nccl|jax)-(?:[\w-]*-)?cu(?:da)?(\d{2})(?:-\w+)*")
+_CUPY = regex(r"cupy-cuda(\d{2})x")
 _UNSUFFIXED = ("nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "cuda-toolkit")
 """From CUDA 13 on NVIDIA's wheels carry no suffix; of these the version begins with CUDA's."""
 

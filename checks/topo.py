@@ -1,6 +1,5 @@
 """Does the matrix of `nvidia-smi topo -m` look as this board's must, and has every GPU its adapter nearby?"""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -10,6 +9,7 @@ from nodedoctor.facts.inventory import Inventory
 from nodedoctor.facts.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
 from nodedoctor.registry import check
 
 MESH_LINKS = 4
@@ -17,7 +17,7 @@ MESH_LINKS = 4
 _WHOLE = (4, 8, 16)
 """GPUs of a complete board."""
 _NEAR = ("PIX", "PXB")
-_NVLINK = re.compile(r"NV(\d{1,2})")
+_NVLINK = regex(r"NV(\d{1,2})")
 
 _Pair = tuple[str, str]
 _FIX = Fix(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
@@ -21,11 +20,12 @@ from typing import Any
 from nodedoctor import __version__
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 
 SCHEMA = "nodedoctor.snapshot/1"
 LARGEST = 16 * 1024 * 1024  # bytes of one file; what we record is capped at a quarter of it
 LARGEST_ALL = 256 * 1024 * 1024  # bytes of all files together
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME = regex(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class SnapshotError(Exception):

@@ -17,6 +17,7 @@ from nodedoctor.facts.files import Files
 from nodedoctor.facts.mounts import Mount, mount_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 EACH_SECONDS = 3
@@ -51,7 +52,7 @@ _FOLDERS = {
     "PIP_CACHE_DIR": "PIP_CACHE_DIR",
 }
 # Real file systems; everything else (proc, cgroup, overlay of other containers, ...) holds no job's data.
-_DISKS = re.compile(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|fuse\.fuse-overlayfs")
+_DISKS = regex(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|fuse\.fuse-overlayfs")
 
 
 @probe("disk", timeout=EACH_SECONDS + 3, lane=Lane.FS, after=("env", "container"))

@@ -12,6 +12,7 @@ from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci import bdf
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 PROC = "/proc/driver/nvidia"
@@ -32,8 +33,8 @@ _NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
 _WSL, _TEGRA = "/dev/dxg", "/etc/nv_tegra_release"
 _PEER_MEMORY = "/sys/kernel/mm/memory_peers"
 _USUAL = ("ENOENT", "EINVAL")  # not there; not a link
-_VERSION = re.compile(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
-_FILE_VERSION = re.compile(r"\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$")
+_VERSION = regex(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_FILE_VERSION = regex(r"\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$")
 
 
 @probe("driver-files", timeout=5, lane=Lane.FS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 NAME = "driver-packages"
@@ -28,7 +28,7 @@ _PATTERNS = (
     "linux-modules-nvidia*",
     "linux-objects-nvidia*",
 )
-_DRIVER = re.compile(r"(?:^|[:~])(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_DRIVER = regex(r"(?:^|[:~])(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)")
 _DPKG_FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
 _RPM_FORMAT = "ii \t%{NAME}\t%{VERSION}\n"
 

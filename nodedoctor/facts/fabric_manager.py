@@ -8,10 +8,11 @@ from nodedoctor.facts.driver_packages import DriverPackages
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Options, fact, probe, skipped
 
 NAME = "fabric-manager"
-_VERSION = re.compile(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
+_VERSION = regex(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
 
 
 @probe(NAME, timeout=5, after=("pci", "driver-files"))

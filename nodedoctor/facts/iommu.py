@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -11,10 +10,11 @@ from nodedoctor.command import child
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 GROUPS, UNITS = "/sys/kernel/iommu_groups", "/sys/class/iommu"
-_PARAMETER = re.compile(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|iommu\.strict)=\S{1,60}")
+_PARAMETER = regex(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|iommu\.strict)=\S{1,60}")
 
 
 @probe("iommu", timeout=5, lane=Lane.FS)

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 
 EVIDENCE = 400  # characters of a line that are kept
 _JOINED = 3  # lines that mail or a printk with newlines in it may have broken a message into
 
-_HEAD = re.compile(
+_HEAD = regex(
     r"""[>|\s]*(?:<\d{1,3}>)?(?:\w{1,10}\s*:\w{1,10}\s*:\s*)?
     (?:(?P<iso>\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\s+
       |(?P<syslog>[A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d)(?:\.\d{1,9})?\s+

@@ -13,10 +13,11 @@ from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 ROLES = ("rank", "ray-worker", "engine")
-_LIBNCCL = re.compile(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
+_LIBNCCL = regex(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
 MOST = 64  # files asked about; eight ranks are usual
 
 

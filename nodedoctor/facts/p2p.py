@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
@@ -11,14 +10,15 @@ from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 P2P = "nvidia-smi-topo-p2p"
 WAY_OUT = "Run `nvidia-smi topo -p2p r` on the host."
 
-_CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
-_LABEL = re.compile(r"GPU(\d{1,3})")
-_ASKED = re.compile(r"-p2p\s+([a-z])\b")
+_CSI = regex("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
+_LABEL = regex(r"GPU(\d{1,3})")
+_ASKED = regex(r"-p2p\s+([a-z])\b")
 _KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 _MOST_GPUS = 64
 

@@ -14,11 +14,12 @@ from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX = "10de", "15b3"
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_ADDRESS = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _IDENTITY = ("vendor", "device", "class", "subsystem_vendor", "subsystem_device", "numa_node")
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 

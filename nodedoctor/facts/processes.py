@@ -13,6 +13,7 @@ from nodedoctor.facts.env import strings
 from nodedoctor.facts.limits import Bound, parse_rlimits
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 SECONDS = 5
@@ -20,19 +21,19 @@ GIB = 1024**3
 
 # Who a process is, by the name of its program (titles of Ray's workers are `ray::Class.method`).
 _ROLES = (
-    ("raylet", re.compile(r"raylet")),
-    ("gcs-server", re.compile(r"gcs_server")),
-    ("ray-worker", re.compile(r"ray::")),
+    ("raylet", regex(r"raylet")),
+    ("gcs-server", regex(r"gcs_server")),
+    ("ray-worker", regex(r"ray::")),
     (
         "launcher",
-        re.compile(r"torchrun|torch\.distributed\.(?:run|launch)|deepspeed|accelerate|mpirun|prted|orted"),
+        regex(r"torchrun|torch\.distributed\.(?:run|launch)|deepspeed|accelerate|mpirun|prted|orted"),
     ),
-    ("persistenced", re.compile(r"nvidia-persiste")),
-    ("fabricmanager", re.compile(r"nv-fabricmanage")),
-    ("dcgm", re.compile(r"nv-hostengine|dcgm-exporter|dcgmi")),
-    ("engine", re.compile(r"VLLM::|vllm|sglang", re.IGNORECASE)),
+    ("persistenced", regex(r"nvidia-persiste")),
+    ("fabricmanager", regex(r"nv-fabricmanage")),
+    ("dcgm", regex(r"nv-hostengine|dcgm-exporter|dcgmi")),
+    ("engine", regex(r"VLLM::|vllm|sglang", re.IGNORECASE)),
 )
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*t?|pt_main_thread|pt_elastic")
+_PYTHON = regex(r"(?:python|pypy)[\d.]*t?|pt_main_thread|pt_elastic")
 # Launchers number ranks differently: torchrun and Ray Train, Open MPI, Slurm's PMI.
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 _LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")

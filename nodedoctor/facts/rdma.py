@@ -14,6 +14,7 @@ from nodedoctor.command import child
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 CLASS = "/sys/class/infiniband"
@@ -21,7 +22,7 @@ EACH_SECONDS = "4"
 _IDENTITY = ("hca_type", "fw_ver", "board_id", "hw_rev", "node_desc", "node_guid", "node_type")
 _PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid", "sm_sl", "lid_mask_count", "cap_mask")
 _GIDS = ("[0-9]", "1[0-5]")  # the table has 256 rows; RoCE fills a handful per address
-_RATE = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
+_RATE = regex(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
 
 
 @probe("rdma", timeout=8, lane=Lane.FS)

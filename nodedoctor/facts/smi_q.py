@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from nodedoctor.facts.smi_tree import Section, inert, plain
+from nodedoctor.regex import regex
 
-_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
-_KEYED = re.compile(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
+_GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_KEYED = regex(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
 
 
 def read_q(text: str) -> Section | None:

@@ -10,9 +10,10 @@ from functools import cache
 
 from nodedoctor.knowledge.table import rows
 from nodedoctor.noun import noun
+from nodedoctor.regex import regex
 
-_MIG_SUFFIX = re.compile(r"\s+MIG\s+\S+$")
-_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
+_MIG_SUFFIX = regex(r"\s+MIG\s+\S+$")
+_HEX = regex(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
 
 
 @noun

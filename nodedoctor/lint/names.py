@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.packages import numbers
 from nodedoctor.facts.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
 from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.regex import regex
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
 
-_OF_BUILDS = re.compile(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
+_OF_BUILDS = regex(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
 _FRAMEWORKS = ("transformers", "accelerate", "DeepSpeed", "Ray Train", "SkyRL", "verl")
 
 
