@@ -17,8 +17,13 @@ def _seconds(text: str) -> float:
 
 
 def _hosts(text: str) -> list[str]:
-    """Names or addresses of nodes; nothing that a command could take for an option."""
-    hosts = [host.strip() for host in text.split(",")]
+    """Names or addresses of nodes, or a node set; nothing that a command could take for an option."""
+    from nodedoctor.fleet.nodeset import NodeSetError, expand
+
+    try:
+        hosts = expand(text) or [""]
+    except NodeSetError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}", host):
             raise argparse.ArgumentTypeError(f"{host!r} is no name or address of a node")
@@ -99,7 +104,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         type=_hosts,
         default=[],
         metavar="HOST,...",
-        help="also try the way to these nodes: ping, packet size, rendezvous port",
+        help="also try the way to these nodes (of more than 16 to four): ping, packet size, rendezvous port",
     )
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
     add("--checks", dest="check_folders", action="append", default=[], metavar="DIR", help="more check files")

@@ -47,6 +47,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor.triage import cli as triage
 
         return triage.main(words[1:])
+    if words and words[0] == "fleet":
+        from nodedoctor.fleet import cli as fleet
+
+        return fleet.main(words[1:])
     if words and words[0] == "compare":
         from nodedoctor import compare
 
@@ -195,6 +199,7 @@ def _words(prefix: str) -> tuple[str, ...]:
 
 def _request(arguments: argparse.Namespace) -> Request:
     from nodedoctor.expect import expectations
+    from nodedoctor.fleet.neighbours import neighbours
     from nodedoctor.registry import Options
     from nodedoctor.session import Request
 
@@ -206,7 +211,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         python=arguments.python,
         exec_prefix=_words(arguments.exec),
         env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
-        peers=tuple(dict.fromkeys(arguments.peers)),
+        peers=neighbours(arguments.peers, os.uname().nodename),
         expect=expectations(arguments.expect),
     )
     return Request(

@@ -65,7 +65,8 @@ class Node:
     `note` says why there is no report, or what was strange about the answer. `traits` are what somebody
     decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
     `traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname` and `boot_id`
-    are the machine's own, `peers` what came of trying the way to other nodes: "" or why there was none.
+    are the machine's own, `peers` what came of trying the way to other nodes: "" or why there was none. `raw`
+    is the answer itself, which the gatherer saves or lets go of.
     """
 
     host: str
@@ -85,6 +86,7 @@ class Node:
     hostname: str = ""
     boot_id: str = ""
     peers: Mapping[str, str] = field(default_factory=dict)
+    raw: str = ""
 
     @property
     def severity(self) -> int:

@@ -17,6 +17,7 @@ MOST = 65_536
 _DIGITS = 18  # of one number: what is longer is no count of nodes
 _NUMBER = re.compile(rf"([0-9]{{1,{_DIGITS}}})")
 _RANGE = re.compile(rf"([0-9]{{1,{_DIGITS}}})(?:-([0-9]{{1,{_DIGITS}}}))?")
+_STRANGE = re.compile(r"[^A-Za-z0-9_.:%@+-]+")
 _WORD = re.compile(r"(?:[^\s,\[\]]|\[[^\[\]]*\])+")
 
 Pieces = tuple[str, ...]
@@ -51,6 +52,11 @@ def counted(host: str) -> tuple[tuple[str | int, ...], str]:
     """Sort key: numbers by value, so that gpu-2 comes before gpu-10."""
     pieces = _NUMBER.split(host)
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), host
+
+
+def plain(name: str) -> str:
+    """A name from a foreign file as one that can stand in a node set: anything else in it becomes `_`."""
+    return _STRANGE.sub("_", name.strip())[:255].strip("_")
 
 
 def _words(text: str) -> Iterator[str]:

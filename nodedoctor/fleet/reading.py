@@ -32,7 +32,7 @@ def node(host: str, seen: Observation) -> Node:
     except NoReport as error:
         why = "longer than what is kept of an answer" if seen.truncated else str(error)
         state, note = excuse(seen, why)
-        return Node(host, state, note=note, seconds=seen.seconds)
+        return Node(host, state, note=note, seconds=seen.seconds, raw=seen.text)
     return _answered(host, found, seen)
 
 
@@ -63,6 +63,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         hostname=hostname[:255],
         boot_id=text(about, "boot_id")[:64],
         peers=dict(_peers(facts)),
+        raw=seen.text,
     )
 
 
@@ -126,7 +127,7 @@ def _banner(found: Skimmed) -> str:
 def _other_name(host: str, hostname: str) -> str:
     """The machine's own name, where it is not the one it was asked by; addresses have none."""
     asked = host.rpartition("@")[2]
-    if not hostname or _ADDRESS.fullmatch(asked):
+    if not asked or not hostname or _ADDRESS.fullmatch(asked):
         return ""
     same = asked.split(".")[0].casefold() == hostname.split(".")[0].casefold()
     return "" if same else f"calls itself {hostname[:255]}"

@@ -1,0 +1,101 @@
+"""What can be asked of `nodedoctor fleet`, in words; `cli.py` does it."""
+
+from __future__ import annotations
+
+import argparse
+
+from nodedoctor import outputs
+from nodedoctor.console import Parser
+
+_EPILOG = """\
+examples:
+  nodedoctor fleet --ssh gpu-[001-128]              every check on every node, and who is different
+  nodedoctor fleet --slurm '-p train' nvlink ib     two subjects on the nodes of a partition
+  nodedoctor fleet --reports reports/               reports that are there already (*.json, *.json.gz)
+  nodedoctor fleet --ssh @hosts --peers --failing bad.txt && srun --exclude=./bad.txt ...
+
+exit codes: the worst of all nodes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something
+failed, 3 a node gave no report or could not be judged; 64 usage, 74 output could not be written, 130
+interrupted. A node without a report is in --failing.
+"""
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor fleet`."""
+    made = Parser(
+        prog="nodedoctor fleet",
+        usage="nodedoctor fleet (--ssh NODES | --slurm [OPTIONS] | --ray [ADDRESS] | --reports PATH ...) "
+        "[options] [CHECK ...]",
+        description="Many nodes: ask each, put the reports side by side, name the one that is different.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("checks", nargs="*", metavar="CHECK", help="a check or a subject; all by default")
+    _add_ways(made.add_argument_group("which nodes").add_mutually_exclusive_group(required=True))
+    _add_selection(made.add_argument_group("what the nodes look at"))
+    _add_asking(made.add_argument_group("how they are asked"))
+    _add_output(made.add_argument_group("output"))
+    return made
+
+
+def _add_ways(group: argparse._MutuallyExclusiveGroup) -> None:
+    add = group.add_argument
+    add("--ssh", metavar="NODES", help="a node set: gpu-[001-128],login; @FILE or - reads one")
+    add(
+        "--slurm", nargs="?", const="", metavar="OPTIONS", help="Slurm nodes; OPTIONS as for srun: '-p train'"
+    )
+    add("--ray", nargs="?", const="auto", metavar="ADDRESS", help="the nodes of a Ray cluster")
+    add("--reports", nargs="+", metavar="PATH", help="files and folders of reports made with --json")
+
+
+def _add_selection(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--tag", action="append", default=[], metavar="TAG", help="only checks with this tag")
+    add("--expect", action="append", default=[], metavar="K=V|FILE", help="what every node must have")
+    add("--passive", action="store_true", help="put no load on GPUs")
+    add("--deep", action="store_true", help="also what takes minutes")
+    add("--peers", action="store_true", help="every node also tries the way to others")
+    add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
+    add("--python", default="", metavar="PATH", help="the Python that trains, on the nodes")
+    add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, on the nodes")
+
+
+def _add_asking(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--deadline", type=_seconds, metavar="SECONDS", help="for each node (default 50, 900 with --deep)")
+    add("--width", type=_width, default=64, metavar="N", help="nodes asked at once (default 64)")
+    add("--pyz", default="", metavar="FILE", help="the single file to bring to nodes without nodedoctor")
+    add("--save", default="", metavar="DIR", help="keep every node's report there, as NODE.json")
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    form = group.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    form.add_argument("--text", action="store_true", help="readable text on stdout")
+    outputs.add(group)
+    add = group.add_argument
+    add("--passing", default="", metavar="FILE", help="also write the nodes a job can use, one a line")
+    add("--failing", default="", metavar="FILE", help="also write the others, for srun --exclude=./FILE")
+    add("-q", dest="quiet", action="store_true", help="only problems")
+    add(
+        "--fail-on",
+        choices=("fail", "unknown", "warn"),
+        default="fail",
+        help="what makes the exit code non-zero (default: fail)",
+    )
+    add("--exit-zero", action="store_true", help="exit 0 whatever was found")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 86400:
+        raise ValueError
+    return value
+
+
+def _width(text: str) -> int:
+    value = int(text)
+    if not 0 < value <= 4096:
+        raise ValueError
+    return value

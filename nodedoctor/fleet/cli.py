@@ -1,0 +1,244 @@
+"""`nodedoctor fleet`: many nodes asked, judged together, and shown; see arguments.py for the words."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodedoctor.console import Exit, complain, emit
+
+if TYPE_CHECKING:
+    from nodedoctor.fleet.gather import Gathered, State, Transport
+    from nodedoctor.fleet.model import Errand, Fleet
+
+PATIENCE = 2.0
+"""Seconds before a person is told who is being waited for."""
+NAMED = 5
+"""Nodes named while they are waited for."""
+MAKING = 10.0
+"""Seconds the folder for --save may take to be made."""
+
+
+def main(words: list[str]) -> int:
+    """Run fleet; returns the exit code."""
+    from nodedoctor import outputs
+    from nodedoctor.expect import ExpectError
+    from nodedoctor.fleet.arguments import parser
+    from nodedoctor.fleet.document import document
+    from nodedoctor.fleet.model import FleetError
+    from nodedoctor.session import UsageError
+
+    arguments = parser().parse_args(words)
+    try:
+        _check(arguments)
+        gathered = asyncio.run(_gather(arguments))
+    except (FleetError, ExpectError, UsageError) as error:
+        return complain(str(error))
+    fleet = gathered.fleet
+    if not emit(_rendered(fleet, arguments)):
+        return Exit.OUTPUT
+    written = max(outputs.write(arguments, lambda: document(fleet)), _lists(fleet, arguments))
+    if written != Exit.OK:
+        return written
+    if gathered.ended_by:
+        return 128 + gathered.ended_by
+    return Exit.OK if arguments.exit_zero else exit_code(fleet, arguments.fail_on)
+
+
+def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
+    """The verdict as a number, as for one node; a node without a report counts as broken."""
+    from nodedoctor.model import Status
+
+    ranks = {problem.severity for node in fleet.nodes for problem in node.problems}
+    ranks |= {node.severity for node in fleet.nodes}
+    ranks |= {5 if oddity.status is Status.FAIL else 3 for oddity in fleet.oddities}
+    if 5 in ranks:
+        return Exit.FAIL
+    if 4 in ranks:
+        return Exit.UNKNOWN
+    if fail_on == "warn" and 3 in ranks:
+        return Exit.WARN
+    if fail_on in ("warn", "unknown") and 2 in ranks:
+        return Exit.UNKNOWN
+    return Exit.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Complain of what can be known to be wrong before anybody is asked."""
+    from nodedoctor import outputs
+    from nodedoctor.discover import discover
+    from nodedoctor.session import UsageError, select, since_when
+
+    if problem := outputs.no_folder(arguments, "passing", "failing", "pyz"):
+        raise UsageError(problem)
+    if arguments.reports:
+        asked = ("checks", "tag", "expect", "passive", "deep", "peers", "since", "python", "exec", "save")
+        given = [name for name in asked if getattr(arguments, name)]
+        if given:
+            name = "CHECK" if given[0] == "checks" else f"--{given[0]}"
+            raise UsageError(f"{name} is for nodes that are asked now; --reports are of nodes that were")
+        return
+    if arguments.checks or arguments.tag:
+        select(discover(), arguments.checks, arguments.tag, deep=arguments.deep)
+    if arguments.since:
+        from nodedoctor.diagnose import now
+
+        since_when(arguments.since, now())
+
+
+async def _gather(arguments: argparse.Namespace) -> Gathered:
+    from nodedoctor.fleet.gather import gather
+
+    if arguments.save:
+        await _make_folder(arguments.save)
+    may_tell = not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    teller = _Teller()
+    try:
+        return await gather(
+            _transport(arguments),
+            _errand(arguments),
+            peers=arguments.peers,
+            save=arguments.save,
+            progress=teller.tell if may_tell else None,
+        )
+    finally:
+        teller.clear()
+
+
+def _transport(arguments: argparse.Namespace) -> Transport:
+    """The way to the nodes that was chosen."""
+    if arguments.reports:
+        from nodedoctor.fleet.reports import Reports
+
+        return Reports(arguments.reports)
+    if arguments.ssh is not None:
+        from nodedoctor.fleet.ssh import Ssh
+
+        return Ssh(_node_set(arguments.ssh))
+    if arguments.slurm is not None:
+        from nodedoctor.fleet.slurm import Slurm
+
+        return Slurm(_split("--slurm", arguments.slurm))
+    return _ray(arguments.ray)
+
+
+def _ray(address: str) -> Transport:
+    import importlib
+
+    from nodedoctor.fleet.model import FleetError
+
+    try:
+        transport: Transport = importlib.import_module("nodedoctor.fleet.ray").Ray(address)
+    except ModuleNotFoundError:
+        raise FleetError("--ray cannot be used in this version yet") from None
+    return transport
+
+
+def _node_set(text: str) -> str:
+    """A node set, from where it is written."""
+    from nodedoctor.fleet.model import FleetError
+
+    if text != "-" and not text.startswith("@"):
+        return text
+    try:
+        told = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FleetError(f"--ssh {text}: {getattr(error, 'strerror', None) or error}") from None
+    return "\n".join(line.partition("#")[0] for line in told.splitlines())
+
+
+def _errand(arguments: argparse.Namespace) -> Errand:
+    """What every node is asked. Files of expectations are read here: the nodes do not have them."""
+    from nodedoctor.expect import expectations
+    from nodedoctor.fleet.model import Errand
+    from nodedoctor.session import DEADLINE, DEADLINE_DEEP
+
+    words = ["--json"]
+    words += [word for flag in ("passive", "deep") if getattr(arguments, flag) for word in (f"--{flag}",)]
+    for name in ("since", "python", "exec"):
+        if value := getattr(arguments, name):
+            words.append(f"--{name}={value}")
+    words += [f"--tag={tag}" for tag in arguments.tag]
+    words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
+    _split("--exec", arguments.exec)
+    usual = DEADLINE_DEEP if arguments.deep else DEADLINE
+    return Errand(
+        (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
+    )
+
+
+def _split(option: str, text: str) -> tuple[str, ...]:
+    from nodedoctor.session import UsageError
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}") from None
+
+
+async def _make_folder(path: str) -> None:
+    """Make the folder for --save, by a child: its file system may be dead."""
+    from nodedoctor import command
+    from nodedoctor.fleet.model import FleetError
+    from nodedoctor.registry import Command
+
+    seen = await command.run("mkdir", Command(("mkdir", "-p", "--", path)), MAKING)
+    if not seen.answered or seen.rc:
+        raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
+
+
+def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
+    """Write the node lists, one name a line: what srun, clush -w @FILE and mpirun all read."""
+    from nodedoctor import outputs
+
+    wanted = {arguments.passing: fleet.passing, arguments.failing: fleet.failing}
+    return outputs.write_files(
+        {path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in wanted.items() if path}
+    )
+
+
+def _rendered(fleet: Fleet, arguments: argparse.Namespace) -> str:
+    if arguments.json:
+        from nodedoctor.fleet import document
+
+        return document.render(fleet) + "\n"
+    from nodedoctor.fleet import text
+
+    on_terminal = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size((80, 24)).columns, 140) if on_terminal else 100
+    colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return text.render(fleet, width=width, colour=colour, quiet=arguments.quiet)
+
+
+class _Teller:
+    """Keeps one line on stderr that says how far we are and who is being waited for."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._told = 0.0
+
+    def tell(self, state: State) -> None:
+        """Show the line; the names only after a while."""
+        from nodedoctor.fleet.nodeset import fold
+        from nodedoctor.report.inert import inert
+
+        loop = asyncio.get_running_loop()
+        self._told = self._told or loop.time()
+        names = ""
+        if loop.time() - self._told >= PATIENCE and state.waiting:
+            more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
+            names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
+        line = f"{state.answered}/{state.expected} nodes{names}"[: shutil.get_terminal_size().columns - 1]
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

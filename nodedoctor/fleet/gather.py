@@ -1,0 +1,189 @@
+"""Ask all nodes of a transport, for a bounded time, and make one fleet of what came."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Protocol, cast
+
+from nodedoctor import __version__
+from nodedoctor.diagnose import now
+from nodedoctor.fleet.judge import judge
+from nodedoctor.fleet.model import Errand, Fleet, Node
+from nodedoctor.fleet.nodeset import fold, plain
+from nodedoctor.noun import noun
+
+GRACE = 10.0
+"""Seconds beyond the nodes' own time after which the run ends, whatever a transport does; ours."""
+WRITERS = 16
+"""Reports that are written at once."""
+INTERRUPTED = "interrupted before it answered"
+
+
+class Transport(Protocol):
+    """A way to many nodes; see its classes in ssh.py, slurm.py, ray.py and reports.py."""
+
+    name: str
+
+    async def hosts(self) -> tuple[str, ...]:
+        """All nodes meant, in order; FleetError when they cannot be asked at all."""
+        ...
+
+    def ask(self, errand: Errand) -> AsyncIterator[Node]:
+        """Each node as it answers, or why it did not."""
+        ...
+
+
+@noun
+class State:
+    """How far a run is: `waiting` are the names that have not answered, as far as they are known."""
+
+    answered: int
+    expected: int
+    waiting: tuple[str, ...]
+
+
+Progress = Callable[[State], None]
+
+
+@noun
+class Gathered:
+    """The fleet, and the signal that ended the run early, if one did."""
+
+    fleet: Fleet
+    ended_by: int = 0
+
+
+async def gather(
+    transport: Transport,
+    errand: Errand,
+    *,
+    peers: bool = False,
+    save: str = "",
+    progress: Progress | None = None,
+) -> Gathered:
+    """Ask every node; with `peers` each also tries the way to others, with `save` the reports are kept there.
+
+    Ctrl-C and SIGTERM end the asking, not the report: what had not answered is silent. FleetError when the
+    nodes cannot be asked at all.
+    """
+    began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    run = _Run(transport, save, progress)
+    with _signals(run.stop):
+        await run.prepare()
+        if peers and len(run.hosts) > 1:
+            names = fold(host.rpartition("@")[2] for host in run.hosts)
+            errand = replace(errand, arguments=(*errand.arguments, "--peers", names))
+        await run.ask(errand)
+    nodes = tuple(run.all())
+    titles = {problem.check: problem.title for node in nodes for problem in node.problems}
+    seconds = round(time.monotonic() - began, 3)
+    fleet = Fleet(__version__, transport.name, started, seconds, nodes, judge(nodes), titles)
+    return Gathered(fleet, run.ended_by)
+
+
+class _Run:
+    """Nodes as they come."""
+
+    def __init__(self, transport: Transport, save: str, progress: Progress | None) -> None:
+        self.hosts: tuple[str, ...] = ()
+        self.ended_by = 0
+        self._transport, self._save, self._progress = transport, save, progress
+        self._came: dict[str, Node] = {}
+        self._stopped = asyncio.Event()
+        self._writers = asyncio.Semaphore(WRITERS)
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def stop(self, number: int) -> None:
+        """End the asking; called by a signal."""
+        self.ended_by = number
+        self._stopped.set()
+
+    async def prepare(self) -> None:
+        """Learn which nodes are meant."""
+        self.hosts = await self._transport.hosts()
+
+    async def ask(self, errand: Errand) -> None:
+        """Take in every node until all have come, time is up, or somebody ends it."""
+        waves = -(-len(self.hosts) // max(1, errand.width))  # of nodes asked at once
+        limit = waves * errand.deadline + GRACE if self.hosts else None
+        asking = asyncio.create_task(self._take_in(errand))
+        stopped = asyncio.create_task(self._stopped.wait())
+        telling = asyncio.create_task(self._tell())
+        try:
+            await asyncio.wait({asking, stopped}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (stopped, telling, asking):
+                task.cancel()
+            await asyncio.wait({asking}, timeout=GRACE)
+        if asking.done() and not asking.cancelled():
+            asking.result()
+        if self._writing:
+            await asyncio.wait(self._writing, timeout=2 * GRACE)
+
+    def all(self) -> Iterator[Node]:
+        """Every node in the order meant, then those nobody had named; silent where nothing came."""
+        why = INTERRUPTED if self.ended_by else "no answer, and the time for all nodes is over"
+        for host in self.hosts:
+            yield self._came.get(host) or Node(host, "silent", note=why)
+        named = frozenset(self.hosts)
+        yield from (node for host, node in self._came.items() if host not in named)
+        if not self.hosts:
+            names = self._waiting()
+            yield from (
+                Node(plain(os.path.basename(name)) or "unnamed", "silent", note=why) for name in names
+            )
+
+    async def _take_in(self, errand: Errand) -> None:
+        asked = cast("AsyncGenerator[Node, None]", self._transport.ask(errand))
+        async with contextlib.aclosing(asked) as answers:
+            async for node in answers:
+                if self._save and node.raw:
+                    self._keep(node)
+                self._came.setdefault(node.host, replace(node, raw="") if node.raw else node)
+
+    def _keep(self, node: Node) -> None:
+        task = asyncio.create_task(self._write(node))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _write(self, node: Node) -> None:
+        from nodedoctor.headless import write
+
+        ending = "json" if node.state == "answered" else "txt"
+        path = os.path.join(self._save, f"{plain(node.host) or 'unnamed'}.{ending}")
+        async with self._writers:
+            problem = await write(path, node.raw.encode("utf-8", "surrogateescape"))
+        came = self._came[node.host]
+        note = "; ".join(filter(None, (came.note, f"not saved: {problem}" if problem else "")))
+        self._came[node.host] = replace(came, report="" if problem else path, note=note)
+
+    async def _tell(self) -> None:
+        while self._progress:
+            expected = getattr(self._transport, "expected", 0) or len(self.hosts)
+            self._progress(State(len(self._came), expected, self._waiting()))
+            await asyncio.sleep(0.5)
+
+    def _waiting(self) -> tuple[str, ...]:
+        if self.hosts:
+            return tuple(host for host in self.hosts if host not in self._came)
+        told: Callable[[], tuple[str, ...]] = getattr(self._transport, "waiting", lambda: ())
+        return told()
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[int], None]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the asking and no more."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, int(number))
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,108 @@
+"""Read report files, or list them: a program of its own, as files may lie on a file system that hangs.
+
+python -I -S read_reports.py --list PATH...     one JSON line [folder, [name, ...]] per folder
+python -I -S read_reports.py FILE...            one JSON line [entry, statuses] per file, in their order
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import io
+import json
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from nodedoctor.fleet.document import entry
+from nodedoctor.fleet.model import Node
+from nodedoctor.fleet.nodeset import plain
+from nodedoctor.fleet.reading import node
+from nodedoctor.model import Observation
+
+LARGEST = 64 << 20
+"""Bytes of a report that are read, three hundred times those of a node with eight GPUs; ours."""
+NOT_THERE = 66
+"""Exit code for a path that leads nowhere (EX_NOINPUT, sysexits(3))."""
+ENDINGS = (".json", ".json.gz")
+
+
+def files(path: str) -> Iterator[tuple[str, list[str]]]:
+    """The reports at a path by folder: the file itself, or what a folder and its folders hold."""
+    if not os.path.isdir(path):
+        yield os.path.dirname(path), [os.path.basename(path)]
+        return
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        chosen = sorted(name for name in names if name.endswith(ENDINGS) and not name.startswith("."))
+        if chosen:
+            yield folder, chosen
+
+
+def read(path: str) -> Node:
+    """The node a file tells of, named as it names itself, else as the file is named."""
+    name = os.path.basename(path)
+    stem = plain(name.removesuffix(".gz").removesuffix(".json")) or "unnamed"
+    try:
+        seen = Observation("report", text=_text(path))
+    except (OSError, EOFError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        return Node(stem, "unreadable", note=f"{name}: {said}", report=path)
+    found = node("", seen)
+    if found.state != "answered":
+        return replace(found, host=stem, note=f"{name}: {found.note}", report=path)
+    return replace(found, host=plain(found.hostname) or stem, report=path)
+
+
+def _text(path: str) -> str:
+    """A file's text. Opening does not wait: a pipe without a writer is no report."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, f"a {_kind(status.st_mode)}, not a file")
+        _bounded(status.st_size)
+        data = file.read(LARGEST + 1)
+    if data.startswith(b"\x1f\x8b"):
+        with gzip.open(io.BytesIO(data)) as packed:
+            data = packed.read(LARGEST + 1)
+    _bounded(len(data))
+    return data.decode("utf-8", "replace")
+
+
+def _bounded(size: int) -> None:
+    if size > LARGEST:
+        raise OSError(0, f"{size >> 20} MiB, more than the {LARGEST >> 20} MiB that are read")
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISFIFO, "pipe"), (stat.S_ISDIR, "folder"), (stat.S_ISSOCK, "socket"))
+    return next((name for is_it, name in kinds if is_it(mode)), "device")
+
+
+def main(words: list[str]) -> None:
+    """Print the lines as they come, so that whoever waits sees how far we are."""
+    gc.disable()  # nothing here lives long enough to be worth looking through
+    if words[:1] == ["--list"]:
+        for path in words[1:]:
+            if not os.path.lexists(path):
+                sys.exit(NOT_THERE)
+            for portion in files(path):
+                print(json.dumps(portion), flush=True)
+        return
+    for path in words:
+        found = read(path)
+        by_status: dict[str, list[str]] = {}
+        for check, status in found.statuses.items():
+            by_status.setdefault(status.value, []).append(check)
+        print(json.dumps([entry(found), by_status]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,165 @@
+"""Nodes whose reports lie in files: read by several children at once, none of which can hang us.
+
+A file that does not answer (a dead file system) costs its own deadline: its child is given up, the file is
+named, and another child goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from nodedoctor import command
+from nodedoctor.fleet.document import node_of
+from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.nodeset import plain
+from nodedoctor.model import Status
+from nodedoctor.registry import Command
+
+BATCH = 256
+"""Files one child is given: few enough that none waits for the last one, and that its start costs nothing."""
+NAMES = 64 * 1024
+"""Bytes of names one child is given; a command line takes two megabytes (execve(2))."""
+NOT_THERE = 66
+"""Exit code of the child for a path that leads nowhere."""
+LISTING = 10.0
+"""Seconds a folder may take to be listed; ours."""
+
+_READER = (sys.executable, "-I", "-S", str(Path(__file__).parent / "read_reports.py"))
+
+
+class Reports:
+    """The way to nodes through report files; `paths` are files, and folders of `*.json` and `*.json.gz`."""
+
+    name = "reports"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = tuple(paths)
+        self._files: list[str] = []
+        self._lost: list[Node] = []  # folders that could not be listed
+        self._waiting: dict[str, None] = {}
+        self._names: dict[str, int] = {}
+        self._statuses: dict[str, dict[str, Status]] = {}
+
+    async def hosts(self) -> tuple[str, ...]:
+        """None: which nodes they are of, only the files know. FleetError when there are no files."""
+        listed = await asyncio.gather(*(self._list(path) for path in self._paths))
+        files = dict.fromkeys(file for one in listed for file in one)
+        if not files and not self._lost:
+            raise FleetError(f"no reports (*.json, *.json.gz) in {' '.join(self._paths)}")
+        self._files, self._waiting = list(files), dict.fromkeys(files)
+        return ()
+
+    @property
+    def expected(self) -> int:
+        """How many nodes there will be."""
+        return len(self._files) + len(self._lost)
+
+    def waiting(self) -> tuple[str, ...]:
+        """The files that have not been read yet."""
+        return tuple(self._waiting)
+
+    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+        """The node of every file as it is read; `errand.deadline` is how long one file may take."""
+        for lost in self._lost:
+            yield lost
+        batches = deque(_batches(self._files))
+        answers: asyncio.Queue[Node | None] = asyncio.Queue()
+        workers = [
+            asyncio.create_task(self._work(batches, answers, errand.deadline))
+            for _ in range(min(len(os.sched_getaffinity(0)), len(batches)))
+        ]
+        try:
+            for _ in workers:
+                while (node := await answers.get()) is not None:
+                    yield node
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _work(
+        self, batches: deque[list[str]], answers: asyncio.Queue[Node | None], deadline: float
+    ) -> None:
+        try:
+            while batches:
+                batch = deque(batches.popleft())
+                while batch:
+                    await self._read(batch, answers, deadline)
+        finally:
+            answers.put_nowait(None)
+
+    async def _read(self, batch: deque[str], answers: asyncio.Queue[Node | None], deadline: float) -> None:
+        """Let a child read files, and take those it has read off the batch, or the one it ended with."""
+        followed = cast("AsyncGenerator[str, None]", command.follow(Command((*_READER, *batch))))
+        async with contextlib.aclosing(followed) as lines:
+            while batch:
+                try:
+                    line = await asyncio.wait_for(anext(lines, None), deadline)
+                except asyncio.TimeoutError:
+                    answers.put_nowait(self._named(batch.popleft(), "silent", f"not read in {deadline:g} s"))
+                    return
+                file = batch.popleft()
+                if line is None:
+                    answers.put_nowait(self._named(file, "unreadable", "reading it ended our reader"))
+                    return
+                answers.put_nowait(self._node(file, line))
+
+    def _node(self, file: str, line: str) -> Node:
+        told, by_status = json.loads(line)
+        node = node_of(told, self._shared(by_status))
+        return self._alone(node, file)
+
+    def _shared(self, by_status: dict[str, list[str]]) -> dict[str, Status]:
+        """Statuses by check; nodes that have the same share one table."""
+        key = json.dumps(by_status)
+        if key not in self._statuses:
+            told = {sys.intern(c): Status(status) for status, checks in by_status.items() for c in checks}
+            self._statuses[key] = told
+        return self._statuses[key]
+
+    def _named(self, file: str, state: str, why: str) -> Node:
+        name = os.path.basename(file)
+        told = {"host": plain(name.removesuffix(".gz").removesuffix(".json")), "state": state}
+        return self._alone(replace(node_of(told), note=f"{name}: {why}", report=file), file)
+
+    def _alone(self, node: Node, file: str) -> Node:
+        """The node by a name no other has: two reports may be of one machine."""
+        self._waiting.pop(file, None)
+        times = self._names[node.host] = self._names.get(node.host, 0) + 1
+        return node if times == 1 else self._alone(replace(node, host=f"{node.host}+{times}"), file)
+
+    async def _list(self, path: str) -> list[str]:
+        seen = await command.run("list", Command((*_READER, "--list", path)), LISTING)
+        if seen.rc == NOT_THERE:
+            raise FleetError(f"{path}: no such file or folder")
+        files = [
+            os.path.join(folder, name)
+            for folder, names in map(json.loads, seen.text.split("\n")[:-1])
+            for name in names
+        ]
+        if not seen.answered or seen.truncated or seen.rc:
+            why = "too many files" if seen.truncated else seen.note or "not listed"
+            self._lost.append(Node(plain(path) or "folder", "silent", note=f"{path}: {why}"))
+        return files
+
+
+def _batches(files: Sequence[str]) -> Iterator[list[str]]:
+    """The files in the order given, in portions; small ones when there are few files for many processors."""
+    size = max(1, min(BATCH, -(-len(files) // (4 * len(os.sched_getaffinity(0))))))
+    batch: list[str] = []
+    for file in files:
+        if batch and (len(batch) >= size or sum(map(len, batch)) + len(file) > NAMES):
+            yield batch
+            batch = []
+        batch.append(file)
+    if batch:
+        yield batch
