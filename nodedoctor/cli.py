@@ -197,9 +197,16 @@ def _words(prefix: str) -> tuple[str, ...]:
         raise UsageError(f"--exec {prefix}: {error}") from None
 
 
+def _peers(named: Sequence[str]) -> tuple[str, ...]:
+    if not named:
+        return ()
+    from nodedoctor.fleet.neighbours import neighbours
+
+    return neighbours(named, os.uname().nodename)
+
+
 def _request(arguments: argparse.Namespace) -> Request:
     from nodedoctor.expect import expectations
-    from nodedoctor.fleet.neighbours import neighbours
     from nodedoctor.registry import Options
     from nodedoctor.session import Request
 
@@ -211,7 +218,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         python=arguments.python,
         exec_prefix=_words(arguments.exec),
         env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
-        peers=neighbours(arguments.peers, os.uname().nodename),
+        peers=_peers(arguments.peers),
         expect=expectations(arguments.expect),
     )
     return Request(
