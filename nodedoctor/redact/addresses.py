@@ -8,10 +8,11 @@ metadata service and the unspecified address name nobody and stay.
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import chain
+
+from nodedoctor.redact.taken import Taken
 
 STAYS = frozenset({"169.254.169.254", "169.254.169.253", "169.254.169.123", "168.63.129.16"})
 """Services every machine of a cloud reaches under the same address (AWS, Azure, GCP)."""
@@ -52,10 +53,10 @@ def names_nobody(text: str) -> bool:
 
 
 class Addresses:
-    """Hands out stand-ins for addresses; none whose network or value stands in `corpus` (lower case)."""
+    """Hands out stand-ins for addresses; none whose value, or for IP whose network, is taken."""
 
-    def __init__(self, corpus: str) -> None:
-        self._corpus = corpus
+    def __init__(self, taken: Taken) -> None:
+        self._taken = taken
         self._octets: dict[str, dict[int, int]] = {}
         self._values: dict[str, dict[int, int]] = {}
         self._networks: dict[str, dict[int, int]] = {}
@@ -70,9 +71,9 @@ class Addresses:
             number = self._number("public", a << 16 | b << 8 | c, self._public_free)
             a, b, c = number >> 16, number >> 8 & 255, number & 255
         elif a in (192, 169):
-            c = self._octet(f"{a}.{b}", c, range(1, 255))
+            c = self._octet(f"{a}.{b}", c, range(256))
         else:
-            second = {10: range(1, 256), 100: range(64, 128), 172: range(16, 32)}[a]
+            second = {10: range(256), 100: range(64, 128), 172: range(16, 32)}[a]
             was = f"{a}.{b}"
             b = self._octet(f"{a}", b, second)
             c = self._octet(was, c, range(1, 256), clear=True) if c else 0
@@ -104,20 +105,22 @@ class Addresses:
         """The stand-in of a MAC address; broadcast, protocols' multicast and the empty one stay."""
         if value in (0, (1 << 48) - 1) or value >> 24 in (0x01005E, 0x0180C2):
             return value
-        return self._number("mac", value, lambda n: self._absent(_LOCAL_MAC + n, 12))
+        taken = self._taken.digits("020000[0-9a-f]{6}")
+        return self._number("mac", value, lambda n: _free(_LOCAL_MAC + n, 12, taken))
 
     def guid(self, value: int) -> int:
         """The stand-in of a GUID or of the host's half of an IPv6 address; an empty one stays."""
         if value in (0, (1 << 64) - 1):
             return value
-        return self._number("guid", value, lambda n: self._absent(_LOCAL_GUID + n, 16))
+        taken = self._taken.digits("020000fffe[0-9a-f]{6}")
+        return self._number("guid", value, lambda n: _free(_LOCAL_GUID + n, 16, taken))
 
     def _octet(self, parent: str, octet: int, among: Iterable[int], *, clear: bool = False) -> int:
         """The octet for this one under the same parent; `clear` when the parent is a stand-in already."""
         given = self._octets.setdefault(parent, {})
         if octet not in given:
-            left = sorted({*among} - {*given.values()})
-            free = (n for n in left if clear or f"{parent}.{n}." not in self._corpus)
+            left = sorted({*among} - {*given.values()}, key=lambda n: n or 256)
+            free = (n for n in left if clear or f"{parent}.{n}." not in self._taken.text)
             given[octet] = next(chain(free, left))
         return given[octet]
 
@@ -126,7 +129,7 @@ class Addresses:
         given = self._networks.setdefault(prefix, {})
         if network not in given:
             number = len(given) + 1
-            while number in given.values() or f"{prefix}{number:x}:" in self._corpus:
+            while number in given.values() or f"{prefix}{number:x}:" in self._taken.text:
                 number += 1
             given[network] = number
         return given[network]
@@ -142,13 +145,12 @@ class Addresses:
 
     def _public_free(self, count: int) -> int | None:
         number = (_BENCHMARK if count < 512 else _RESERVED) + count
-        return None if f"{number >> 16}.{number >> 8 & 255}.{number & 255}." in self._corpus else number
+        network = f"{number >> 16}.{number >> 8 & 255}.{number & 255}."
+        return None if network in self._taken.words(r"(?:198|24[0-9])\.[0-9]{1,3}\.[0-9]{1,3}\.") else number
 
-    def _absent(self, value: int, digits: int) -> int | None:
-        """The value, unless it stands in the corpus in one of the ways it may be written."""
-        plain = f"{value:0{digits}x}"
-        ways = (plain, ":".join(re.findall("..", plain)), ":".join(re.findall("....", plain)))
-        return None if any(way in self._corpus for way in ways) else value
+
+def _free(value: int, digits: int, taken: Collection[str]) -> int | None:
+    return None if f"{value:0{digits}x}" in taken else value
 
 
 def _like(text: str, value: int) -> str:

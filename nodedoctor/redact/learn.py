@@ -30,10 +30,12 @@ _VERSIONS_ONLY = re.compile(
 )
 """Probes with dotted quads that are versions of libraries, never addresses."""
 _ADDRESSES_ONLY = frozenset({"net", "peers", "slurm-node", "ray-status"})
+MOST = 4096
+"""Hosts that are learned (ours): a job of more is hardly listed by name, and each costs a little."""
 QUAD = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 
-_HOST = re.compile("[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
-_USER = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_HOST = re.compile("(?=.*[A-Za-z])[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+_USER = re.compile("(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _VALUE = re.compile(r'[^"\\\s;()]{1,16384}')
 
 _HOSTS = (
@@ -69,10 +71,10 @@ _SYSTEM_USER = re.compile(r'"uid": (?:\d{1,2}|[1-9]\d\d|6553[45]),\s*"user": "([
 
 _SERIALS = (
     re.compile(r'[Ss]erial[\w ]{0,32}":\s*"([^"\\\s]{2,64})"'),
-    re.compile(r"[Ss]erial(?:[ _][Nn]umber)?(?:\s*:\s*|>)([A-Za-z0-9_./-]{2,64})"),
+    re.compile(r"[Ss]erial(?:[ _]?[Nn]umber)?(?:\s*:\s*|>)([A-Za-z0-9_.-]{2,64})"),
     re.compile(r'serial(?:_number)?": "([^"\\]{2,64})'),
 )
-_NO_SERIAL = re.compile(r"(?i)n/?a|0+|unknown.*|none|default.*|not.*|to be filled.*|\D*|[0-9]{1,5}")
+_NO_SERIAL = re.compile(r"(?i)n/?a|0+|unknown.*|none|default.*|not.*|to be filled.*|\D*|.{1,5}")
 
 _GUIDS = re.compile(r"(?:GUID|guid)[^\n\"]{0,24}?(?:: \")?0x([0-9a-fA-F]{16})")
 _GROUPED = re.compile(":([0-9a-fA-F]{4}:[0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?![0-9a-fA-F:])")
@@ -116,9 +118,8 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     seen = tuple(observations)
     sets: dict[str, None] = {}
     hosts: dict[str, None] = {}
-    for word in (*_values(HOST_KEYS, corpus), *_found(_HOSTS, corpus), *_peers(seen)):
-        for name in _names(word, sets):
-            hosts[name] = None
+    for word in dict.fromkeys((*_values(HOST_KEYS, corpus), *_found(_HOSTS, corpus), *_peers(seen))):
+        hosts |= dict.fromkeys(_names(word, sets) if len(hosts) < MOST else ())
     domains = {name.partition(".")[2].lower(): None for name in hosts if "." in name.strip(".")}
     pages = {name.lower(): None for name in _PAGES.findall(corpus) if not _QUAD.fullmatch(name)}
     for name in pages:
@@ -127,6 +128,7 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
             domains[name.partition(".")[2] if name.count(".") > 1 else name] = None
     mails = (name.lower() for name in _MAIL.findall(corpus))
     domains |= {name: None for name in mails if name.rpartition(".")[2] not in UNITS}
+    named_hosts = {name.lower() for name in hosts}
     system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
     named = (*_values((*USER_KEYS, "UserId"), corpus), *_found(_USERS, corpus))
     users = dict.fromkeys(name.rstrip(".,:") for name in named)
@@ -134,8 +136,8 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     addresses, versions = _quads(seen)
     return Originals(
         tuple(hosts),
-        tuple(name for name in domains if name and not public(name) and name not in NOWHERE),
-        tuple(name for name in users if _USER.fullmatch(name) and name not in system and not name.isdigit()),
+        tuple(name for name in domains if name and name not in (NOWHERE | named_hosts) and not public(name)),
+        tuple(name for name in users if _USER.fullmatch(name) and name not in system),
         tuple(text for text in serials if not _NO_SERIAL.fullmatch(text)),
         tuple(sets),
         frozenset(_guids(corpus)),
@@ -154,7 +156,7 @@ def _values(keys: Iterable[str], corpus: str) -> Iterator[str]:
                 value = _VALUE.match(corpus, place + len(before))
                 if value and not corpus[max(0, place - 1) : place].isalnum():
                     yield value[0]
-                place = corpus.find(before, place + len(before))
+                place = corpus.find(before, value.end() if value else place + len(before))
 
 
 def _guids(corpus: str) -> Iterator[int]:
@@ -176,7 +178,7 @@ def _names(word: str, sets: dict[str, None]) -> Iterator[str]:
     if "[" in word:
         sets |= {start: None for start in re.findall(r"([A-Za-z][\w.-]*)\[", word)}
         try:
-            names = nodeset.expand(word)[: nodeset.MOST // 16]
+            names = nodeset.expand(word)[:MOST]
         except nodeset.NodeSetError:
             names = []
     else:

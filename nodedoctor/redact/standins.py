@@ -2,61 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from nodedoctor.redact.addresses import Addresses
+from nodedoctor.redact.taken import Taken
 
 
 class StandIns:
     """Hands out stand-ins in the order of asking. None of them stands anywhere in what they are made for."""
 
     def __init__(self, corpus: str) -> None:
-        self._corpus = corpus.lower()
+        self._taken = Taken(corpus)
         self._given: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
-        self.addresses = Addresses(self._corpus)
+        self.addresses = Addresses(self._taken)
 
     def host(self, name: str) -> str:
         """`node-1`; of a name with a domain both parts, so that the short name stays the short name."""
         short, dot, domain = name.lower().partition(".")
-        first = self._of("host", short, lambda n: f"node-{n}")
+        first = self._of("host", short, lambda n: f"node-{n}", self._taken.words("node-[0-9]{1,9}"))
         return f"{first}.{self.domain(domain)}" if dot and domain else first + dot
 
     def domain(self, name: str) -> str:
         """`domain-1.example`, which nobody can register (RFC 2606)."""
-        return self._of("domain", name.lower(), lambda n: f"domain-{n}.example")
+        taken = self._taken.words(r"domain-[0-9]{1,9}\.example")
+        return self._of("domain", name.lower(), lambda n: f"domain-{n}.example", taken)
 
     def user(self, name: str) -> str:
         """`user-1`."""
-        return self._of("user", name, lambda n: f"user-{n}")
+        return self._of("user", name, lambda n: f"user-{n}", self._taken.words("user-[0-9]{1,9}"))
 
     def serial(self, text: str) -> str:
         """As long, digits where there were digits and letters where there were letters."""
-        return self._of("serial", text, lambda n: _counted(text, n))
+        return self._of("serial", text, lambda n: _counted(text, n), self._taken.words(_shape(text)))
 
     def uuid(self, digits: str) -> str:
         """32 hex digits that make a valid UUID of version 4; the number is in front, where one looks."""
-        return self._of("uuid", digits.lower(), lambda n: f"{n:08x}000040008000{n:012x}", grouped=True)
+        taken = self._taken.digits("[0-9a-f]{8}000040008000[0-9a-f]{12}")
+        return self._of("uuid", digits.lower(), lambda n: f"{n:08x}000040008000{n:012x}", taken)
 
     def hexadecimal(self, digits: str) -> str:
         """As many hex digits: ids of containers, images, cloud resources."""
-        return self._of(f"hex{len(digits)}", digits, lambda n: f"{n:0{len(digits)}x}")
+        size = len(digits)
+        return self._of(f"hex{size}", digits, lambda n: f"{n:0{size}x}", self._taken.digits(_zeros(size)))
 
     def account(self, digits: str) -> str:
         """As many decimal digits: an account's number."""
-        return self._of("account", digits, lambda n: f"{n:0{len(digits)}d}")
+        size = len(digits)
+        return self._of("account", digits, lambda n: f"{n:0{size}d}", self._taken.digits(_zeros(size)))
 
-    def _of(self, kind: str, original: str, make: Callable[[int], str], *, grouped: bool = False) -> str:
+    def _of(self, kind: str, original: str, make: Callable[[int], str], taken: Collection[str]) -> str:
         key = (kind, original)
-        if key not in self._given:
-            while True:
-                self._counts[kind] += 1
-                made = make(self._counts[kind])
-                shown = (made, hyphened(made)) if grouped else (made,)
-                if not any(way.lower() in self._corpus for way in shown):
-                    break
-            self._given[key] = made
+        while key not in self._given:
+            self._counts[kind] += 1
+            made = make(self._counts[kind])
+            if made not in taken:
+                self._given[key] = made
         return self._given[key]
 
 
@@ -79,3 +82,16 @@ def _counted(shape: str, number: int) -> str:
         else:
             made.append(sign)
     return (str(number) if number else "") + "".join(reversed(made))
+
+
+def _shape(serial: str) -> str:
+    """A pattern of texts that are written like this serial, as lower case."""
+    return "".join(
+        "[0-9]" if sign.isdigit() else "[a-z]" if sign.isalpha() else re.escape(sign) for sign in serial
+    )
+
+
+def _zeros(size: int) -> str:
+    """A pattern of numbers that are counted from 1 in so many hex digits."""
+    few = min(size, 8)
+    return f"0{{{size - few}}}[0-9a-f]{{{few}}}"

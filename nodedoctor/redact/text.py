@@ -50,14 +50,16 @@ _BEFORE_ADDRESS = re.compile(
 _AFTER_ADDRESS = re.compile(r":[0-9]{1,5}(?![0-9.])|/[0-9]{1,2}(?![0-9.])")
 _LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries: 8 to 13)
 
+_CHECK = re.compile("[a-z0-9]+[.][a-z0-9-]+")
+"""A check's name, which stands before @ in the id of a finding as a person does in an address."""
 _KEY = r'(?:"(?:{0})": ?"|(?<![A-Za-z0-9_])(?:{0})=)'
 _HOST_BEFORE = re.compile(
-    rf'(?:{_KEY.format("|".join(map(re.escape, HOST_KEYS)))}|"[A-Z_]*NODELIST": ?"[^"]*,|//|[a-z0-9]@)$'
+    rf'(?:{_KEY.format("|".join(map(re.escape, HOST_KEYS)))}|"[A-Z_]*NODELIST": ?"[^"]*,|//|\broot@)$'
 )
 _USER_BEFORE = re.compile(
-    rf"(?:{_KEY.format('|'.join(USER_KEYS))}|UserId=|uid=[0-9]+\(|/Users/|/mail/|for user |~|\[)$"
+    rf"(?:{_KEY.format('|'.join(USER_KEYS))}|UserId=|uid=[0-9]+\(|/Users/|/mail/|for user |~)$"
 )
-_AFTER_HOST = re.compile(r":/|:[0-9]{2,5}(?![0-9])| kernel:")
+_AFTER_HOST = re.compile(r":/|:[0-9]{4,5}(?![0-9])| kernel:")
 _AFTER_USER = re.compile("@[a-z0-9]")
 
 
@@ -81,9 +83,9 @@ class Replacer:
 
     def text(self, text: str) -> str:
         """The text with its originals replaced."""
-        if "\\" not in text and "\x1b" not in text:
+        if _CUT in text or ("\\" not in text and "\x1b" not in text):
             return self._pattern.sub(self._replaced, text)
-        cut = _ESCAPE.sub(lambda escape: escape[0] + _CUT, text.replace(_CUT, " "))
+        cut = _ESCAPE.sub(lambda escape: escape[0] + _CUT, text)
         return self._pattern.sub(self._replaced, cut).replace(_CUT, "")
 
     def name(self, kind: str, text: str) -> str:
@@ -117,7 +119,7 @@ class Replacer:
 
     def _gpu(self, match: re.Match[str], text: str) -> str:
         """A GPU's or MIG device's UUID, or the beginning of one, which CUDA takes in its place."""
-        start = text.rindex("-", 0, 8) + 1 if text.startswith("MIG-GPU-") else 4
+        start = 8 if text.startswith("MIG-GPU-") else 4
         digits = text[start:]
         if len(digits) == 36:
             return text[:start] + hyphened(self._give.uuid(digits.replace("-", "")))
@@ -193,6 +195,8 @@ class Replacer:
         user, _, domain = text.partition("@")
         if domain.rpartition(".")[2] in UNITS:
             return text  # user@1000.service
+        if domain.lower() in self.hosts and _CHECK.fullmatch(user):
+            return f"{user}@{self._give.host(domain)}"
         return f"{user if user in ACCOUNTS else self._give.user(user)}@{self._under(domain)}"
 
     def _cloud(self, match: re.Match[str], text: str) -> str:

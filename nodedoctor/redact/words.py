@@ -33,20 +33,27 @@ schedmd.com gnu.org freedesktop.org"""
 PUBLIC = frozenset(_PUBLIC.split())
 """Domains of projects and vendors: in an address of a page they name nobody's network."""
 
+_NUMBERED = "node gpu cpu core numa nic hca port link lane rank card mlx ib eth en nvme sd md pci"
+_DEVICES = frozenset(_NUMBERED.split())
+"""What the kernel, drivers and tools number, so that with a number it is no host's name alone."""
+
 _EDGES = "(?<![0-9a-z]){}(?![0-9a-z])"
 
 
 def ordinary(word: str) -> bool:
     """Whether a name is too much like any other word to be looked for everywhere.
 
-    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name); `node1`, `gpu` and `data` are.
+    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name), nor `node001`; `node1`, which is
+    also a node of memory, `gpu` and `data` are.
     """
     word = word.lower()
-    if len(word) < 3 or word.isdigit():
+    start = word.rstrip("0123456789")
+    number = word[len(start) :]
+    if len(word) < 3 or not start:
         return True
     if re.search("[0-9]", word) and re.search("[._-]", word):
         return False
-    return _ours(word) or _ours(word.rstrip("0123456789"))
+    return _ours(word) or (bool(number) and start in _DEVICES and (number == "0" or number[0] != "0"))
 
 
 def stem(host: str) -> str:
