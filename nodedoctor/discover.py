@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -128,7 +129,9 @@ def _modules(package: str, path: list[str], catalogue: Catalogue) -> Iterator[Mo
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
-    # Imported here because it costs 35 ms, which `--help` need not pay.
+    if not any(map(_offers_checks, sys.path)):
+        return
+    # Imported here because it costs 35 ms, which few need to pay.
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP):
@@ -141,6 +144,23 @@ def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
             yield loaded
         else:
             catalogue.broken.append(Broken(point.name, point.value, "the entry point must name a module"))
+
+
+def _offers_checks(folder: str) -> bool:
+    """Whether a distribution in a folder of sys.path names our group; an archive may always hold one."""
+    try:
+        names = os.listdir(folder or ".")
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+    for name in names:
+        if name.lower().endswith((".dist-info", "egg-info")):
+            file = Path(folder, name, "entry_points.txt")
+            with contextlib.suppress(OSError):
+                if GROUP.encode() in file.read_bytes():
+                    return True
+    return False
 
 
 def _refuse_if_writable_by_others(folder: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_check_from_an_entry_point(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-rack\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[nodedoctor.checks]\nrack = my_rack\n")
     done = nodedoctor("--json", "rack.painted", pythonpath=[tmp_path])
+    assert results(done)["rack.painted"]["status"] == "warn"
+
+
+def test_a_check_from_an_entry_point_in_an_archive(tmp_path):
+    archive = tmp_path / "my_rack.zip"
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("my_rack.py", PLUGIN)
+        info = "my_rack-1.0.dist-info"
+        written.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: my-rack\nVersion: 1.0\n")
+        written.writestr(f"{info}/entry_points.txt", "[nodedoctor.checks]\nrack = my_rack\n")
+    done = nodedoctor("--json", "rack.painted", pythonpath=[archive])
     assert results(done)["rack.painted"]["status"] == "warn"
 
 
