@@ -17,6 +17,7 @@ from typing import Any
 
 OVERRIDE = "NODEDOCTOR_UNPACK"
 SHARED = ("/var/tmp", "/tmp", "/dev/shm")
+MOUNTS = "/proc/self/mountinfo"
 MOST_LINKS = 40  # symbolic links followed in one path, as the kernel
 LOCAL = frozenset(
     ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "rootfs", "tmpfs", "xfs", "zfs")
@@ -38,15 +39,15 @@ class Unsuited(Exception):
 def place(loader: Any) -> str:
     """The folder with the unpacked contents of the archive that `loader` reads; unpacks them if need be."""
     name, files = manifest(loader.get_data(os.path.join(loader.archive, "manifest")).decode())
+    is_local = locality(mounts(mounted()))
     reasons: list[str] = []
     left = list(candidates())
     for far, noexec in ((False, False), (True, False), (True, True)):
         tried, left = left, []
         for parent, own in tried:
             try:
-                base = private(
-                    walk(parent, is_local=None if far else _locality(), make=parent not in SHARED), own
-                )
+                real = walk(parent, None if far else is_local, make=parent not in SHARED)
+                base = private(real, own)
                 if not noexec and os.statvfs(base).f_flag & os.ST_NOEXEC:
                     raise Unsuited  # psutil's library cannot be mapped from there
                 folder = os.path.join(base, name)
@@ -205,28 +206,33 @@ def _trusted() -> tuple[int, ...]:
     return (0, os.geteuid(), os.stat("/").st_uid)
 
 
-def _locality() -> Callable[[str], bool]:
-    mounts = mounted()
+def locality(known: dict[str, str]) -> Callable[[str], bool]:
+    """Whether a path lies on a file system of this machine, as its text says: nothing is looked at."""
 
     def is_local(path: str) -> bool:
-        while path not in mounts and path != "/":
+        while path not in known and os.path.dirname(path) != path:
             path = os.path.dirname(path)
-        return mounts.get(path, "rootfs") in LOCAL
+        return known.get(path, "rootfs") in LOCAL
 
     return is_local
 
 
-def mounted() -> dict[str, str]:
-    """The type of what is mounted at each mount point, the topmost; nothing when it cannot be read."""
+def mounted() -> str:
+    """What is mounted; nothing when that cannot be read."""
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
     except OSError:
-        return {}
+        return ""
+
+
+def mounts(text: str) -> dict[str, str]:
+    """The type of the file system at each mount point, the topmost, as proc(5) lists them."""
     found = {}
-    for line in lines:
+    for line in text.split("\n"):
         before, _, after = line.partition(" - ")
-        if after:
-            point = before.split(" ")[4]
-            found[re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)] = after.split(" ")[0]
+        fields = before.split(" ")
+        if after and len(fields) > 4:
+            point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+            found[point] = after.split(" ")[0]
     return found
