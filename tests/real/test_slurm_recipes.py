@@ -1,0 +1,200 @@
+"""The recipes for Slurm in a real Slurm: a sick node is drained with its finding, a healed one comes back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.demo import folder as demo
+
+RECIPES = Path(__file__).parent.parent.parent / "docs" / "recipes" / "slurm"
+RECOMMENDED = [
+    line for line in (RECIPES / "slurm.conf").read_text().splitlines() if line and "nodedoctor" not in line
+]
+DAEMONS = ("munged", "slurmctld", "slurmd")
+OFTEN = [re.sub(r"(HealthCheckInterval=).*", r"\g<1>2", line) for line in RECOMMENDED]
+PATIENCE = 60  # seconds; a hang guard
+
+pytestmark = pytest.mark.real
+
+SLURM_CONF = """\
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={node}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CryptoType=crypto/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+NodeName={host} NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=5 State=UP
+"""
+
+
+class Cluster:
+    """One node under Slurm, beside any other Slurm: own ports, own keys, no configuration of the machine."""
+
+    def __init__(self, folder: Path, health: str) -> None:
+        self.folder = folder
+        self.host = socket.gethostname().split(".")[0]
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.health(health)
+        self.conf = folder / "slurm.conf"
+        for name in ("healthcheck", "prolog"):
+            script = (RECIPES / f"{name}.sh").read_text()
+            assert "nodedoctor=/usr/local/bin/nodedoctor\n" in script
+            script = script.replace("/usr/local/bin/nodedoctor", str(folder / "nodedoctor"))
+            # A health check has no SLURM_CONF: scontrol looks where a configuration is by default.
+            self._script(name, script.replace("#!/bin/sh\n", f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n"))
+        self.conf.write_text(
+            SLURM_CONF.format(folder=folder, host=self.host, controller=_free_port(), node=_free_port())
+        )
+        for name in ("state", "spool", "munge"):
+            (folder / name).mkdir(mode=0o755)
+
+    def health(self, node: str) -> None:
+        """What nodedoctor says of this node from now on: it judges that recording, with all options."""
+        replay = f'exec {sys.executable} -m nodedoctor --replay {demo(node)} "$@"'
+        self._script("nodedoctor.new", f"#!/bin/sh\n{replay}\n")
+        (self.folder / "nodedoctor.new").rename(self.folder / "nodedoctor")
+
+    def configure(self, *lines: str) -> None:
+        with self.conf.open("a") as conf:
+            conf.write("".join(f"{line.format(folder=self.folder)}\n" for line in lines))
+
+    def start(self) -> None:
+        munge = self.folder / "munge"
+        (munge / "key").write_bytes(os.urandom(128))
+        (munge / "key").chmod(0o400)
+        files = [f"--{option}-file={munge}/{option}" for option in ("key", "pid", "seed", "log")]
+        self._run("munged", "--foreground", "--force", f"--socket={munge}/socket", *files)
+        self.until(lambda: (munge / "socket").exists())
+        self._run("slurmctld", "-D", "-f", str(self.conf))
+        self._run("slurmd", "-D", "-f", str(self.conf), "-N", self.host)
+
+    def ask(self, *argv: str) -> str:
+        env = {**os.environ, "SLURM_CONF": str(self.conf)}
+        return subprocess.run(argv, capture_output=True, text=True, env=env, timeout=PATIENCE).stdout
+
+    def node(self) -> tuple[str, str]:
+        """The state of the node and the reason for it."""
+        shown = self.ask("scontrol", "-o", "show", "node", self.host)
+        state = shown.partition(" State=")[2].partition(" ")[0]
+        return state, shown.partition(" Reason=")[2].strip()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        ends = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < ends, f"{self.node()}\n{self.logs()}"
+            time.sleep(0.2)
+
+    def logs(self) -> str:
+        paths = [self.folder / name for name in ("slurmctld.log", "slurmd.log")]
+        return "\n".join(path.read_text()[-4000:] for path in paths if path.exists())
+
+    def end(self) -> None:
+        for daemon in reversed(self.running):
+            daemon.terminate()
+        for daemon in reversed(self.running):
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    def _run(self, name: str, *argv: str) -> None:
+        with (self.folder / f"{name}.out").open("wb") as out:
+            found = shutil.which(name)
+            assert found
+            env = {**os.environ, "SLURM_CONF": str(self.conf)}
+            self.running.append(subprocess.Popen([found, *argv], stdout=out, stderr=out, env=env))
+
+    def _script(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    missing = [name for name in DAEMONS if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    if os.geteuid() != 0:
+        pytest.skip("slurmd needs root")
+    tmp_path.chmod(0o755)
+    made = Cluster(tmp_path, "healthy")
+    yield made
+    made.end()
+
+
+def test_the_health_check_drains_a_sick_node_and_gives_it_back(cluster: Cluster):
+    cluster.configure("HealthCheckProgram={folder}/healthcheck", *OFTEN)
+    cluster.start()
+    cluster.until(lambda: cluster.node()[0] == "IDLE")
+
+    cluster.health("nvlinks-down")
+    cluster.until(lambda: cluster.node()[0] == "IDLE+DRAIN")
+    assert cluster.node()[1].startswith("nodedoctor: FAIL kernel.xid gpu:3: Xid 74")
+
+    cluster.health("healthy")
+    cluster.until(lambda: cluster.node() == ("IDLE", ""))
+
+    time.sleep(5)  # a health check may be about to give the node back once more
+    cluster.ask("scontrol", "update", f"NodeName={cluster.host}", "State=DRAIN", "Reason=the door is open")
+    for health in ("nvlinks-down", "healthy"):
+        cluster.health(health)
+        time.sleep(5)  # more than one health check
+        state, reason = cluster.node()
+        assert state == "IDLE+DRAIN" and reason.startswith("the door is open")
+
+
+def test_a_node_that_is_sick_when_slurmd_starts_is_drained(cluster: Cluster):
+    cluster.health("driver-mismatch")
+    cluster.configure("HealthCheckProgram={folder}/healthcheck", *OFTEN)
+    cluster.start()
+    cluster.until(lambda: cluster.node()[0] == "IDLE+DRAIN")
+    assert cluster.node()[1].startswith("nodedoctor: FAIL driver.answers")
+
+
+def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
+    cluster.configure("Prolog={folder}/prolog", *RECOMMENDED)
+    cluster.start()
+    cluster.until(lambda: cluster.node()[0] == "IDLE")
+    ran = cluster.folder / "ran"
+    assert "Submitted" in cluster.ask("sbatch", "-o", "/dev/null", "--wrap", f"touch {ran}")
+    cluster.until(ran.exists)
+    ran.unlink()
+
+    cluster.health("nvlinks-down")
+    job = cluster.ask("sbatch", "--parsable", "-o", "/dev/null", "--wrap", f"touch {ran}").strip()
+    cluster.until(lambda: "DRAIN" in cluster.node()[0])
+    waiting = ("squeue", "-h", "-j", job, "-o", "%T %r")
+    cluster.until(lambda: cluster.ask(*waiting).startswith("PENDING"))
+    assert "held" not in cluster.ask(*waiting)
+    assert cluster.node()[1].startswith("nodedoctor: FAIL nvlink.links gpu:3: 16 of 18 NVLinks up")
+    assert not ran.exists()
