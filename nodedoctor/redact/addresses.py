@@ -105,14 +105,14 @@ class Addresses:
         """The stand-in of a MAC address; broadcast, protocols' multicast and the empty one stay."""
         if value in (0, (1 << 48) - 1) or value >> 24 in (0x01005E, 0x0180C2):
             return value
-        taken = self._taken.digits("020000[0-9a-f]{6}")
+        taken = self._taken.digits("020000", "020000[0-9a-f]{6}")
         return self._number("mac", value, lambda n: _free(_LOCAL_MAC + n, 12, taken))
 
     def guid(self, value: int) -> int:
         """The stand-in of a GUID or of the host's half of an IPv6 address; an empty one stays."""
         if value in (0, (1 << 64) - 1):
             return value
-        taken = self._taken.digits("020000fffe[0-9a-f]{6}")
+        taken = self._taken.digits("020000fffe", "020000fffe[0-9a-f]{6}")
         return self._number("guid", value, lambda n: _free(_LOCAL_GUID + n, 16, taken))
 
     def _octet(self, parent: str, octet: int, among: Iterable[int], *, clear: bool = False) -> int:
@@ -146,7 +146,9 @@ class Addresses:
     def _public_free(self, count: int) -> int | None:
         number = (_BENCHMARK if count < 512 else _RESERVED) + count
         network = f"{number >> 16}.{number >> 8 & 255}.{number & 255}."
-        return None if network in self._taken.words(r"(?:198|24[0-9])\.[0-9]{1,3}\.[0-9]{1,3}\.") else number
+        return (
+            None if network in self._taken.words("", r"(?:198|24[0-9])\.[0-9]{1,3}\.[0-9]{1,3}\.") else number
+        )
 
 
 def _free(value: int, digits: int, taken: Collection[str]) -> int | None:

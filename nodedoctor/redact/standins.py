@@ -22,36 +22,43 @@ class StandIns:
     def host(self, name: str) -> str:
         """`node-1`; of a name with a domain both parts, so that the short name stays the short name."""
         short, dot, domain = name.lower().partition(".")
-        first = self._of("host", short, lambda n: f"node-{n}", self._taken.words("node-[0-9]{1,9}"))
+        first = self._of("host", short, lambda n: f"node-{n}", self._taken.words("node-", "node-[0-9]{1,9}"))
         return f"{first}.{self.domain(domain)}" if dot and domain else first + dot
 
     def domain(self, name: str) -> str:
         """`domain-1.example`, which nobody can register (RFC 2606)."""
-        taken = self._taken.words(r"domain-[0-9]{1,9}\.example")
+        taken = self._taken.words("domain-", r"domain-[0-9]{1,9}\.example")
         return self._of("domain", name.lower(), lambda n: f"domain-{n}.example", taken)
 
     def user(self, name: str) -> str:
         """`user-1`."""
-        return self._of("user", name, lambda n: f"user-{n}", self._taken.words("user-[0-9]{1,9}"))
+        return self._of("user", name, lambda n: f"user-{n}", self._taken.words("user-", "user-[0-9]{1,9}"))
 
     def serial(self, text: str) -> str:
         """As long, digits where there were digits and letters where there were letters."""
-        return self._of("serial", text, lambda n: _counted(text, n), self._taken.words(_shape(text)))
+        return self._of("serial", text, lambda n: _counted(text, n), self._taken.words("", _shape(text)))
 
     def uuid(self, digits: str) -> str:
         """32 hex digits that make a valid UUID of version 4; the number is in front, where one looks."""
-        taken = self._taken.digits("[0-9a-f]{8}000040008000[0-9a-f]{12}")
+        taken = self._taken.digits("000040008000", "[0-9a-f]{8}000040008000[0-9a-f]{12}")
         return self._of("uuid", digits.lower(), lambda n: f"{n:08x}000040008000{n:012x}", taken)
 
     def hexadecimal(self, digits: str) -> str:
         """As many hex digits: ids of containers, images, cloud resources."""
         size = len(digits)
-        return self._of(f"hex{size}", digits, lambda n: f"{n:0{size}x}", self._taken.digits(_zeros(size)))
+        return self._of(
+            f"hex{size}",
+            digits,
+            lambda n: f"{n:0{size}x}",
+            self._taken.digits("0" * (size - 8), _zeros(size)),
+        )
 
     def account(self, digits: str) -> str:
         """As many decimal digits: an account's number."""
         size = len(digits)
-        return self._of("account", digits, lambda n: f"{n:0{size}d}", self._taken.digits(_zeros(size)))
+        return self._of(
+            "account", digits, lambda n: f"{n:0{size}d}", self._taken.digits("0" * (size - 8), _zeros(size))
+        )
 
     def _of(self, kind: str, original: str, make: Callable[[int], str], taken: Collection[str]) -> str:
         key = (kind, original)
