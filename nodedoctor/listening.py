@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import cast
 
 from nodedoctor.command import BACKLOG, KEPT, LAST_WORDS, feed, kill, spawn
 from nodedoctor.registry import Command
 
+TIED = 0.25
+"""Ours: the share of its parting that a tied child has before it is told by signal too."""
 
-async def listen(command: Command, *, parting: float = 0.0) -> AsyncIterator[tuple[int, str]]:
+
+async def listen(command: Command, *, parting: float = 0.0) -> AsyncGenerator[tuple[int, str], None]:
     """Every line of a child, with the descriptor it came on (1 or 2); a reader who is late makes it wait.
 
-    Ends with its output, or soon after its exit. A child that is left is asked to end (SIGTERM), and killed
-    `parting` seconds later: what works for it elsewhere ends only if it can say so. OSError when it cannot
-    be started.
+    Ends with its output, or soon after its exit. A child that is left has `parting` seconds to end, because
+    what works for it elsewhere ends only if it can say so: by the end of its stdin if that is tied, then by
+    SIGTERM; then it is killed. OSError when it cannot be started.
     """
     transport, heard = await spawn(command, _Heard, talks=command.stdin is not None)
     try:
@@ -25,11 +28,20 @@ async def listen(command: Command, *, parting: float = 0.0) -> AsyncIterator[tup
         while (line := await heard.next()) is not None:
             yield line
     finally:
+        if parting and command.tied and not heard.exited.done():
+            _end_stdin(transport)
+            await asyncio.wait({heard.exited}, timeout=parting * TIED)
         if parting and not heard.exited.done():
             kill(transport, signal.SIGTERM)
             await asyncio.wait({heard.exited}, timeout=parting)
         kill(transport)
         transport.close()
+
+
+def _end_stdin(transport: asyncio.SubprocessTransport) -> None:
+    pipe = transport.get_pipe_transport(0)
+    if pipe is not None:
+        pipe.close()
 
 
 class _Heard(asyncio.SubprocessProtocol):

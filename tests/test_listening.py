@@ -117,3 +117,16 @@ def test_what_cannot_be_started_says_so(monkeypatch):
     monkeypatch.setattr(os.path, "exists", lambda path: False)  # no env(1): our own exec
     with pytest.raises(OSError):
         heard(Command(("/no/such/command",)))
+
+
+def test_a_tied_child_is_told_by_the_end_of_its_stdin_first(tmp_path):
+    trace = tmp_path / "trace"
+    script = f"trap 'echo signal >>{trace}; exit' TERM; echo here; cat; echo end >>{trace}"
+
+    async def leave() -> None:
+        command = Command(("sh", "-c", script), stdin=b"", tied=True)
+        async with contextlib.aclosing(listen(command, parting=20)) as lines:
+            await anext(lines)
+
+    asyncio.run(leave())
+    assert trace.read_text() == "end\n"

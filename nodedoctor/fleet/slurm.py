@@ -1,0 +1,112 @@
+"""Ask nodes through Slurm: one job step runs nodedoctor on all of them, beside whatever runs there.
+
+Inside an allocation its nodes are asked. Outside, Slurm is asked for the nodes that `sinfo` names for the
+given options; those it would start nothing on are not asked but named, with its reason.
+
+No GPUs are requested, because a check must not wait for free ones. Where cgroups hide what was not given
+(ConstrainDevices), nodedoctor then sees none: ask inside the job that has them, or pass `--gres=gpu:N`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+from nodedoctor.fleet import control
+from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.nodeset import NodeSetError, expand, fold
+from nodedoctor.fleet.slurm_allocation import PATIENCE, Allocation
+from nodedoctor.fleet.slurm_asking import Asking
+from nodedoctor.fleet.slurm_nodes import FORMAT, chosen, immediate, option, rows
+
+
+class Slurm:
+    """The way to nodes through Slurm; `words` are options as srun takes them, like `-p gpu -N 8`."""
+
+    name = "slurm"
+
+    def __init__(self, words: tuple[str, ...] = ()) -> None:
+        self._words = tuple(word for word in words if not word.startswith(("-I", "--immediate")))
+        self._patience = immediate(words, PATIENCE)
+        self._job = os.environ.get("SLURM_JOB_ID", "")
+        self._given: tuple[str, ...] = ()
+        self._closed: dict[str, str] = {}
+        self._allocation: Allocation | None = None
+
+    async def hosts(self) -> tuple[str, ...]:
+        """All nodes meant, given or not; FleetError when there is no Slurm or it gives none of them."""
+        if self._job:
+            self._given = self._of_this_job()
+            return self._given
+        counted = option(self._words, "-N", "--nodes") or option(self._words, "-n", "--ntasks")
+        meant = () if counted else await self._meant()
+        open_hosts = tuple(host for host in meant if host not in self._closed)
+        if open_hosts or counted:
+            self._allocation = Allocation(self._words, open_hosts)
+            await self._allocation.get(self._patience)
+            self._job, self._given = self._allocation.job, _expanded(self._allocation.nodes)
+        return meant or self._given
+
+    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+        """Every node as its answer comes, all asked at once: Slurm starts the step by a tree of its own."""
+        try:
+            for host, why in self._closed.items():
+                yield Node(host, "unreachable", note=why)
+            if self._given:
+                asking = Asking(self._job, self._words if self._allocation is None else (), errand)
+                async for node in asking.nodes(self._given):
+                    yield node
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Give the allocation back, if there is one of ours."""
+        allocation, self._allocation = self._allocation, None
+        if allocation is not None:
+            await allocation.close()
+
+    def _of_this_job(self) -> tuple[str, ...]:
+        nodes = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
+        given = _expanded(nodes)
+        named = option(self._words, "-w", "--nodelist")
+        if strangers := set(_expanded(named)) - set(given):
+            raise FleetError(f"{fold(strangers)}: not in this allocation, which is {nodes}")
+        left_out = set(_expanded(option(self._words, "-x", "--exclude")))
+        given = tuple(host for host in _expanded(named) or given if host not in left_out)
+        if not given:
+            raise FleetError("this allocation has no nodes (SLURM_JOB_NODELIST is empty)")
+        return given
+
+    async def _meant(self) -> tuple[str, ...]:
+        """The nodes the options mean; those that Slurm would start nothing on are noted with its reason."""
+        named = option(self._words, "-w", "--nodelist")
+        partition = option(self._words, "-p", "--partition") or os.environ.get("SLURM_PARTITION", "")
+        words = ["--noheader", "--Node", f"--format={FORMAT}"]
+        words += [f"--nodes={named}"] if named else []
+        words += [f"--partition={partition}"] if partition else []
+        answer = await control.ask("sinfo", *words)
+        if answer.rc != 0:
+            raise FleetError(f"Slurm does not say which nodes it has: {answer.complaint}")
+        found = chosen(rows(answer.text), everywhere=bool(named or partition))
+        if strangers := set(_expanded(named)) - set(found):
+            raise FleetError(f"Slurm has no node {fold(strangers)}")
+        for host in _expanded(option(self._words, "-x", "--exclude")):
+            found.pop(host, None)
+        if not found:
+            raise FleetError("Slurm has no nodes for these options")
+        reservation = bool(option(self._words, "--reservation", "--reservation"))
+        for host, row in found.items():
+            if why := row.closed(reservation=reservation):
+                self._closed[host] = why
+            elif row.full and not named:
+                self._closed[host] = (
+                    "Slurm has given all its processors to jobs: ask inside such a job, or over --ssh"
+                )
+        return tuple(found)
+
+
+def _expanded(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(text))
+    except NodeSetError as error:
+        raise FleetError(str(error)) from None
