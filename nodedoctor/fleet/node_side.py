@@ -174,12 +174,7 @@ def _here() -> str:
 
 
 def _single_file() -> Path | None:
-    """The single file that came with us, or that we are."""
-    import importlib
+    """The one we run from."""
+    from nodedoctor import single_file
 
-    try:
-        single_file = importlib.import_module("nodedoctor.single_file")
-    except ImportError:
-        return None
-    path: Path | None = single_file.path()
-    return path
+    return single_file.path()

@@ -208,7 +208,7 @@ class Hosts:
 
     def __init__(self, folder: Path, *, count: int = 4, nvml: Path | None = None) -> None:
         self.folder = folder
-        self.nvml = nvml
+        self.nvml = shutil.copytree(nvml, folder / "nvml") if nvml and nvml != folder / "nvml" else nvml
         self.pid = 0
         self._started: list[subprocess.Popen[str]] = []
         self._hosts = [Host(self, index) for index in range(count)]

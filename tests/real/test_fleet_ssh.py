@@ -1,0 +1,167 @@
+"""Real sshd on hosts made of namespaces: healthy, broken, hanging and cut off; shells, banners, no Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from hosts import BIN, Host, Hosts, need
+
+from nodedoctor.fleet import node_side
+from nodedoctor.fleet.model import Errand, Node
+from nodedoctor.fleet.ssh import Ssh
+
+pytestmark = pytest.mark.real
+
+PYZ = Path(__file__).parents[2] / "dist/nodedoctor.pyz"
+FEW = ("--json", "nvlink.links", "driver.gpus-present")
+DEAF = "#!/bin/sh\ntrap '' TERM HUP INT\nwhile :; do sleep 1; done\n"
+FROZEN = "#!/bin/sh\nkill -STOP $(ps -C sshd -o pid=,args= | sed -n 's/ sshd: root@notty.*//p')\nsleep 1000\n"
+
+
+@pytest.fixture
+def boot(
+    tmp_path: Path, nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[int], Hosts]]:
+    """Boot so many hosts; `ssh` then reaches them."""
+    need("ssh", "sshd", "ssh-keygen", "ip", "nft", "unshare", "nsenter")
+    with ExitStack() as stack:
+
+        def boot(count: int) -> Hosts:
+            hosts = stack.enter_context(Hosts(tmp_path, count=count, nvml=nvml_folder))
+            monkeypatch.setenv("PATH", hosts.path)
+            return hosts
+
+        yield boot
+
+
+@pytest.fixture
+def host(boot: Callable[[int], Hosts]) -> Host:
+    return boot(1)[0]
+
+
+async def collect(hosts: str, errand: Errand) -> dict[str, Node]:
+    return {node.host: node async for node in Ssh(hosts).ask(errand)}
+
+
+def ask(hosts: str, **errand: object) -> dict[str, Node]:
+    return asyncio.run(collect(hosts, Errand(**errand)))  # type: ignore[arg-type]
+
+
+def one(**errand: object) -> Node:
+    return ask("gpu-node-0", **errand)["gpu-node-0"]
+
+
+def left_on(host: Host) -> list[str]:
+    """What still runs on a host besides sshd, a moment after everybody has gone."""
+    for _ in range(100):
+        left = [line for line in host.processes() if "sshd" not in line]
+        if not left:
+            break
+        time.sleep(0.1)
+    return left
+
+
+def test_a_healthy_a_broken_a_hanging_and_a_cut_host(boot: Callable[[int], Hosts]):
+    hosts = boot(4)
+    hosts[1].tell({"gpu3.link4": "down", "gpu3.link11": "down"})
+    hosts[2].cut()
+    hosts[3].command("nodedoctor", DEAF)
+    began = time.monotonic()
+    nodes = ask("gpu-node-[0-3]", deadline=20.0, arguments=FEW)
+    assert time.monotonic() - began < 30
+    states = [nodes[host.name].state for host in hosts]
+    assert states == ["answered", "answered", "unreachable", "silent"]
+    assert nodes["gpu-node-0"].statuses["nvlink.links"] == "pass"
+    assert "nvlink.links@gpu:3" in {problem.id for problem in nodes["gpu-node-1"].problems}
+    assert "timed out" in nodes["gpu-node-2"].note
+    assert [left_on(hosts[i]) for i in (0, 1, 3)] == [[], [], []]
+
+
+def test_a_host_whose_sshd_froze_is_silent(host: Host):
+    host.command("nodedoctor", FROZEN)
+    began = time.monotonic()
+    assert one(deadline=3.0).state == "silent"
+    assert time.monotonic() - began < 12
+
+
+def test_a_host_without_sshd_refuses(host: Host):
+    host.run("sh", "-c", "kill $(cat /run/sshd.pid)", check=True)
+    node = one()
+    assert node.state == "unreachable" and "refused" in node.note
+
+
+def test_a_host_with_another_key_is_not_talked_to(host: Host):
+    known = host.folder.parent / "known_hosts"
+    other = host.folder / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    known.write_text(f"* {other.with_suffix('.pub').read_text()}")
+    node = one()
+    assert node.state == "unreachable" and "host key has changed" in node.note
+
+
+@pytest.mark.parametrize("shell", ["dash", "fish", "csh", "tcsh", "zsh"])
+def test_every_login_shell_will_do(host: Host, shell: str):
+    host.shell(shutil.which(shell) or pytest.skip(f"{shell} is not installed"))
+    told = 'it\'s a \\ "b" !$HOME\n'
+    node = one(arguments=(*FEW, "--expect", f"gpu={told}"))
+    assert node.state == "answered"
+    assert any("it's a" in problem.summary for problem in node.problems), node.problems
+
+
+def test_a_shell_that_talks_before_and_a_banner_do_no_harm(host: Host):
+    (host.home / ".bashrc").write_text("echo 'Welcome to {the} cluster'\necho maintenance on Monday >&2\n")
+    node = one(arguments=FEW)
+    assert node.state == "answered" and "banner of 1 line" in node.note
+
+
+def test_a_cut_connection_leaves_nothing_running(host: Host):
+    host.command("nodedoctor", f'#!/bin/sh\n{BIN}/nodedoctor "$@"\nsleep 1000\n')
+    script = node_side.line(node_side.script(Errand(), held=True))
+    ssh = subprocess.Popen(["ssh", "gpu-node-0", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert ssh.stdin and ssh.stdout
+    ssh.stdin.write(node_side.stdin(held=True))
+    ssh.stdin.flush()
+    assert ssh.stdout.readline()
+    assert any("nodedoctor" in line for line in host.processes())
+    ssh.send_signal(signal.SIGKILL)
+    ssh.communicate()
+    assert left_on(host) == []
+
+
+def test_a_host_without_python_says_so(host: Host):
+    junk = host.folder / "nodedoctor.pyz"
+    junk.write_text("#" * 300_000)
+    host.hide(BIN, *Path("/usr/bin").glob("python3*"))
+    node = one(pyz=str(junk))
+    assert node.state == "unable" and node.note.startswith(node_side.NO_PYTHON)
+
+
+def test_a_host_without_room_says_so(host: Host):
+    junk = host.folder / "nodedoctor.pyz"
+    junk.write_text("#" * 300_000)
+    host.hide(BIN)
+    host.run("mount", "-o", "remount,size=100k", "/tmp", check=True)
+    host.run("mount", "-o", "remount,ro", "/dev/shm", check=True)
+    node = one(pyz=str(junk))
+    assert node.state == "unable" and node.note.startswith(node_side.NO_ROOM)
+
+
+def test_a_host_without_nodedoctor_is_brought_it(host: Host):
+    if not PYZ.exists():
+        pytest.skip("no dist/nodedoctor.pyz: make pyz builds it")
+    host.hide(BIN)
+    node = one(pyz=str(PYZ))
+    assert node.state == "answered" and node.gpus == 8
+    here = host.folder.relative_to("/tmp").parts[0] if host.folder.is_relative_to("/tmp") else ""
+    assert set(host.run("ls", "-A", "/tmp").stdout.split()) - {here} == {f"nodedoctor-{os.getuid()}"}
+    assert len(host.run("find", "/tmp/nodedoctor-0", "-type", "f").stdout.split()) == 1
+    assert left_on(host) == []
