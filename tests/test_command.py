@@ -221,3 +221,8 @@ def test_the_stdin_of_a_tied_child_ends_only_when_it_is_let_go(tmp_path):
             return
         time.sleep(0.01)
     raise AssertionError("its stdin was left open")
+
+
+def test_without_psutil_one_line_says_so():
+    seen = run(*command.child("processes"))
+    assert (seen.rc, seen.text, seen.note) == (1, "", "psutil cannot be loaded: No module named 'psutil'")

@@ -36,7 +36,10 @@ else:  # python -I leaves our own folder out
 
     sys.path.pop(0)
     add_folders()
-    import psutil
+    try:
+        import psutil
+    except ImportError as error:
+        sys.exit(f"psutil cannot be loaded: {error}")
 
 Row = dict[str, Any]
 
