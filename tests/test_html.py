@@ -39,6 +39,7 @@ class Page(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
+        self.own: list[list[str]] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self.inside: dict[str, list[str]] = {}
@@ -52,15 +53,22 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
         if tag not in EMPTY:
             self.open.append(tag)
+            self.own.append([])
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open.pop() == tag, tag
+        self.inside.setdefault(tag, []).append("".join(self.own.pop()))
 
     def handle_data(self, data: str) -> None:
-        for tag in self.open[-1:]:
-            self.inside.setdefault(tag, []).append(data)
+        for own in self.own[-1:]:
+            own.append(data)
         if not {"style", "script"} & set(self.open):
             self.texts.append(data)
+
+    @property
+    def many(self) -> int:
+        """Elements a browser has to lay out; a place where a line may break is none."""
+        return sum(tag != "wbr" for tag, _ in self.elements)
 
     @property
     def text(self) -> str:
@@ -222,7 +230,7 @@ def test_a_fleet_names_the_odd_the_silent_and_the_sick() -> None:
     assert shown == sick
     for node in document["nodes"]:
         assert all(problem["summary"] in page.text for problem in node["problems"])
-    assert len(page.elements) < 12_000
+    assert page.many < 3000
 
 
 def test_nodes_that_say_the_same_are_one_row() -> None:
@@ -231,7 +239,7 @@ def test_nodes_that_say_the_same_are_one_row() -> None:
     for node in document["nodes"]:
         node["problems"] = [clock] if node["state"] == "answered" else []
     page = html.render(document)
-    assert page.count("not synchronised") == 1 and len(read(page).elements) < 150
+    assert page.count("not synchronised") == 1 and read(page).many < 150
 
 
 def test_a_comparison_says_what_the_text_says() -> None:

@@ -23,8 +23,9 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     """The whole report as lines; with `quiet` only what is not well."""
     page = _Page(max(width, 40), colour)
     results = report.problems_first()
-    unseen = [result for result in results if result.worst.blind and not result.worst.waived]
-    problems = [result for result in results if result.severity > 1 and result not in unseen]
+    sick = [result for result in results if result.severity > 1]
+    unseen = [result for result in sick if result.worst.blind]
+    problems = [result for result in sick if not result.worst.blind]
     page.head(report)
     for group in alike(problems).values():
         page.problem(group)
@@ -33,7 +34,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
         page.rows(unseen)
     if not quiet:
         page.line("")
-        page.rows(results[len(problems) + len(unseen) :])
+        page.rows(results[len(sick) :])
     return "\n".join(page.lines) + "\n"
 
 

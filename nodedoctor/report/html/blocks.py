@@ -45,7 +45,7 @@ def rows(entries: Iterable[Markup]) -> Markup:
     return element("ul", shown, class_="rows") if shown else shown
 
 
-def row(first: Markup, name: str, *rest: Piece, id_: str | None = None) -> Markup:
+def row(first: Markup, name: Piece, *rest: Piece, id_: str | None = None) -> Markup:
     """A word, a name, and what there is to say."""
     return element("li", first, element("code", name), element("div", *rest), class_="item", id=id_)
 

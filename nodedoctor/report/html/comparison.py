@@ -9,23 +9,27 @@ from nodedoctor.model import Result
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each, element
 
+OPEN = 40
+"""Facts that stand open; more of them are folded. Ours."""
 _TONE = {"worse": "fail", "other": "warn", "better": "pass"}
 
 
 def render(comparison: Comparison, before: str, after: str) -> str:
     """The page of a comparison."""
     nothing = element("p", "nothing differs", class_="calm")
+    facts = blocks.section if len(comparison.facts) <= OPEN else blocks.folded
+    word = blocks.mark("worse", "fail") if comparison.worse else blocks.mark("nothing worse", "pass")
     return shell.page(
         f"{after} against {before}",
         element(
             "header",
-            element("h1", after),
+            element("h1", word, " ", after),
             element("p", "against ", before, class_="what"),
             element("p", each(_tally(comparison), between=" "), class_="counts"),
             class_=f"head {'fail' if comparison.worse else 'pass'}",
         ),
         blocks.section("changes", "Checks", blocks.rows(map(_change, comparison.changes))),
-        blocks.section("facts", "Facts", _facts(comparison.facts)),
+        facts("facts", "Facts", _facts(comparison.facts), count=len(comparison.facts)),
         *(() if comparison.changes or comparison.facts else (nothing,)),
     )
 

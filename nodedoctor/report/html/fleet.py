@@ -86,7 +86,7 @@ def _counts(counts: Mapping[str, Any]) -> Iterator[Markup]:
 def _set(name: str, document: Mapping[str, Any]) -> Markup:
     """A node set, to be pasted into srun, scontrol or clush."""
     said = words(document.get(name))
-    shown = blocks.labelled(name, blocks.command(said), "div") if said else None
+    shown = blocks.labelled(name, blocks.command(_breaking(said)), "div") if said else None
     return element("div", shown, class_="sets") if shown else Markup()
 
 
@@ -122,7 +122,7 @@ def _group(group: Mapping[str, Any], usual: str | None) -> Markup:
             "th", (value or "(none)") + (" <" if odd else ""), scope="row", class_="odd" if odd else None
         ),
         element("td", f"{count} node{'' if count == '1' else 's'}"),
-        element("td", hosts),
+        element("td", _breaking(hosts)),
     )
 
 
@@ -133,7 +133,7 @@ def _mute(nodes: Sequence[Node]) -> Markup:
         state = words(node.get("state")) or "no state"
         groups.setdefault((state, words(node.get("note"))), []).append(_host(node))
     return blocks.rows(
-        blocks.row(blocks.mark("UNKN", "unknown"), fold(hosts), state, f": {note}" if note else None)
+        blocks.row(blocks.mark("UNKN", "unknown"), _folded(hosts), state, f": {note}" if note else None)
         for (state, note), hosts in groups.items()
     )
 
@@ -150,9 +150,9 @@ class _Alike:
             self.stands[check] = max(stands, self.stands.get(check, Status.SKIP), key=_RANK.index)
 
     @property
-    def hosts(self) -> str:
+    def hosts(self) -> Markup:
         """The nodes as a set."""
-        return fold(map(_host, self.nodes))
+        return _folded(map(_host, self.nodes))
 
     @property
     def worst(self) -> Status:
@@ -178,6 +178,16 @@ def _id(problem: Mapping[str, Any]) -> str:
 
 def _host(node: Node) -> str:
     return words(node.get("host")) or "(no name)"
+
+
+def _folded(hosts: Iterable[str]) -> Markup:
+    """Names as a node set."""
+    return _breaking(fold(hosts))
+
+
+def _breaking(nodes: str) -> Markup:
+    """A node set that breaks where one of its numbers ends."""
+    return each(nodes.split(","), between=",<wbr>")
 
 
 def _matrix(groups: list[_Alike], checks: Sequence[Node]) -> Markup:
@@ -209,7 +219,8 @@ def _row(row: tuple[Status | None, ...], hosts: list[str]) -> Markup:
     cells = (
         element("td", stands.word, class_=stands.value) if stands else Markup("<td></td>") for stands in row
     )
-    return element("tr", element("th", fold(hosts), many, scope="row"), *cells, class_="item")
+    name = element("span", _folded(hosts), many)
+    return element("tr", element("th", name, scope="row"), *cells, class_="item")
 
 
 def _nodes(groups: list[_Alike]) -> Markup:
@@ -253,4 +264,4 @@ def _reports(nodes: Sequence[Node]) -> Markup | None:
 
 
 def _well(nodes: Sequence[Node]) -> Markup:
-    return element("p", fold(map(_host, nodes)), class_="hosts") if nodes else Markup()
+    return element("p", _folded(map(_host, nodes)), class_="hosts") if nodes else Markup()

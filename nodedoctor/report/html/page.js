@@ -24,12 +24,12 @@
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "copy";
-    button.setAttribute("aria-label", "copy " + code.textContent);
+    button.title = "copy this command";
+    button.setAttribute("aria-live", "polite");
     button.addEventListener("click", async () => {
       const said = await copy(code);
       button.textContent = said;
       button.classList.toggle("done", said === "copied");
-      button.setAttribute("aria-live", "polite");
       setTimeout(() => { button.textContent = "copy"; button.classList.remove("done"); }, BACK);
     });
     command.append(button);
