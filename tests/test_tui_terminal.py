@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -11,11 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuidriver import FRAMES, checks
+from tuidriver import FRAMES, checks, rack
+
+from nodedoctor.report.json import render as rendered
 
 COLOUR = re.compile(rb"\x1b\[[\d;]*?(?<![\d])(?:3[0-7]|4[0-7]|9[0-7]|10[0-7]|38;|48;)[\d;]*m")
 
@@ -55,15 +58,17 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *words: str, env: Mapping[str, str] | None = None, stdout: int | None = None
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+    program: Sequence[str] = (sys.executable, "-m", "nodedoctor"),
 ) -> Iterator[Terminal]:
     """nodedoctor on a terminal of 80x24."""
     master, slave = pty.openpty()
     clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "SSH_CONNECTION")}
     clean |= {"TERM": "xterm", "LINES": "24", "COLUMNS": "80", **(env or {})}
-    argv = [sys.executable, "-m", "nodedoctor", *words]
     process = subprocess.Popen(
-        argv,
+        [*program, *words],
         stdin=slave,
         stdout=stdout or slave,
         stderr=slave,
@@ -102,6 +107,33 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
         assert screen.end() == 2
         last = screen.written.rpartition(b"\x1b[?1049l")[2].decode()
     assert "FAIL  2 fail" in last and "nvidia-smi --gpu-reset -i 3" in last
+
+
+def test_a_fleet_is_shown_as_it_answers_and_left_with_its_verdict(tmp_path: Path):
+    report = rendered(asyncio.run(rack(tmp_path).diagnosis().run()))
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    for host in ("gpu-1", "gpu-2", "gpu-3"):
+        (reports / f"{host}.json").write_text(report.replace("gpu-a3-017", host))
+    (reports / "gpu-4.json").write_text(report[:1000])
+    with terminal("fleet", "--reports", str(reports), "--failing", str(tmp_path / "bad")) as screen:
+        screen.wait_for(b"cut off after 1000 bytes")
+        screen.type("q")
+        code = screen.end()
+    assert code == 2 and b"4 nodes (reports): 3 fail, 1 unreadable" in screen.written
+    assert (tmp_path / "bad").read_text().split() == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
+
+
+def test_nodes_that_never_answer_do_not_keep_anybody(tmp_path: Path):
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\ncase $1 in -V|-G) exit 0;; esac\nexec sleep 600\n")
+    ssh.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with terminal("fleet", "--ssh", "gpu-[1-3]", env=env) as screen:
+        screen.wait_for(b"waiting for gpu-[1-3]")
+        screen.type("q")
+        code = screen.end()
+    assert code == 3 and b"3 nodes (ssh): 3 silent" in screen.written
 
 
 def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import shlex
 import shutil
@@ -37,11 +38,11 @@ def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     try:
         _check(arguments)
-        gathered = asyncio.run(_gather(arguments))
+        gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
     except (FleetError, ExpectError, UsageError) as error:
         return complain(str(error))
     fleet = gathered.fleet
-    if not emit(_rendered(fleet, arguments)):
+    if not _has_screen(arguments) and not emit(_rendered(fleet, arguments)):
         return Exit.OUTPUT
     written = max(outputs.write(arguments, lambda: document(fleet)), _lists(fleet, arguments))
     if written != Exit.OK:
@@ -90,6 +91,28 @@ def _check(arguments: argparse.Namespace) -> None:
         from nodedoctor.diagnose import now
 
         since_when(arguments.since, now())
+
+
+def _has_screen(arguments: argparse.Namespace) -> bool:
+    from nodedoctor.tui import start
+
+    return start.possible() and not (arguments.json or arguments.text or arguments.quiet)
+
+
+def _on_screen(arguments: argparse.Namespace) -> Gathered:
+    """Show the nodes as they answer; the reports lie in a folder, so that each of them can be opened."""
+    import tempfile
+
+    from nodedoctor.tui import fleet
+
+    with contextlib.ExitStack() as stack:
+        if arguments.save:
+            asyncio.run(_make_folder(arguments.save))
+        elif not arguments.reports:
+            arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
+        return fleet.show(
+            _transport(arguments), _errand(arguments), peers=arguments.peers, save=arguments.save
+        )
 
 
 async def _gather(arguments: argparse.Namespace) -> Gathered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -41,11 +42,16 @@ class Transport(Protocol):
 
 @noun
 class State:
-    """How far a run is: `waiting` are the names that have not answered, as far as they are known."""
+    """How far a run is: the nodes that came, and the names that have not, as far as they are known."""
 
-    answered: int
+    nodes: tuple[Node, ...]
     expected: int
     waiting: tuple[str, ...]
+
+    @property
+    def answered(self) -> int:
+        """How many nodes have come."""
+        return len(self.nodes)
 
 
 Progress = Callable[[State], None]
@@ -66,15 +72,17 @@ async def gather(
     peers: bool = False,
     save: str = "",
     progress: Progress | None = None,
+    stopped: asyncio.Event | None = None,
 ) -> Gathered:
     """Ask every node; with `peers` each also tries the way to others, with `save` the reports are kept there.
 
-    Ctrl-C and SIGTERM end the asking, not the report: what had not answered is silent. FleetError when the
-    nodes cannot be asked at all.
+    `stopped` ends the asking, not the report: what had not answered is silent. Without one, Ctrl-C and
+    SIGTERM do that. FleetError when the nodes cannot be asked at all.
     """
+    gc.disable()  # nothing here lives long enough to be worth looking through
     began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    run = _Run(transport, save, progress)
-    with _signals(run.stop):
+    run = _Run(transport, save, progress, stopped or asyncio.Event())
+    with _signals(run.stop) if stopped is None else contextlib.nullcontext():
         await run.prepare()
         if peers and len(run.hosts) > 1:
             names = fold(host.rpartition("@")[2] for host in run.hosts)
@@ -90,12 +98,14 @@ async def gather(
 class _Run:
     """Nodes as they come."""
 
-    def __init__(self, transport: Transport, save: str, progress: Progress | None) -> None:
+    def __init__(
+        self, transport: Transport, save: str, progress: Progress | None, stopped: asyncio.Event
+    ) -> None:
         self.hosts: tuple[str, ...] = ()
         self.ended_by = 0
         self._transport, self._save, self._progress = transport, save, progress
         self._came: dict[str, Node] = {}
-        self._stopped = asyncio.Event()
+        self._stopped = stopped
         self._writers = asyncio.Semaphore(WRITERS)
         self._writing: set[asyncio.Task[None]] = set()
 
@@ -128,7 +138,7 @@ class _Run:
 
     def all(self) -> Iterator[Node]:
         """Every node in the order meant, then those nobody had named; silent where nothing came."""
-        why = INTERRUPTED if self.ended_by else "no answer, and the time for all nodes is over"
+        why = INTERRUPTED if self._stopped.is_set() else "no answer, and the time for all nodes is over"
         for host in self.hosts:
             yield self._came.get(host) or Node(host, "silent", note=why)
         named = frozenset(self.hosts)
@@ -166,7 +176,7 @@ class _Run:
     async def _tell(self) -> None:
         while self._progress:
             expected = getattr(self._transport, "expected", 0) or len(self.hosts)
-            self._progress(State(len(self._came), expected, self._waiting()))
+            self._progress(State(tuple(self._came.values()), expected, self._waiting()))
             await asyncio.sleep(0.5)
 
     def _waiting(self) -> tuple[str, ...]:

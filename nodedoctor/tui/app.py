@@ -260,8 +260,14 @@ class NodeDoctor(App[None]):
 
     @work(exclusive=True, group="fleet")
     async def _follow_fleet(self, rounds: AsyncIterator[Round]) -> None:
-        async for now in rounds:
-            self.round = now
+        from nodedoctor.fleet.model import FleetError
+
+        try:
+            async for now in rounds:
+                self.round = now
+        except FleetError as error:
+            self.refused = str(error)
+            self.exit()
 
     def _checks(self) -> ChecksScreen:
         return ChecksScreen(self.engine, self.glyphs)

@@ -39,7 +39,7 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     """Two lines: how many nodes, and how they stand."""
     fleet = now.fleet
     total = len(fleet.nodes) + len(now.waiting)
-    parts: list[Part] = [("RUN ", RUN) if now.waiting else (verdict(fleet).word, STYLE[verdict(fleet)])]
+    parts: list[Part] = [("RUN ", RUN) if now.waiting else (fleet.verdict.word, STYLE[fleet.verdict])]
     for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
         count = sum(node.verdict is status and node.state == "answered" for node in fleet.nodes)
         if count:
@@ -56,20 +56,12 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
 
 
-def verdict(fleet: Fleet) -> Status:
-    """The worst of nodes and oddities; a node without a report counts as unknown."""
-    found = [_standing(node) for node in fleet.nodes] + [oddity.status for oddity in fleet.oddities]
-    order = (Status.SKIP, Status.PASS, Status.WARN, Status.UNKNOWN, Status.FAIL)
-    return max(found, key=order.index, default=Status.SKIP)
-
-
 def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
     """What sets nodes apart, then the nodes, the worst first; those that are well in one line if folded."""
     nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
-    ill = [node for node in nodes if node.severity > 1]
     well = [node for node in nodes if node.severity <= 1]
-    made = [_oddity_row(oddity) for oddity in fleet.oddities if needle.lower() in _said(oddity)]
-    made += [_node_row(node) for node in ill]
+    made = [_oddity_row(oddity) for oddity in fleet.oddities if needle in _said(oddity)]
+    made += [_node_row(node) for node in nodes if node.severity > 1]
     if well and folded:
         count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
         made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))

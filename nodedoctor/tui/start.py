@@ -48,10 +48,11 @@ def last_words(sitting: Sitting) -> str:
     """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
     report = sitting.report
     lines = [headline(report.node), f"{report.verdict.word}  {tally(report)}"]
-    return "\n".join([*lines, *_copied(sitting.copied)]) + "\n"
+    return "\n".join([*lines, *copied(sitting.copied)]) + "\n"
 
 
-def _copied(texts: Sequence[str]) -> list[str]:
+def copied(texts: Sequence[str]) -> list[str]:
+    """Lines with what was copied, which a terminal may have dropped."""
     if not texts:
         return []
     return ["", "copied:", *(inert(line) for text in texts for line in text.split("\n"))]
@@ -63,7 +64,7 @@ def sit(make_request: Callable[[], Request], first: str = "checks", *, record: b
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen.
     """
     pid, line = _fork(make_request)
-    app_class = _app()
+    app_class = load_app()
     import asyncio
 
     return asyncio.run(_sit(app_class, pid, line, first, record))
@@ -76,11 +77,11 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
     """
     import asyncio
 
-    app = _app()(Nothing(), ascii=not speaks_utf8(), triage=document)
-    asyncio.run(_run(app))
+    app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document)
+    asyncio.run(run_app(app))
     said = f"{document.get('cause')} ({document.get('confidence')}): {document.get('headline')}"
-    print("\n".join([inert(said), *_copied(app.copied)]), file=sys.stderr)
-    return _code(app)
+    print("\n".join([inert(said), *copied(app.copied)]), file=sys.stderr)
+    return code_of(app)
 
 
 def watch(words: list[str]) -> int:
@@ -134,18 +135,19 @@ async def _sit(
     engine = Remote(pid, line)
     app = app_class(engine, ascii=not speaks_utf8(), first=first)
     try:
-        await _run(app)
+        await run_app(app)
         recording = await asyncio.wait_for(engine.recording(), RECORDING) if record and engine.latest else b""
     finally:
         await engine.close()
     if app.refused:
         raise Refused(app.refused)
     if engine.latest is None:
-        return Sitting(empty_report(), code=_code(app) or INTERRUPTED)
-    return Sitting(engine.latest.report, recording, tuple(app.copied), _code(app))
+        return Sitting(empty_report(), code=code_of(app) or INTERRUPTED)
+    return Sitting(engine.latest.report, recording, tuple(app.copied), code_of(app))
 
 
-async def _run(app: NodeDoctor) -> None:
+async def run_app(app: NodeDoctor) -> None:
+    """Run the app until the person or a signal ends it."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -154,7 +156,7 @@ async def _run(app: NodeDoctor) -> None:
     await app.run_async()
 
 
-def _app() -> type[NodeDoctor]:
+def load_app() -> type[NodeDoctor]:
     """The app, imported once the environment is as Textual shall find it."""
     prepare_environment()
     from nodedoctor.tui.app import NodeDoctor
@@ -162,7 +164,8 @@ def _app() -> type[NodeDoctor]:
     return NodeDoctor
 
 
-def _code(app: NodeDoctor) -> int | None:
+def code_of(app: NodeDoctor) -> int | None:
+    """An exit code that outranks the verdict, or None."""
     return BUG if app.return_code == CRASHED else app.return_code or None
 
 

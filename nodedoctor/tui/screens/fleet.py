@@ -13,6 +13,7 @@ from nodedoctor.tui.look import LABEL, Glyphs, Para
 from nodedoctor.tui.messages import OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
@@ -46,6 +47,7 @@ class FleetScreen(Screen[None]):
         self._folded = True
         self._matrix = False
         self._needle = ""
+        self._by_hand = False
 
     def compose(self) -> ComposeResult:
         """Head, list, page, keys."""
@@ -64,7 +66,7 @@ class FleetScreen(Screen[None]):
         self.call_after_refresh(self.show, self._round)
 
     def show(self, now: nodes.Round | None) -> None:
-        """Show the nodes that have answered."""
+        """Show the nodes that have answered. A selection nobody made stays at the worst."""
         self._round = now
         if now is None:
             return
@@ -75,13 +77,16 @@ class FleetScreen(Screen[None]):
             listing.show(nodes.matrix(now.fleet, checks, listing.room, self._glyphs))
             self.query_one("#head", Lines).show([first, nodes.heading(checks, listing.room)])
         else:
-            listing.show(nodes.rows(now.fleet, folded=self._folded, needle=self._needle))
+            listing.show(nodes.rows(now.fleet, folded=self._folded, needle=self._needle.lower()))
             narrowed = ((f"   [/{self._needle}]", LABEL),) if self._needle else ()
             self.query_one("#head", Lines).show([first, (*second, *narrowed)])
+        if not self._by_hand and listing.rows:
+            listing.select(listing.rows[0].key, by_hand=False)
         self.on_listing_moved()
 
-    def on_listing_moved(self) -> None:
+    def on_listing_moved(self, event: Listing.Moved | None = None) -> None:
         """Show everything about what the cursor is on."""
+        self._by_hand = self._by_hand or (event is not None and event.by_hand)
         if self._round is None:
             return
         key, fleet = self.panes.listing.key or "", self._round.fleet

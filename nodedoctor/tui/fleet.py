@@ -1,0 +1,86 @@
+"""`nodedoctor fleet` on a terminal: nodes appear as they answer, and leaving early ends the asking."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+from nodedoctor import __version__
+from nodedoctor.fleet.gather import Gathered, State, Transport, gather
+from nodedoctor.fleet.model import Errand, Fleet, FleetError
+from nodedoctor.report.inert import inert
+from nodedoctor.tui import start
+from nodedoctor.tui.nodes import Round
+from nodedoctor.tui.state import Nothing
+
+
+def show(transport: Transport, errand: Errand, *, peers: bool = False, save: str = "") -> Gathered:
+    """Ask the nodes while a person looks on; FleetError when they cannot be asked at all."""
+    app_class = start.load_app()
+    asking = Asking(transport, errand, peers, save)
+
+    async def sit() -> Gathered:
+        app = app_class(Nothing(), ascii=not start.speaks_utf8(), first="fleet", rounds=asking.rounds())
+        try:
+            await start.run_app(app)
+        finally:
+            gathered = await asking.finish()
+        code = start.code_of(app) or 0
+        if code == start.BUG:
+            raise SystemExit(code)
+        if app.refused:
+            raise FleetError(app.refused)
+        print("\n".join([_last_word(gathered.fleet), *start.copied(app.copied)]), file=sys.stderr)
+        return Gathered(gathered.fleet, max(0, code - 128))
+
+    return asyncio.run(sit())
+
+
+class Asking:
+    """A fleet under way."""
+
+    def __init__(self, transport: Transport, errand: Errand, peers: bool, save: str) -> None:
+        self._transport, self._errand, self._peers, self._save = transport, errand, peers, save
+        self._task: asyncio.Task[Gathered] | None = None
+        self._stopped = asyncio.Event()
+
+    async def rounds(self) -> AsyncIterator[Round]:
+        """The nodes so far, whenever that changed; at last the fleet, judged. FleetError as of `gather`."""
+        states: asyncio.Queue[State] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._task = asyncio.create_task(
+            gather(
+                self._transport,
+                self._errand,
+                peers=self._peers,
+                save=self._save,
+                progress=states.put_nowait,
+                stopped=self._stopped,
+            )
+        )
+        while not self._task.done():
+            getting = asyncio.create_task(states.get())
+            await asyncio.wait({getting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if not getting.done():
+                getting.cancel()
+                break
+            state = getting.result()
+            fleet = Fleet(__version__, self._transport.name, "", loop.time() - began, state.nodes)
+            yield Round(fleet, state.waiting)
+        yield Round((await asyncio.shield(self._task)).fleet)
+
+    async def finish(self) -> Gathered:
+        """End the asking; what had not answered is silent."""
+        self._stopped.set()
+        if self._task is None:
+            return Gathered(Fleet(__version__, self._transport.name, "", 0.0, ()))
+        return await self._task
+
+
+def _last_word(fleet: Fleet) -> str:
+    """What stays on the terminal."""
+    from nodedoctor.fleet.text import tally
+
+    return inert(f"{fleet.verdict.word}  {tally(fleet)}")
