@@ -355,6 +355,13 @@ def test_nodes_that_are_not_given_in_time_are_told_with_the_reason(cluster):
         asked("-I1")
 
 
+def test_a_check_is_not_taken_for_an_option(cluster):
+    """`--slurm nvlink` would have salloc run a command called nvlink."""
+    with pytest.raises(FleetError, match="--slurm nvlink: no option of srun"):
+        asked("nvlink")
+    assert not cluster.log.exists()
+
+
 def test_what_slurm_refuses_is_told(cluster):
     cluster.command(
         "salloc",

@@ -35,6 +35,11 @@ class Slurm:
 
     async def hosts(self) -> tuple[str, ...]:
         """All nodes meant, given or not; FleetError when there is no Slurm or it gives none of them."""
+        if self._words and not self._words[0].startswith("-"):
+            word = self._words[0]
+            raise FleetError(
+                f"--slurm {word}: no option of srun; name checks before --slurm, or end it: --slurm="
+            )
         if self._job:
             self._given = self._of_this_job()
             return self._given

@@ -1,0 +1,215 @@
+"""A real Slurm on hosts of namespaces: four nodes, of which some are sick, cut off, hanging or drained."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import CONFIG
+from hosts import BIN, Host, Hosts, need
+
+pytestmark = pytest.mark.real
+
+PATIENCE = 60  # seconds; a hang guard
+DEADLINE = 25
+
+SLURM_CONF = """\
+ClusterName=lab
+SlurmctldHost=gpu-node-0
+AuthType=auth/munge
+AuthInfo=socket=/run/munge/socket
+CryptoType=crypto/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=/run/slurmctld
+SlurmdSpoolDir=/run/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SlurmctldLogFile=/run/slurmctld.log
+SlurmdLogFile=/run/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+TaskProlog={prolog}
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdTimeout=300
+NodeName=gpu-node-[1-4] CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=gpu-node-[1-4] Default=YES MaxTime=INFINITE State=UP
+PartitionName=few Nodes=gpu-node-[1-2] State=UP
+"""
+# A greeting before every task's output, and each node's own NVML in place of the one of whoever asks.
+PROLOG = """#!/bin/sh
+echo "print Welcome to $SLURMD_NODENAME"
+echo "export {config}={folder}/$SLURMD_NODENAME/nvml.conf"
+"""
+
+
+class Cluster:
+    """slurmctld on host 0, slurmd on the others, munge on all."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self.conf = hosts.folder / "slurm.conf"
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        prolog = hosts.folder / "prolog"
+        prolog.write_text(PROLOG.format(config=CONFIG, folder=hosts.folder))
+        prolog.chmod(0o755)
+        self.conf.write_text(SLURM_CONF.format(prolog=prolog))
+        (hosts.folder / "munge.key").write_bytes(os.urandom(128))
+        (hosts.folder / "munge.key").chmod(0o400)
+
+    def start(self) -> None:
+        for host in self.hosts:
+            for name in ("munge", "slurmctld", "slurmd"):
+                host.run("mkdir", "-m", "755", f"/run/{name}", check=True)
+            files = [f"--{name}-file=/run/munge/{name}" for name in ("pid", "seed", "log")]
+            key = f"--key-file={self.hosts.folder / 'munge.key'}"
+            self._daemon(host, "munged", "--foreground", "--force", "--socket=/run/munge/socket", key, *files)
+            until(lambda host=host: host.run("test", "-S", "/run/munge/socket").returncode == 0)
+        self._daemon(self.hosts[0], "slurmctld", "-D", "-f", str(self.conf))
+        for host in list(self.hosts)[1:]:
+            self._daemon(host, "slurmd", "-D", "-f", str(self.conf))
+        until(lambda: self.slurm("sinfo", "-h", "-o", "%D|%t|%R").count("4|idle|all"))
+
+    def slurm(self, *words: str, check: bool = True, **more: Any) -> str:
+        done = self.hosts[0].run("env", f"SLURM_CONF={self.conf}", *words, **more)
+        assert done.returncode == 0 or not check, done.stderr
+        return done.stdout
+
+    def queue(self) -> str:
+        return self.slurm("squeue", "-h", "-o", "%i %j %T", check=False)
+
+    def fleet(self, *words: str, inside: str = "") -> tuple[dict[str, Any], int]:
+        """The fleet document as somebody on host 0 sees it, or inside a job of the given id on all nodes."""
+        job = [f"SLURM_JOB_ID={inside}", "SLURM_JOB_NODELIST=gpu-node-[1-4]"] if inside else []
+        argv = ("env", f"SLURM_CONF={self.conf}", *job, str(BIN / "nodedoctor"), "fleet", "--json", *words)
+        done = self.hosts[0].run(*argv, timeout=3 * PATIENCE)
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout), done.returncode
+
+    def _daemon(self, host: Host, name: str, *argv: str) -> None:
+        out = self.hosts.folder / f"{host.name}.{name}"
+        found = host.run("sh", "-c", f"command -v {name}", check=True).stdout.strip()
+        with out.open("wb") as log:
+            self._daemons.append(
+                subprocess.Popen(host.argv(found, *argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            )
+
+    def end(self) -> None:
+        for daemon in self._daemons:
+            daemon.kill()
+            daemon.wait()
+
+
+def until(holds: Callable[[], object]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < ends, "it did not come to that in time"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, nvml_folder: Path) -> Iterator[Cluster]:
+    need("munged", "slurmctld", "slurmd", "srun", "nft")
+    tmp_path.chmod(0o755)
+    with Hosts(tmp_path, count=5, nvml=nvml_folder) as hosts:
+        made = Cluster(hosts)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.end()
+
+
+def by_host(fleet: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {node["host"]: node for node in fleet["nodes"]}
+
+
+def test_every_node_of_a_real_slurm_answers_and_nothing_is_left(cluster):
+    fleet, _ = cluster.fleet("nvlink", "driver", "--slurm")
+    nodes = by_host(fleet)
+    assert fleet["source"] == "slurm"
+    assert sorted(nodes) == [f"gpu-node-{n}" for n in (1, 2, 3, 4)]
+    assert {node["state"] for node in nodes.values()} == {"answered"}, fleet
+    assert {node["gpus"] for node in nodes.values()} == {8}
+    assert not any(node["note"] for node in nodes.values()), "the TaskProlog's greeting is no banner of ours"
+    until(lambda: not cluster.queue())
+
+
+def test_sick_cut_off_and_hanging_nodes_are_each_named_in_time(cluster):
+    hosts = cluster.hosts
+    hosts[2].tell({"gpu3.link4": "down"})
+    hosts[4].run("sh", "-c", "mkdir -p /run/bin", check=True)
+    hosts[3].cut()
+    held = cluster.hosts.folder / "gpu-node-4" / "hang"
+    held.write_text("#!/bin/sh\ntrap '' TERM\nsleep 600 & wait\nsleep 600\n")
+    held.chmod(0o755)
+    hosts[4].run("mount", "--bind", str(held), str(BIN / "nodedoctor"), check=True)
+    began = time.monotonic()
+    fleet, code = cluster.fleet("nvlink", "--slurm", "--deadline", str(DEADLINE))
+    took = time.monotonic() - began
+    nodes = by_host(fleet)
+    states = {host: node["state"] for host, node in nodes.items()}
+    assert states == {
+        "gpu-node-1": "answered",
+        "gpu-node-2": "answered",
+        "gpu-node-3": "unreachable",
+        "gpu-node-4": "silent",
+    }, fleet
+    assert "nvlink.links@gpu:3" in [problem["id"] for problem in nodes["gpu-node-2"]["problems"]]
+    assert "Slurm could not start anything there" in nodes["gpu-node-3"]["note"]
+    assert "nodedoctor runs there" in nodes["gpu-node-4"]["note"]
+    assert code == 2
+    assert took < DEADLINE + PATIENCE
+    until(lambda: "RUNNING" not in cluster.queue())
+
+
+def test_drained_and_busy_nodes_are_told_with_slurms_reason(cluster):
+    cluster.slurm("scontrol", "update", "nodename=gpu-node-1", "state=drain", "reason=Xid 79 | GPU 3")
+    busy = ("--exclusive", "-w", "gpu-node-2", "sh", "-c", "echo up; exec sleep 300")
+    argv = cluster.hosts[0].argv("env", f"SLURM_CONF={cluster.conf}", "salloc", *busy)
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None and job.stdout.readline() == "up\n"
+        nodes = by_host(cluster.fleet("--slurm=", "driver")[0])
+        assert nodes["gpu-node-1"]["state"] == nodes["gpu-node-2"]["state"] == "unreachable"
+        assert "drained: Xid 79 | GPU 3" in nodes["gpu-node-1"]["note"]
+        assert "given all its processors to jobs" in nodes["gpu-node-2"]["note"]
+        assert nodes["gpu-node-3"]["state"] == nodes["gpu-node-4"]["state"] == "answered"
+        # Waited for because it was named, and given up with Slurm's reason.
+        words = ("fleet", "--text", "--slurm=-w gpu-node-2 -I3", "driver")
+        done = cluster.hosts[0].run("env", f"SLURM_CONF={cluster.conf}", str(BIN / "nodedoctor"), *words)
+        assert done.returncode == 64
+        assert "Slurm has not given gpu-node-2 within 3 s: job" in done.stderr
+        until(lambda: "PENDING" not in cluster.queue())
+        # Inside the job the node that is busy with it can be asked.
+        job_id = cluster.queue().split()[0]
+        nodes = by_host(cluster.fleet("--slurm=-w gpu-node-2", "driver", inside=job_id)[0])
+        assert [node["state"] for node in nodes.values()] == ["answered"]
+        job.kill()
+
+
+def test_an_allocation_ends_with_whoever_asked_for_it(cluster):
+    held = cluster.hosts.folder / "hang"
+    held.write_text("#!/bin/sh\nexec sleep 600\n")
+    held.chmod(0o755)
+    for host in list(cluster.hosts)[1:]:
+        host.run("mount", "--bind", str(held), str(BIN / "nodedoctor"), check=True)
+    asks = f"echo $$ >{cluster.hosts.folder}/pid; exec {BIN}/nodedoctor fleet --slurm --json"
+    argv = cluster.hosts[0].argv("env", f"SLURM_CONF={cluster.conf}", "sh", "-c", asks)
+    asking = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: "RUNNING" in cluster.queue())
+        pid = (cluster.hosts.folder / "pid").read_text().strip()
+        cluster.hosts[0].run("kill", "-9", pid, check=True)
+        until(lambda: "RUNNING" not in cluster.queue())
+    finally:
+        asking.kill()
+        asking.wait()
