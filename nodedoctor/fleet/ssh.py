@@ -48,15 +48,26 @@ class Ssh:
     async def ask(self, errand: Errand) -> AsyncIterator[Node]:
         """Every node as its answer comes, `errand.width` at once; FleetError when the single file is none."""
         brought = node_side.parcel(errand)
-        gate = asyncio.Semaphore(errand.width)
-        asked = [asyncio.create_task(self._ask(host, errand, brought, gate)) for host in self._expanded()]
+        hosts = self._expanded()
+        waiting, answers = iter(hosts), asyncio.Queue[Node | None]()
+
+        async def work() -> None:
+            try:
+                for host in waiting:  # each worker takes the next
+                    answers.put_nowait(await self._ask(host, errand, brought))
+            finally:
+                answers.put_nowait(None)
+
+        workers = [asyncio.create_task(work()) for _ in hosts[: errand.width]]
         try:
-            for answer in asyncio.as_completed(asked):
-                yield await answer
+            for _ in workers:
+                while node := await answers.get():
+                    yield node
+            await asyncio.gather(*workers)
         finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
 
     def _expanded(self) -> tuple[str, ...]:
         try:
@@ -67,16 +78,13 @@ class Ssh:
             raise FleetError("no nodes were named")
         return hosts
 
-    async def _ask(
-        self, host: str, errand: Errand, brought: node_side.Parcel | None, gate: asyncio.Semaphore
-    ) -> Node:
-        async with gate:
-            began = time.monotonic()
-            seen = await self._go(host, errand, brought)
-            if brought and _wants_file(seen):
-                left = errand.deadline - (time.monotonic() - began)
-                seen = await self._go(host, replace(errand, deadline=left), brought, arrives=True)
-                seen = replace(seen, seconds=round(time.monotonic() - began, 3))
+    async def _ask(self, host: str, errand: Errand, brought: node_side.Parcel | None) -> Node:
+        began = time.monotonic()
+        seen = await self._go(host, errand, brought)
+        if brought and _wants_file(seen):
+            left = errand.deadline - (time.monotonic() - began)
+            seen = await self._go(host, replace(errand, deadline=left), brought, arrives=True)
+            seen = replace(seen, seconds=round(time.monotonic() - began, 3))
         return reading.node(host, seen)
 
     async def _go(

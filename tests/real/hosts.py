@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -38,6 +39,8 @@ NAMESPACES = (
 BIN = Path(sys.executable).parent
 """Where nodedoctor is installed, on this machine and so on all hosts."""
 
+DRIVER = "570.86.10"
+
 # The first process of a namespace reaps the others, and ends all of them when the pipe from us ends.
 WAIT = "echo up; while read -r _; do :; done"
 
@@ -53,6 +56,7 @@ ip link set br0 up
 BOOT = f"""set -e
 hostname $NAME
 mount --bind $FOLDER/$NAME/passwd /etc/passwd
+mount --bind $FOLDER/$NAME/boot_id /proc/sys/kernel/random/boot_id
 if [ -e /proc/modules ]; then mount --bind $FOLDER/$NAME/tree/proc/modules /proc/modules; fi
 mount -t tmpfs driver /proc/driver
 cp -r $FOLDER/$NAME/tree/proc/driver/. /proc/driver
@@ -100,7 +104,7 @@ User root
 class Host:
     """One of them. `folder` is ours to write and the same inside; `home` is root's there."""
 
-    def __init__(self, hosts: Hosts, index: int) -> None:
+    def __init__(self, hosts: Hosts, index: int, driver: str) -> None:
         self.name = f"gpu-node-{index}"
         self.address = f"10.77.0.{index + 1}"
         self.folder = hosts.folder / self.name
@@ -110,7 +114,9 @@ class Host:
         self._hosts = hosts
         for folder in (self.home, self.bin):
             folder.mkdir(parents=True)
-        nvidia_tree(self.folder / "tree", gpus=8)
+        nvidia_tree(self.folder / "tree", gpus=8, driver=driver)
+        (self.folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        self._driver = {"driver": driver, "nvml_version": f"12.{driver}"}
         self.tell({})
         self.shell("/bin/bash")
 
@@ -123,7 +129,7 @@ class Host:
 
     def tell(self, values: Mapping[str, object]) -> None:
         """Say what its NVML tells from now on (keys of fakes/nvml.c); healthy without any."""
-        write_config(self.folder / "nvml.conf", values)
+        write_config(self.folder / "nvml.conf", {**self._driver, **values})
 
     def shell(self, path: str) -> None:
         """Give root another login shell."""
@@ -204,14 +210,25 @@ class Host:
 
 
 class Hosts:
-    """All of them, booted and reachable by `ssh` through `path`, the value for PATH on this machine."""
+    """All of them, booted and reachable by `ssh` through `path`, the value for PATH on this machine.
 
-    def __init__(self, folder: Path, *, count: int = 4, nvml: Path | None = None) -> None:
+    `drivers` are versions other than the usual one, by the host's number.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        count: int = 4,
+        nvml: Path | None = None,
+        drivers: Mapping[int, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.nvml = shutil.copytree(nvml, folder / "nvml") if nvml and nvml != folder / "nvml" else nvml
         self.pid = 0
         self._started: list[subprocess.Popen[str]] = []
-        self._hosts = [Host(self, index) for index in range(count)]
+        told = drivers or {}
+        self._hosts = [Host(self, index, told.get(index, DRIVER)) for index in range(count)]
 
     def __enter__(self) -> Hosts:
         try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hosts import BIN, Host, Hosts, need
@@ -30,13 +33,13 @@ FROZEN = "#!/bin/sh\nkill -STOP $(ps -C sshd -o pid=,args= | sed -n 's/ sshd: ro
 @pytest.fixture
 def boot(
     tmp_path: Path, nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[int], Hosts]]:
+) -> Iterator[Callable[..., Hosts]]:
     """Boot so many hosts; `ssh` then reaches them."""
     need("ssh", "sshd", "ssh-keygen", "ip", "nft", "unshare", "nsenter")
     with ExitStack() as stack:
 
-        def boot(count: int) -> Hosts:
-            hosts = stack.enter_context(Hosts(tmp_path, count=count, nvml=nvml_folder))
+        def boot(count: int, **more: Any) -> Hosts:
+            hosts = stack.enter_context(Hosts(tmp_path, count=count, nvml=nvml_folder, **more))
             monkeypatch.setenv("PATH", hosts.path)
             return hosts
 
@@ -44,7 +47,7 @@ def boot(
 
 
 @pytest.fixture
-def host(boot: Callable[[int], Hosts]) -> Host:
+def host(boot: Callable[..., Hosts]) -> Host:
     return boot(1)[0]
 
 
@@ -54,6 +57,11 @@ async def collect(hosts: str, errand: Errand) -> dict[str, Node]:
 
 def ask(hosts: str, **errand: object) -> dict[str, Node]:
     return asyncio.run(collect(hosts, Errand(**errand)))  # type: ignore[arg-type]
+
+
+def fleet(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "nodedoctor", "fleet", *words]
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90)
 
 
 def one(**errand: object) -> Node:
@@ -70,7 +78,7 @@ def left_on(host: Host) -> list[str]:
     return left
 
 
-def test_a_healthy_a_broken_a_hanging_and_a_cut_host(boot: Callable[[int], Hosts]):
+def test_a_healthy_a_broken_a_hanging_and_a_cut_host(boot: Callable[..., Hosts]):
     hosts = boot(4)
     hosts[1].tell({"gpu3.link4": "down", "gpu3.link11": "down"})
     hosts[2].cut()
@@ -84,6 +92,28 @@ def test_a_healthy_a_broken_a_hanging_and_a_cut_host(boot: Callable[[int], Hosts
     assert "nvlink.links@gpu:3" in {problem.id for problem in nodes["gpu-node-1"].problems}
     assert "timed out" in nodes["gpu-node-2"].note
     assert [left_on(hosts[i]) for i in (0, 1, 3)] == [[], [], []]
+
+
+def test_the_command_names_every_host_and_the_odd_one(boot: Callable[..., Hosts], tmp_path: Path):
+    hosts = boot(4, drivers={1: "550.54.15"})
+    hosts[1].tell({"gpu3.link4": "down", "gpu3.link11": "down"})
+    hosts[2].cut()
+    hosts[3].command("nodedoctor", DEAF)
+    failing = tmp_path / "failing"
+    ended = fleet("--ssh", "gpu-node-[0-3]", "--json", "--deadline=20", f"--failing={failing}", *FEW[1:])
+    assert (ended.returncode, ended.stderr) == (2, "")
+    document = json.loads(ended.stdout)
+    states = {node["host"]: node["state"] for node in document["nodes"]}
+    assert [states[host.name] for host in hosts] == ["answered", "answered", "unreachable", "silent"]
+    assert document["failing"] == "gpu-node-[1-3]"
+    assert failing.read_text().split() == ["gpu-node-1", "gpu-node-2", "gpu-node-3"]
+
+
+def test_the_command_sees_an_older_driver(boot: Callable[..., Hosts]):
+    boot(4, drivers={1: "550.54.15"})
+    ended = fleet("--ssh", "gpu-node-[0-3]", "--json", "driver")
+    (oddity,) = [entry for entry in json.loads(ended.stdout)["oddities"] if entry["key"] == "driver"]
+    assert (oddity["odd"], oddity["majority"]["nodes"]) == ("gpu-node-1", "gpu-node-[0,2-3]")
 
 
 def test_a_host_whose_sshd_froze_is_silent(host: Host):
