@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, cast, get_args
+from sys import intern
+from typing import Any, get_args
 
-from nodedoctor.facts.documents import Document, part, parts, text, whole
 from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem, State
 from nodedoctor.fleet.nodeset import fold
-from nodedoctor.model import Action, Status
+from nodedoctor.model import Status
 
 SCHEMA = "nodedoctor.fleet/1"
 
@@ -56,12 +57,12 @@ def checks(fleet: Fleet) -> list[dict[str, Any]]:
     """Checks with a problem on some node, worst first: on which nodes, and how many are well."""
     tally: dict[str, dict[Status, int]] = {}
     where: dict[str, dict[Status, list[str]]] = {}
+    for statuses, count in _tables(fleet.nodes):
+        for check, status in statuses.items():
+            tally.setdefault(check, dict.fromkeys(Status, 0))[status] += count
     for node in fleet.nodes:
-        for check, status in node.statuses.items():
-            counted = tally.setdefault(check, dict.fromkeys(Status, 0))
-            counted[status] += 1
-            if status in _PROBLEMS:
-                where.setdefault(check, {}).setdefault(status, []).append(node.host)
+        for check, status in _worst(node).items():
+            where.setdefault(check, {}).setdefault(status, []).append(node.host)
 
     def badness(check: str) -> tuple[int, int, str]:
         worst = max(where[check], key=lambda status: _RANK[status])
@@ -71,7 +72,7 @@ def checks(fleet: Fleet) -> list[dict[str, Any]]:
         {
             "check": check,
             "title": fleet.titles.get(check, ""),
-            "counts": {status.value: count for status, count in tally[check].items()},
+            "counts": {status.value: count for status, count in tally.get(check, {}).items()},
             **{status.value: fold(where[check].get(status, ())) for status in _PROBLEMS},
         }
         for check in sorted(where, key=badness)
@@ -100,33 +101,40 @@ def entry(node: Node) -> dict[str, Any]:
     }
 
 
-def node_of(told: Document, statuses: Mapping[str, Status] | None = None) -> Node:
-    """A node out of its entry, which may come from another version."""
-    problems = tuple(_problem_of(item) for item in parts(told, "problems"))
-    if statuses is None:  # the document has those of problems only
-        statuses = {problem.check: problem.status for problem in reversed(problems)}
-    state = told.get("state")
+def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
+    """A node out of its entry, as our own reader of reports printed it."""
+    verdict, problems = told["verdict"], told["problems"]
     return Node(
-        host=text(told, "host"),
-        state=cast("State", state) if state in get_args(State) else "unreadable",
-        note=text(told, "note"),
-        seconds=_number(told.get("seconds")),
-        started=text(told, "started"),
-        tool=text(told, "tool"),
-        gpus=whole(told, "gpus"),
-        verdict=_status(told.get("verdict")) if told.get("verdict") is not None else None,
-        counts={
-            key: n for key in part(told, "counts") if (n := whole(part(told, "counts"), key)) is not None
-        },
+        host=told["host"],
+        state=told["state"],
+        note=told["note"],
+        seconds=told["seconds"],
+        started=told["started"],
+        tool=told["tool"],
+        gpus=told["gpus"],
+        verdict=Status(verdict) if verdict else None,
+        counts=told["counts"],
         statuses=statuses,
-        problems=problems,
-        traits={key: value for key, value in part(told, "traits").items() if isinstance(value, str)},
-        readings={key: _number(value) for key, value in part(told, "readings").items()},
-        report=text(told, "report"),
-        hostname=text(told, "hostname"),
-        boot_id=text(told, "boot_id"),
-        peers={key: value for key, value in part(told, "peers").items() if isinstance(value, str)},
+        problems=tuple(map(_problem_of, problems)) if problems else (),
+        traits={intern(key): intern(value) for key, value in told["traits"].items()},
+        readings={intern(key): value for key, value in told["readings"].items()},
+        report=told["report"] or "",
+        hostname=told["hostname"],
+        boot_id=told["boot_id"],
+        peers=told["peers"],
     )
+
+
+def _tables(nodes: Iterable[Node]) -> Iterable[tuple[Mapping[str, Status], int]]:
+    """The different tables of statuses, and how many nodes have each; thousands of nodes share a few."""
+    times = Counter(id(node.statuses) for node in nodes)
+    tables = {id(node.statuses): node.statuses for node in nodes}
+    return ((tables[key], count) for key, count in times.items())
+
+
+def _worst(node: Node) -> dict[str, Status]:
+    """The status of each check that has a problem here: its worst."""
+    return {problem.check: problem.status for problem in reversed(node.problems)}
 
 
 def _lines(value: Any) -> str:
@@ -150,18 +158,17 @@ def _problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _problem_of(told: Document) -> Problem:
-    action, severity = told.get("action"), whole(told, "severity")
+def _problem_of(told: Mapping[str, Any]) -> Problem:
     return Problem(
-        check=text(told, "check"),
-        subject=text(told, "subject"),
-        status=_status(told.get("status")),
-        summary=text(told, "summary"),
-        severity=min(severity, 5) if severity is not None else _RANK[_status(told.get("status"))],
-        action=cast("Action", action) if action in get_args(Action) else "investigate",
-        reason=text(told, "reason"),
-        title=text(told, "title"),
-        fix=text(told, "fix"),
+        check=intern(told["check"]),
+        subject=told["subject"] or "",
+        status=Status(told["status"]),
+        summary=told["summary"],
+        severity=told["severity"],
+        action=told["action"],
+        reason=told["reason"] or "",
+        title=intern(told["title"]),
+        fix=told["fix"] or "",
     )
 
 
@@ -181,15 +188,3 @@ def _oddity(oddity: Oddity) -> dict[str, Any]:
 
 def _group(group: Group) -> dict[str, Any]:
     return {"value": group.value, "nodes": fold(group.hosts), "count": len(group.hosts)}
-
-
-def _status(value: Any) -> Status:
-    try:
-        return Status(value)
-    except ValueError:
-        return Status.UNKNOWN
-
-
-def _number(value: Any) -> float:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and abs(value) < 1e18 else 0.0

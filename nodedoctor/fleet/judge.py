@@ -33,7 +33,7 @@ SHOWN = 3
 
 def judge(nodes: Iterable[Node]) -> tuple[Oddity, ...]:
     """What sets nodes apart, failures first, then in the order of the tables."""
-    answered = [node for node in nodes if node.state == "answered"]
+    answered = sorted((node for node in nodes if node.state == "answered"), key=lambda n: counted(n.host))
     alike = kinds(answered)
     found = [*twins(answered), *unreached(answered)]
     for kind, members in alike.items():
@@ -179,12 +179,12 @@ def _resaid(oddity: Oddity, summary: str) -> Oddity:
 
 
 def _groups(values: Iterable[tuple[str, str]]) -> list[Group]:
-    """Hosts by value, the largest group first; "" is no value."""
+    """Hosts by value in their order, the largest group first; "" is no value."""
     found: dict[str, list[str]] = {}
     for host, value in values:
         if value:
             found.setdefault(value, []).append(host)
-    groups = [Group(value, tuple(sorted(hosts, key=counted))) for value, hosts in found.items()]
+    groups = [Group(value, tuple(hosts)) for value, hosts in found.items()]
     return sorted(groups, key=lambda group: (-len(group.hosts), counted(group.value)))
 
 

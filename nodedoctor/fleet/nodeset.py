@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain, groupby, product
 from math import prod
 
@@ -41,6 +42,11 @@ def expand(text: str) -> list[str]:
 
 def fold(hosts: Iterable[str]) -> str:
     """The shortest set we know for these names, each once, in the order people count."""
+    return _fold(tuple(hosts))
+
+
+@lru_cache(maxsize=32)  # the same thousand nodes are in many groups
+def _fold(hosts: tuple[str, ...]) -> str:
     families: dict[Pieces, list[Pieces]] = {}
     for host in sorted(set(hosts), key=counted):
         pieces = tuple(_NUMBER.split(host))
@@ -48,6 +54,7 @@ def fold(hosts: Iterable[str]) -> str:
     return ",".join(chain.from_iterable(_folded(family) for family in families.values()))
 
 
+@lru_cache(maxsize=MOST)
 def counted(host: str) -> tuple[tuple[str | int, ...], str]:
     """Sort key: numbers by value, so that gpu-2 comes before gpu-10."""
     pieces = _NUMBER.split(host)

@@ -1,7 +1,7 @@
 """Read report files, or list them: a program of its own, as files may lie on a file system that hangs.
 
 python -I -S read_reports.py --list PATH...     one JSON line [folder, [name, ...]] per folder
-python -I -S read_reports.py FILE...            one JSON line [entry, statuses] per file, in their order
+python -I -S read_reports.py FILE...            one line per file: a node, a tab, its statuses
 """
 
 from __future__ import annotations
@@ -98,10 +98,7 @@ def main(words: list[str]) -> None:
         return
     for path in words:
         found = read(path)
-        by_status: dict[str, list[str]] = {}
-        for check, status in found.statuses.items():
-            by_status.setdefault(status.value, []).append(check)
-        print(json.dumps([entry(found), by_status]), flush=True)
+        print(f"{json.dumps(entry(found))}\t{json.dumps(found.statuses)}", flush=True)
 
 
 if __name__ == "__main__":

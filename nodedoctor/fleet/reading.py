@@ -55,7 +55,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         tool=text(document, "tool")[:40],
         gpus=whole(about, "gpus"),
         verdict=_status(document.get("verdict")),
-        counts=dict(Counter(status.value for status in statuses.values())),
+        counts={status.value: count for status, count in Counter(statuses.values()).items()},
         statuses=statuses,
         problems=tuple(problems[:MOST]),
         traits=traits(facts),

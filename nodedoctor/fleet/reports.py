@@ -19,7 +19,7 @@ from typing import cast
 
 from nodedoctor import command
 from nodedoctor.fleet.document import node_of
-from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.model import Errand, FleetError, Node, State
 from nodedoctor.fleet.nodeset import plain
 from nodedoctor.model import Status
 from nodedoctor.registry import Command
@@ -30,6 +30,8 @@ NAMES = 64 * 1024
 """Bytes of names one child is given; a command line takes two megabytes (execve(2))."""
 NOT_THERE = 66
 """Exit code of the child for a path that leads nowhere."""
+LOOKS = 8
+"""Times within a file's deadline that we look whether its reader still comes forward; ours."""
 LISTING = 10.0
 """Seconds a folder may take to be listed; ours."""
 
@@ -98,38 +100,41 @@ class Reports:
             answers.put_nowait(None)
 
     async def _read(self, batch: deque[str], answers: asyncio.Queue[Node | None], deadline: float) -> None:
-        """Let a child read files, and take those it has read off the batch, or the one it ended with."""
+        """Let a child read files and take those it has read off the batch, and the one it stopped at."""
+        loop = asyncio.get_running_loop()
+        taking = asyncio.create_task(self._take(batch, answers))
+        left, since = len(batch), loop.time()
+        try:
+            while not taking.done() and loop.time() - since < deadline:
+                await asyncio.wait({taking}, timeout=deadline / LOOKS)
+                if len(batch) < left:
+                    left, since = len(batch), loop.time()
+        finally:
+            taking.cancel()
+            await asyncio.wait({taking})
+        if not taking.cancelled():
+            taking.result()
+        elif batch:
+            answers.put_nowait(self._named(batch.popleft(), "silent", f"not read in {deadline:g} s"))
+
+    async def _take(self, batch: deque[str], answers: asyncio.Queue[Node | None]) -> None:
         followed = cast("AsyncGenerator[str, None]", command.follow(Command((*_READER, *batch))))
         async with contextlib.aclosing(followed) as lines:
-            while batch:
-                try:
-                    line = await asyncio.wait_for(anext(lines, None), deadline)
-                except asyncio.TimeoutError:
-                    answers.put_nowait(self._named(batch.popleft(), "silent", f"not read in {deadline:g} s"))
-                    return
-                file = batch.popleft()
-                if line is None:
-                    answers.put_nowait(self._named(file, "unreadable", "reading it ended our reader"))
-                    return
-                answers.put_nowait(self._node(file, line))
+            async for line in lines:
+                answers.put_nowait(self._node(batch.popleft(), line))
+        if batch:
+            answers.put_nowait(self._named(batch.popleft(), "unreadable", "reading it ended our reader"))
 
     def _node(self, file: str, line: str) -> Node:
-        told, by_status = json.loads(line)
-        node = node_of(told, self._shared(by_status))
-        return self._alone(node, file)
+        told, _, statuses = line.partition("\t")
+        if statuses not in self._statuses:  # nodes that have the same share one table
+            self._statuses[statuses] = {c: Status(status) for c, status in json.loads(statuses).items()}
+        return self._alone(node_of(json.loads(told), self._statuses[statuses]), file)
 
-    def _shared(self, by_status: dict[str, list[str]]) -> dict[str, Status]:
-        """Statuses by check; nodes that have the same share one table."""
-        key = json.dumps(by_status)
-        if key not in self._statuses:
-            told = {sys.intern(c): Status(status) for status, checks in by_status.items() for c in checks}
-            self._statuses[key] = told
-        return self._statuses[key]
-
-    def _named(self, file: str, state: str, why: str) -> Node:
+    def _named(self, file: str, state: State, why: str) -> Node:
         name = os.path.basename(file)
-        told = {"host": plain(name.removesuffix(".gz").removesuffix(".json")), "state": state}
-        return self._alone(replace(node_of(told), note=f"{name}: {why}", report=file), file)
+        host = plain(name.removesuffix(".gz").removesuffix(".json")) or "unnamed"
+        return self._alone(Node(host, state, note=f"{name}: {why}", report=file), file)
 
     def _alone(self, node: Node, file: str) -> Node:
         """The node by a name no other has: two reports may be of one machine."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -20,6 +21,9 @@ _WELL = re.compile(r' \{"check": "([^"\\]+)", "title": "(?:[^"\\]|\\.)*", "statu
 _RESULTS, _PROBES, _FACTS, _END = '\n"results": [\n', '\n"probes": [', '\n"facts": {\n', "\n}}"
 _CHECK = re.compile(r'\{"check": "([^"\\]+)"')
 _KEY = re.compile(r'^"([a-z_]+)":', re.M)
+_LINKS = re.compile(r'"nvlinks": \[([^\[\]]*)\]')
+_PEERS = re.compile(r'"peers": \[[^\[\]]*\]')
+_REMEMBERED = 1000  # texts whose meaning is kept
 _TRIES = 5  # beginnings of documents that are looked at in one text
 
 
@@ -98,8 +102,33 @@ def _facts(block: str, wanted: Collection[str]) -> dict[str, Any]:
     for line in block.split("\n"):
         mark = line.index('": ', 2)
         if (name := line[2:mark]) in wanted:
-            facts[name] = json.loads(line[mark + 3 :].rstrip(","))
+            text = line[mark + 3 :].rstrip(",")
+            facts[name] = _gpus(text) if name == "gpus" else json.loads(text)
     return facts
+
+
+def _gpus(text: str) -> Any:
+    """The largest fact. Half of it are lists of NVLinks, most of which read the same: those are parsed once.
+
+    Which GPU reaches which peer is left out. A quote inside a string is escaped, so that no string looks
+    like a key.
+    """
+    known: list[Any] = []
+
+    def number(match: re.Match[str]) -> str:
+        known.append(_list(match[1]))
+        return f'"nvlinks": {len(known) - 1}'
+
+    fact = json.loads(_PEERS.sub('"peers": []', _LINKS.sub(number, text)))
+    for gpu in fact["gpus"] if isinstance(fact, dict) and isinstance(fact.get("gpus"), list) else ():
+        if isinstance(gpu, dict) and isinstance(gpu.get("nvlinks"), int):
+            gpu["nvlinks"] = known[gpu["nvlinks"]]
+    return fact
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _list(inside: str) -> Any:
+    return json.loads(f"[{inside}]")
 
 
 def _whole(text: str, begin: int) -> Found | None:

@@ -234,10 +234,10 @@ def word(value: Any) -> str:
 
 def alike(values: Iterable[Any]) -> str:
     """One value when all have it, `7 x a, 1 x b` otherwise; values that are not told do not count."""
-    counts = Counter(told for value in values if (told := word(value)))
-    if len(counts) < 2:
-        return next(iter(counts), "")
-    most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [told for value in values if (told := word(value))]
+    if len(set(words)) < 2:
+        return words[0] if words else ""
+    most_first = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} x {told}" for told, count in most_first)
 
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fleet_bench
 import triage_bench
 from timing import Timing, measure
 
@@ -84,6 +85,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "tui": tui,
     "headless": headless,
     "gpus": gpus,
+    "fleet": fleet_bench.reports,
     "triage-logs": triage_bench.logs,
     "triage-dumps": triage_bench.dumps,
 }
