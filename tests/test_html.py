@@ -233,6 +233,30 @@ def test_a_fleet_names_the_odd_the_silent_and_the_sick() -> None:
     assert page.many < 3000
 
 
+def test_what_a_container_hides_makes_no_row_of_its_own() -> None:
+    """Dozens of checks that cannot see from inside a container must not bury the one that failed."""
+    document = fleet(30)
+    hidden = [
+        {"check": f"hidden.{n}", "status": "unknown", "reason": "not-visible-here", "summary": f"no {n}"}
+        for n in range(60)
+    ]
+    stuck = {
+        "check": "driver.answers",
+        "status": "unknown",
+        "reason": "stuck",
+        "summary": "hangs in the kernel",
+    }
+    for node in document["nodes"]:
+        if node["state"] == "answered":
+            node["problems"] = [*hidden, *([stuck] if node["host"] == "gpu-007" else [])]
+    page = html.render(document)
+    matrix, _, rest = page.partition('<section id="nodes">')
+    assert "driver.answers" in matrix and "hidden.0" not in matrix
+    sick, _, unseen = rest.partition('<section id="unseen">')
+    assert "hangs in the kernel" in sick and "60 checks could not see: hidden.0" in sick
+    assert "60 checks could not see: hidden.0" in unseen and read(page).many < 200
+
+
 def test_nodes_that_say_the_same_are_one_row() -> None:
     document = fleet(500)
     clock = {"id": "net.clock", "check": "net.clock", "status": "warn", "summary": "not synchronised"}

@@ -1,0 +1,187 @@
+"""The nodes of a fleet that are not well: nodes by checks, and each one's problems.
+
+Nodes that say the same stand together. What only could not be seen from where a node was asked never makes a
+row of its own: a container hides dozens of checks on every node alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from nodedoctor.fleet.nodeset import fold
+from nodedoctor.model import Finding, Reason
+from nodedoctor.report.html import blocks
+from nodedoctor.report.html.markup import Markup, Piece, each, element, joined
+from nodedoctor.report.reading import entries, status, words
+
+OPEN = 12
+"""Groups of nodes that stand open at once; more of them are folded."""
+NAMES = 8
+"""Checks named in the line of a group; the group itself has all of them."""
+CELLS = 40_000
+"""Cells of the matrix; rows beyond are only listed below it. Ours: what a phone lays out in a second."""
+
+Document = Mapping[str, Any]
+
+
+class Told:
+    """A node with what is wrong on it, and the checks that could not see."""
+
+    def __init__(self, node: Document) -> None:
+        self.node = node
+        self.host = host(node)
+        self.problems: list[tuple[Finding, Document]] = []
+        self.unseen: list[str] = []
+        for problem in entries(node.get("problems")):
+            finding = _finding(problem)
+            if finding.blind:
+                self.unseen.append(_check(problem))
+            else:
+                self.problems.append((finding, problem))
+
+    @property
+    def said(self) -> tuple[tuple[str, str, str], ...]:
+        """What is wrong: the same on nodes that stand together."""
+        return tuple(sorted((_check(at), found.subject, found.summary) for found, at in self.problems))
+
+    @property
+    def checks(self) -> dict[str, Finding]:
+        """The worst of each check, the worst check first."""
+        worst: dict[str, Finding] = {}
+        for finding, problem in sorted(self.problems, key=lambda pair: -pair[0].severity):
+            worst.setdefault(_check(problem), finding)
+        return worst
+
+
+def matrix(nodes: Sequence[Told], checks: Sequence[str]) -> Markup:
+    """Nodes by checks: only checks that found something somewhere, nodes with the same row together."""
+    seen = dict.fromkeys(check for node in nodes for check in node.checks)
+    columns = list(dict.fromkeys([*(check for check in checks if check in seen), *seen]))
+    if not columns:
+        return Markup()
+    same: dict[tuple[Piece, ...], list[str]] = {}
+    for node in nodes:
+        same.setdefault(tuple(_cells(node, columns)), []).append(node.host)
+    room = max(1, CELLS // len(columns))
+    names = (element("th", element("span", name), scope="col") for name in columns)
+    body = each(_row(cells, hosts) for cells, hosts in list(same.items())[:room])
+    head = element("thead", element("tr", element("th", "node"), *names))
+    table = element("table", head, element("tbody", body), class_="checks")
+    beyond = len(same) - room
+    more = f"{beyond} more rows are only listed below." if beyond > 0 else None
+    return joined(
+        blocks.scroll(table, "nodes by checks"), element("p", more, class_="quiet") if more else None
+    )
+
+
+def problems(nodes: Sequence[Told]) -> Markup:
+    """What is wrong on each node."""
+    groups: dict[tuple[tuple[str, str, str], ...], list[Told]] = {}
+    for node in nodes:
+        groups.setdefault(node.said, []).append(node)
+    few = len(groups) <= OPEN
+    return each((_group(group, few) for group in groups.values()), between="\n")
+
+
+def blind(nodes: Sequence[Told]) -> Markup:
+    """Nodes on which nothing is known to be wrong, by what could not be seen."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node in nodes:
+        groups.setdefault(tuple(dict.fromkeys(node.unseen)), []).append(node.host)
+    return blocks.rows(
+        blocks.row(blocks.mark("UNKN", "unknown"), hosts_of(hosts), _not_seen(checks))
+        for checks, hosts in groups.items()
+    )
+
+
+def host(node: Document) -> str:
+    """The name of a node."""
+    return words(node.get("host")) or "(no name)"
+
+
+def hosts_of(names: Iterable[str]) -> Markup:
+    """Names as a node set."""
+    return breaking(fold(names))
+
+
+def breaking(nodes: str) -> Markup:
+    """A node set whose lines end where one of its numbers does."""
+    return each(nodes.split(","), between=",<wbr>")
+
+
+def _finding(problem: Document) -> Finding:
+    reason = words(problem.get("reason")) or None
+    summary, subject = words(problem.get("summary")), words(problem.get("subject"))
+    return Finding(status(problem.get("status")), summary, subject, reason=cast("Reason | None", reason))
+
+
+def _check(problem: Document) -> str:
+    return words(problem.get("check")) or "(no name)"
+
+
+def _cells(node: Told, columns: Sequence[str]) -> Iterable[Piece]:
+    """A word per check; that one could not see is told quietly."""
+    found, unseen = node.checks, set(node.unseen)
+    for name in columns:
+        if name in found:
+            yield element("td", found[name].status.word, class_=found[name].status.value)
+        else:
+            yield Markup('<td class="quiet">unkn</td>' if name in unseen else "<td></td>")
+
+
+def _row(cells: tuple[Piece, ...], hosts: list[str]) -> Markup:
+    many = element("span", f" {len(hosts)}", class_="count") if len(hosts) > 1 else None
+    name = element("span", hosts_of(hosts), many)
+    return element("tr", element("th", name, scope="row"), *cells, class_="item")
+
+
+def _group(group: list[Told], open_: bool) -> Markup:
+    first, *others = group
+    found = list(first.checks.items())
+    count = element("span", f" {len(group)} nodes", class_="count") if others else None
+    rest = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
+    names = " ".join(name for name, _ in found[:NAMES]) + rest
+    hosts = element("strong", hosts_of(node.host for node in group))
+    head = element(
+        "summary",
+        blocks.word(found[0][1].status),
+        " ",
+        hosts,
+        count,
+        " ",
+        element("span", names, class_="quiet"),
+    )
+    unseen = dict.fromkeys(check for node in group for check in node.unseen)
+    return element(
+        "details",
+        head,
+        blocks.rows(_problem(finding, problem) for finding, problem in first.problems),
+        element("p", _not_seen(list(unseen)), class_="quiet") if unseen else None,
+        _reports(group),
+        class_="item node",
+        open=open_,
+    )
+
+
+def _problem(finding: Finding, problem: Document) -> Markup:
+    action, reason = words(problem.get("action")), finding.reason
+    told = element(
+        "div",
+        element("strong", finding.subject) if finding.subject else None,
+        " " if finding.subject else None,
+        finding.summary,
+        f" ({reason})" if reason else None,
+        element("span", f" {action}", class_="action") if action and action != "none" else None,
+        blocks.labelled("fix", words(problem.get("fix"))),
+    )
+    return element("li", blocks.word(finding.status), element("code", _check(problem)), told)
+
+
+def _not_seen(checks: Sequence[str]) -> str:
+    return f"{len(checks)} check{'s' if len(checks) > 1 else ''} could not see: {' '.join(checks)}"
+
+
+def _reports(group: Sequence[Told]) -> Markup | None:
+    files = [words(node.node.get("report")) for node in group[:OPEN] if node.node.get("report")]
+    return blocks.labelled("report", " ".join(files))
