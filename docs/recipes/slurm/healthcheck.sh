@@ -20,8 +20,12 @@ reason=$(printf '%s\n' "$shown" | sed -n 's/.* Reason=//p')
 
 case $code in
 0 | 1) # nothing failed
-    case "$state $reason" in
-    *DRAIN*" nodedoctor: "*) scontrol update NodeName="$node" State=RESUME ;;
+    case $reason in
+    "nodedoctor: "*)
+        case $state in
+        *DRAIN*) scontrol update NodeName="$node" State=RESUME ;;
+        esac
+        ;;
     esac
     ;;
 2) # something failed
