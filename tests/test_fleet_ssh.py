@@ -239,6 +239,21 @@ def test_no_more_than_width_are_asked_at_once(cluster: Cluster):
     assert 1 < most <= 3
 
 
+@pytest.mark.parametrize("hard", [120, 4096])
+def test_a_shell_that_allows_few_open_files_costs_no_node(cluster: Cluster, hard: int):
+    for index in range(40):
+        cluster.host(f"gpu-{index}")
+    code = (
+        f"import asyncio, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard}))\n"
+        "from nodedoctor.fleet.model import Errand; from nodedoctor.fleet.ssh import Ssh\n"
+        "errand = Errand(width=4000)\n"
+        "async def states(): return [node.state async for node in Ssh('gpu-[0-39]').ask(errand)]\n"
+        "print(*asyncio.run(states()))"
+    )
+    told = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["answered"] * 40
+
+
 def test_who_stops_listening_leaves_nothing_running(cluster: Cluster):
     """Also where sshd leaves a command running whose connection is cut: the end of stdin ends it."""
     cluster.host("gpu-1", nodedoctor='echo $$ >"$HOME/pid.new"; mv "$HOME/pid.new" "$HOME/pid"; sleep 1000')

@@ -8,6 +8,7 @@ the user's own config says so (ControlMaster); masters of our own would be one m
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -21,6 +22,9 @@ from nodedoctor.registry import Command
 
 CONNECTING = 10
 """Ours: seconds ssh may take to connect. Without it a node that is cut off is silent until its time is up."""
+FILES_EACH, FILES_OURS = 6, 64
+"""Ours: open files that one ssh takes of this process (its pipes, both ends while it starts), and all else.
+Where they run out, nodes would look as if nobody could reach them."""
 STARTING = 5.0
 """Ours: seconds within which a working ssh on this machine says its version."""
 
@@ -58,7 +62,7 @@ class Ssh:
             finally:
                 answers.put_nowait(None)
 
-        workers = [asyncio.create_task(work()) for _ in hosts[: errand.width]]
+        workers = [asyncio.create_task(work()) for _ in hosts[: _affordable(errand.width)]]
         try:
             for _ in workers:
                 while node := await answers.get():
@@ -94,6 +98,17 @@ class Ssh:
         stdin = node_side.stdin(brought, arrives=arrives, held=True)
         argv = ("ssh", *self._options, *_options(errand), "--", host, node_side.line(script))
         return await command.run("ssh", Command(argv, stdin=stdin, tied=True), errand.deadline)
+
+
+def _affordable(width: int) -> int:
+    """How many ssh can run at once with the files this process may open, of which it takes what it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = width * FILES_EACH + FILES_OURS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return width
+    soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, (soft - FILES_OURS) // FILES_EACH)
 
 
 def _options(errand: Errand) -> tuple[str, ...]:
