@@ -1,4 +1,4 @@
-"""Redacted recordings name nobody, keep the shapes of what they replace, and are judged like the originals."""
+"""Redacted recordings name nobody, keep the shapes of what they replace, and are judged like originals."""
 
 import asyncio
 import ipaddress
@@ -171,14 +171,19 @@ SITE = {
         "dmi": "i-0a1b2c3d4e5f60718 arn:aws:iam::123456780012:role/train",
     },
 }
-ORIGINALS = """hgx-r12 hgx_r12 acme-labs corp. mallory trent oscarina eve.adams filer-7 storage03 ray-head login-2 dgx
-10.20.3 10.20.9 10.20.0 172.20.7 203.0.113.77 8.8.4.4 2001:67c a288:c2ff:fe3a 3f0c9a52 8d2f6c0e 7c21fd0e 5f2a1b3c
-51aa-4d0c 1654923004417 b83f:d203 b83fd203 b8:3f:d2 94:6d:ae 0a14:0311 4be19c07 0a1b2c3d4e5f60718 123456780012
-/home/data""".split()
-KEPT = """127.0.0.1 ::1 96.00.89.00.01 00000000:5d:00.0 0000:5d:00 0000:5e:00.0 28.43.2026 6.8.0-64-generic 9.10.2.21
-10.3.9.90 12.8.4.1 2.27.3.1 mlx5_0 mlx5_1 ens1f0 nvidia-persistenced root data_loader 0xffffffffc0a8b000
-0x2651e848 2026-11-14T06:00:09 https://www.ubuntu.com/ 23.11.4 gpu:h100:8 user@20417.service 20417 0x1003
-fe80:0000:0000:0000: fe80:: 0000:0000:0000:0000:0000:ffff: 80:00:00:48:fe:80 @o2ib GPU- MIG- /export/home""".split()
+_ORIGINALS = """
+hgx-r12 hgx_r12 acme-labs corp. mallory trent oscarina eve.adams filer-7 storage03 ray-head login-2 dgx
+10.20.3 10.20.9 10.20.0 172.20.7 203.0.113.77 8.8.4.4 2001:67c a288:c2ff:fe3a 3f0c9a52 8d2f6c0e 7c21fd0e
+5f2a1b3c 51aa-4d0c 1654923004417 b83f:d203 b83fd203 b8:3f:d2 94:6d:ae 0a14:0311 4be19c07 0a1b2c3d4e5f60718
+123456780012 /home/data"""
+ORIGINALS = _ORIGINALS.split()
+_KEPT = """
+127.0.0.1 ::1 96.00.89.00.01 00000000:5d:00.0 0000:5d:00 0000:5e:00.0 28.43.2026 6.8.0-64-generic
+9.10.2.21 10.3.9.90 12.8.4.1 2.27.3.1 mlx5_0 mlx5_1 ens1f0 nvidia-persistenced root data_loader
+0xffffffffc0a8b000 0x2651e848 2026-11-14T06:00:09 https://www.ubuntu.com/ 23.11.4 gpu:h100:8
+user@20417.service 20417 0x1003 fe80:0000:0000:0000: fe80:: 0000:0000:0000:0000:0000:ffff:
+80:00:00:48:fe:80 @o2ib GPU- MIG- /export/home"""
+KEPT = _KEPT.split()
 
 
 def site(tmp_path):
@@ -201,3 +206,434 @@ def test_nothing_that_names_the_site_is_left(original, tmp_path):
 @pytest.mark.parametrize("word", KEPT)
 def test_what_names_nobody_stays(word, tmp_path):
     assert word in site(tmp_path)[1]
+
+
+# Recorded nodes, all of them
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_redacted_node_is_judged_like_the_node(name, tmp_path):
+    recorded = snapshot.load(RECORDED[name])
+    seen = list(recorded.observations.values())
+    made, data = packed(seen, recorded.node, recorded.options)
+    path = tmp_path / "redacted.zip"
+    path.write_bytes(data)
+    before, after = judged(RECORDED[name]), judged(path)
+    assert said(after) == said(before, made.text)
+    left = zipped(path)
+    for original in _names_in(recorded):
+        assert original.encode() not in left, original
+    # Once more: stand-ins are names like any other.
+    again, data = packed(list(snapshot.load(path).observations.values()), snapshot.load(path).node)
+    path.write_bytes(data)
+    assert said(judged(path)) == said(after, again.text)
+
+
+def _names_in(recorded):
+    """What names a recorded node, found here in another way than there."""
+    text = "\n".join(seen.text for seen in recorded.observations.values())
+    found = set(re.findall(r'"serial": "([0-9]{8,})"', text))
+    found |= set(re.findall("(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}", text))
+    found |= set(re.findall(r'"/home/(?!ubuntu|ray)[a-z]+', text))
+    found |= set(re.findall("(?:[0-9a-f]{4}:){3}[0-9a-f]{3}[1-9]", text)) - {"0000:0000:0000:0001"}
+    found |= set(re.findall(r"\b10\.[0-9]+\.[0-9]+\.[0-9]+\b", text))
+    host = recorded.node.get("hostname")
+    return found | ({host} if host and any(c.isdigit() for c in host) else set())
+
+
+def test_recorded_nodes_do_hold_names():
+    names = set().union(*(_names_in(snapshot.load(path)) for path in RECORDED.values()))
+    assert {"gpu-a3-016", "1655022005473", "10.20.0.17"} <= names
+    assert len(names) > 30
+
+
+# The command line
+
+
+def run(*words):
+    argv = [sys.executable, "-m", "nodedoctor", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+
+def test_report_and_recording_of_a_run_speak_of_the_same_stand_ins(tmp_path):
+    zip_file, page = tmp_path / "new.zip", tmp_path / "page.html"
+    words = ("demo", "nvlinks-down", "--redact", "--record", zip_file, "--html", page)
+    done = run(*words, "--json")
+    assert (done.returncode, done.stderr) == (2, "")
+    document = json.loads(done.stdout)
+    assert document["node"]["hostname"] == "node-1"
+    replayed = json.loads(run("--replay", zip_file, "--json").stdout)
+
+    def findings(document):
+        keys = ("id", "status", "summary", "evidence")
+        return [[f[key] for key in keys] for r in document["results"] for f in r["findings"]]
+
+    assert findings(document) == findings(replayed)
+    assert document["facts"]["gpus"] == replayed["facts"]["gpus"]
+    text = run("demo", "nvlinks-down", "--redact", "--text").stdout
+    assert text.startswith("node-1 ")
+    everything = (done.stdout + text + page.read_text()).encode() + zipped(zip_file)
+    for original in ("gpu-a3-017", "1655022005473", "GPU-00000000-0000-0000-0000-000000000003", "10.20.0."):
+        assert original.encode() not in everything
+    assert "gpu-a3-017" in run("demo", "nvlinks-down", "--text").stdout
+
+
+def test_an_older_recording_can_be_redacted_later(tmp_path):
+    old, new = tmp_path / "old.zip", tmp_path / "new.zip"
+    run("demo", "raylet-1024-files", "--record", old, "--text")
+    done = run("--replay", old, "--redact", "--record", new, "--text", "-q")
+    assert done.returncode == 2
+    assert b"lambda-gpu-08" in zipped(old)
+    assert b"lambda-gpu-08" not in zipped(new)
+
+
+def test_this_machine_is_not_named(tmp_path):
+    file = tmp_path / "here.zip"
+    done = run("host", "net", "driver", "--redact", "--record", file, "--json")
+    here = json.loads(run("net", "--json").stdout)["facts"]["net"]
+    text = zipped(file).decode() + done.stdout
+    for interface in here["interfaces"]:
+        for address in interface["addresses"]:
+            alone = re.compile(rf"(?<![0-9a-f:.]){re.escape(address)}(?![0-9a-f:.])")
+            if not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+                assert not alone.search(text), address
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() not in text
+
+
+def test_nobody_pays_for_it_who_did_not_ask():
+    code = "import sys; from nodedoctor.cli import main; main(['demo', 'healthy', '-q', '--text']); "
+    code += "sys.exit('nodedoctor.redact' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+
+
+# Words
+
+
+def test_a_name_is_replaced_wherever_it_stands_as_a_word():
+    made = redaction(env={"variables": {"HOSTNAME": "gpu-a3-017", "USER": "mallory"}})
+    assert made.text("gpu-a3-017") == "node-1"
+    for text, wanted in {
+        "root@gpu-a3-017:/tmp": "root@node-1:/tmp",
+        "GPU-A3-017.site.example": "node-1.site.example",
+        "/logs/gpu-a3-017_rank0.log": "/logs/node-1_rank0.log",
+        '"a\\ngpu-a3-017\\tb"': '"a\\nnode-1\\tb"',
+        "\x1b[36mgpu-a3-017\x1b[0m": "\x1b[36mnode-1\x1b[0m",
+        "ray_mallory, mallory2": "ray_user-1, mallory2",
+        "xgpu-a3-017 gpu-a3-0171x": "xgpu-a3-017 gpu-a3-0171x",
+    }.items():
+        assert made.text(text) == wanted
+
+
+def test_hosts_of_the_same_family_are_replaced_too():
+    made = redaction()
+    first, second = made.text("gpu-a3-018 then gpu-a3-019.").split(" then ")
+    assert {first, second} == {"node-2", "node-3."}
+    assert made.text("gpu-a3-018") == first
+
+
+@pytest.mark.parametrize(
+    "word", ["node", "gpu", "data", "login", "nvidia", "train", "root", "node0", "gpu7", "vm"]
+)
+def test_ordinary_words_are_replaced_only_where_a_name_must_stand(word):
+    made = redaction(word, env={"variables": {"USER": word, "HOSTNAME": word}})
+    prose = (
+        f"{word} {word}_x /sys/{word}/ {word}: {word}=1 {word}:3 nvlink.links@{word}:3 /dev/{word}0 [{word}]"
+    )
+    assert ordinary(word)
+    assert made.text(prose) == prose
+    assert made.node({"hostname": word})["hostname"] == "node-1"
+    assert made.text(f'"hostname": "{word}"') == '"hostname": "node-1"'
+    if word not in ("root", "nvidia"):  # accounts that stay
+        assert made.text(f"/home/{word}/x") == "/home/user-1/x"
+        assert made.text(f"USER={word} {word}@x") == "USER=user-1 user-1@x"
+
+
+@pytest.mark.parametrize(
+    "word", ["gpu-a3-017", "node-1", "node001", "alice-ws", "mallory", "dgx-h100-3", "r12n07", "dgx7"]
+)
+def test_names_that_no_parser_looks_for(word):
+    assert not ordinary(word)
+
+
+def test_families_are_only_those_whose_name_nothing_else_has():
+    assert stem("gpu-a3-017") == "gpu-a3-"
+    assert stem("lambda-gpu-08") == "lambda-gpu-"
+    for host in ("node-1", "gpu7", "node001", "h100-2", "frodo"):
+        assert stem(host) == ""
+
+
+def test_sets_of_nodes_become_sets_of_nodes():
+    made = redaction("gpu-001", env={"variables": {"SLURM_NODELIST": "gpu-[001-004],big1"}})
+    assert made.text("SLURM_NODELIST=gpu-[001-004]") == "SLURM_NODELIST=node-[1-4]"
+    assert made.text("gpu-003 in gpu-[003-004]") == "node-3 in node-[3-4]"
+    assert "gpu" not in made.text("gpu-[5-2]")
+    assert "gpu-" not in made.text("gpu-[900-902]")
+
+
+def test_accounts_everybody_has_stay():
+    made = redaction(
+        processes={"processes": [{"uid": 997, "user": "sssd-agent"}, {"uid": 1000, "user": "ubuntu"}]},
+        env={"variables": {"HOME": "/home/ubuntu", "USER": "ubuntu"}},
+    )
+    text = "root nobody ubuntu sssd-agent /home/ubuntu/x /home /home/ www-data"
+    assert made.text(text) == text
+
+
+def test_the_id_of_a_waived_finding_keeps_its_check():
+    waivers = "net.peers@far-7.site.example 2026-12-24 moved\nnvlink.links@gpu:3 2026-12-24 ordered\n"
+    made = redaction(
+        peers={"peers": {"far-7.site.example": {}}}, waivers={"files": {"/etc/nodedoctor/waivers": waivers}}
+    )
+    text = made.text(waivers)
+    assert "site" not in text and "far" not in text
+    subject = made.text("far-7.site.example")
+    assert text == f"net.peers@{subject} 2026-12-24 moved\nnvlink.links@gpu:3 2026-12-24 ordered\n"
+
+
+def test_serials_keep_length_and_alphabet():
+    serials = ["1655022005473", "MT2231X01234", "ab-99-zZ7", "1655022005474"]
+    made = redaction(nvml={"gpus": [{"serial": serial} for serial in serials]})
+    new = [made.text(serial) for serial in serials]
+    assert len(set(new)) == len(new) and not set(new) & set(serials)
+    for before, after in zip(serials, new, strict=True):
+        shape = [(c.isdigit(), c.islower(), c.isupper()) for c in before]
+        assert shape == [(c.isdigit(), c.islower(), c.isupper()) for c in after]
+    assert made.text("serial N/A, 165502200547399") == "serial N/A, 165502200547399"
+
+
+def test_a_document_cut_off_in_the_middle_is_redacted_like_a_whole_one():
+    text = '{"hostname": "hgx-r12-041", "user": "mallory", "log": "a\\nhgx-r12-041\\u001b[1mmallory /home/mal'
+    made = Redaction.of([Observation("net", text=text, truncated=True)], {})
+    left = made.observation(Observation("net", text=text, truncated=True)).text
+    assert "hgx" not in left and "mallory" not in left
+    assert left.endswith("a\\nnode-1\\u001b[1muser-1 /home/user-2")
+
+
+def test_ids_that_are_no_text_are_replaced():
+    space = bytearray(4096)
+    space[0x100:0x104] = (0x00010001 | 0x148 << 20).to_bytes(4, "little")
+    space[0x148:0x14C] = (0x00010003).to_bytes(4, "little")
+    space[0x14C:0x154] = bytes.fromhex("d0513a0003c288a0")
+    pci = json.dumps({"hex": {"/sys/bus/pci/devices/0000:17:00.0/config": space.hex()}})
+    made = redaction(pci=pci)
+    new = made.observation(Observation("pci", text=pci)).text
+    assert "d0513a0003c288a0" in pci and "d0513a0003c288a0" not in new
+    assert len(new) == len(pci) and "/0000:17:00.0/config" in new
+    cluster = {"clusterUuid": list(range(16)), "cliqueId": 3}
+    none = {"clusterUuid": [0] * 16}
+    made = redaction(nvml={"gpus": [cluster, cluster, none]})
+    new = json.loads(made.observation(documents(nvml={"gpus": [cluster, cluster, none]})[0]).text)["gpus"]
+    assert new[0] == new[1] != cluster and new[2] == none and new[0]["cliqueId"] == 3
+    assert bytes(new[0]["clusterUuid"]).hex() == made.text(bytes(range(16)).hex())
+
+
+def test_beginnings_of_uuids_name_the_same_gpu():
+    uuids = [f"GPU-{n:08x}-51aa-4d0c-8e17-2b90c3d4e5f6" for n in (0x7C21FD0E, 0x8D32FE1F)]
+    made = redaction(nvml={"gpus": [{"uuid": uuid} for uuid in uuids]})
+    short = made.text("CUDA_VISIBLE_DEVICES=GPU-7c21fd0e,GPU-8d32").partition("=")[2].split(",")
+    whole = [made.text(uuid) for uuid in uuids]
+    assert [[one for one in whole if one.startswith(begin)] for begin in short] == [whole[:1], whole[1:]]
+    assert made.text("GPU-based, GPU-Util, MIG-disabled") == "GPU-based, GPU-Util, MIG-disabled"
+
+
+# Shapes
+
+VERSIONS = """
+580.95.05|2.27.3.1|NCCL version 2.27.3.1+cuda12.8|570.86.10.01|96.00.89.00.01|9.10.2.21|13.580.95.05
+nvidia-curand-cu12==10.3.9.90|libcudnn.so.9.10.2.21|MLNX_OFED_LINUX-24.10-0.7.0.0
+6.6.87.2-microsoft-standard-WSL2|firmware 20.35.10.12|version: 172.16.3.4|28.43.2026|10.2.1.9-1ubuntu1
+V12.8.93|1.2.3|99.88"""
+STAYS = """
+0000:5d:00.0|00000000:5D:00.0|0000:5d:00.0/config|2026-11-14T09:11:00.123456+00:00|09:11:00
+26-11-14-09-11-00|127.0.0.1|127.0.1.1|::1|::|0.0.0.0|0.0.0.0/0|255.255.255.0|255.255.240.0|224.0.0.1
+239.1.2.3|255.255.255.255|169.254.169.254|10.0.0.0/8|172.16.0.0/12|ff02::1|mlx5_0:1|ens1f0np0|eth0
+localhost:29500|/home|/home/|00:00:00:00:00:00|ff:ff:ff:ff:ff:ff|01:00:5e:00:00:fb
+00000000-0000-0000-0000-000000000000|pid 4711|0xffffffffc0a8b000|0x0000000000140204|0::/user.slice
+std::vector<int>|c10::Error|user@1000.service|torch.cuda|GPU-Util
+https://docs.nvidia.com/deploy/xid-errors|symbol@@GLIBC_2.17|numpy@1.2.3|a88f09fa7c|MT4129|0x2651e848
+53e4e5e8ed5c5b0d9ac8fd8d27e6a6b0a2b1c3d4|NV18 PIX SYS|0-55,112-167|7783-7084-3265-9085-8269-3286-77"""
+
+
+@pytest.mark.parametrize("text", re.split(r"[|\n]", VERSIONS.strip() + STAYS))
+def test_what_looks_like_an_address_and_is_none_stays(text):
+    made = redaction()
+    for around in ("{}", "({}), x", "a {}\nb", '"{}"'):
+        assert made.text(around.format(text)) == around.format(text)
+
+
+def test_a_quad_is_what_the_rest_of_the_node_says_it_is():
+    made = redaction(
+        net={"hosts": ["9.8.7.6"], "nameservers": ["10.3.9.90"]},
+        target_python={"distributions": [{"name": "a", "version": "10.4.1.2"}]},
+    )
+    assert made.text("9.8.7.6 and 10.3.9.90") == "198.18.1.1 and 10.1.1.1"
+    assert made.text("it is 10.4.1.2 here") == "it is 10.4.1.2 here"
+    assert "3.91.4.5" not in made.text("connection from 3.91.4.5, tcp://3.91.4.5:29500")
+
+
+four = st.ip_addresses(v=4).map(str)
+private = st.one_of(
+    *(st.ip_addresses(network=net).map(str) for net in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")),
+    *(st.ip_addresses(network=net).map(str) for net in ("100.64.0.0/10", "169.254.0.0/16", "10.1.0.0/22")),
+)
+hexes = st.text("0123456789abcdef", min_size=32, max_size=32)
+hostnames = st.from_regex(r"[a-z]{2,8}(-[a-z0-9]{1,6}){1,2}-?[0-9]{2,4}", fullmatch=True)
+
+
+def net(*addresses):
+    return documents(net={"hosts": list(addresses)})
+
+
+@given(st.lists(st.one_of(four, private), min_size=1, max_size=40, unique=True))
+def test_ipv4(addresses):
+    made = Redaction.of(net(*addresses), {})
+    new = dict(zip(addresses, map(made.text, addresses), strict=True))
+    assert len(set(new.values())) == len(new)
+    moved = {one: other for one, other in new.items() if one != other}
+    assert not set(moved.values()) & set(addresses)
+    for one, other in new.items():
+        a, b = ipaddress.ip_address(one), ipaddress.ip_address(other)
+        ranges = [
+            ipaddress.ip_network(n)
+            for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+        ]
+        assert [a in net for net in ranges] == [b in net for net in ranges]
+        assert (a.is_loopback, a.is_link_local, a.is_multicast) == (
+            b.is_loopback,
+            b.is_link_local,
+            b.is_multicast,
+        )
+        for two, third in moved.items():
+            if one in moved:
+                same = one.rpartition(".")[0] == two.rpartition(".")[0]
+                assert same == (other.rpartition(".")[0] == third.rpartition(".")[0])
+
+
+@given(st.lists(st.ip_addresses(v=6), min_size=1, max_size=20, unique=True), st.booleans())
+def test_ipv6(values, full):
+    addresses = [value.exploded if full else value.compressed for value in values]
+    made = Redaction.of(net(*addresses), {})
+    new = dict(zip(addresses, map(made.text, addresses), strict=True))
+    assert len(set(new.values())) == len(new)
+    for one, other in new.items():
+        a, b = ipaddress.ip_address(one), ipaddress.ip_address(other)
+        assert (a.is_loopback, a.is_link_local, a.is_multicast) == (
+            b.is_loopback,
+            b.is_link_local,
+            b.is_multicast,
+        )
+        assert not full or len(other) == 39
+        if a in ipaddress.ip_network("2000::/3"):
+            assert b in ipaddress.ip_network("2001:db8::/32") and one != other
+
+
+@given(st.lists(st.integers(1, 2**64 - 2), min_size=1, max_size=20, unique=True))
+def test_guids_are_the_same_in_all_their_ways_to_be_written(values):
+    plain = [f"{value:016x}" for value in values]
+    grouped = [":".join(re.findall("....", digits)) for digits in plain]
+    made = redaction(rdma={"files": {f"/{n}/node_guid": f"{text}\n" for n, text in enumerate(grouped)}})
+    new = [made.text(text) for text in grouped]
+    assert len(set(new)) == len(new) and not set(new) & set(grouped)
+    for digits, text, stand_in in zip(plain, grouped, new, strict=True):
+        assert re.fullmatch("[0-9a-f]{4}(:[0-9a-f]{4}){3}", stand_in)
+        assert made.text(f"Node GUID: 0x{digits}") == f"Node GUID: 0x{stand_in.replace(':', '')}"
+        assert made.text(f"fe80:0000:0000:0000:{text}") == f"fe80:0000:0000:0000:{stand_in}"
+        by_byte = ":".join(re.findall("..", "80000048fe80000000000000" + digits))
+        assert made.text(by_byte).replace(":", "") == "80000048fe80000000000000" + stand_in.replace(":", "")
+
+
+@given(st.lists(hexes.filter(lambda digits: digits.strip("0")), min_size=1, max_size=20, unique=True))
+def test_uuids_and_macs(values):
+    uuids = ["-".join((v[:8], v[8:12], v[12:16], v[16:20], v[20:])) for v in values]
+    made = redaction(nvml={"uuids": uuids})
+    new = [made.text(f"GPU-{uuid}") for uuid in uuids]
+    assert len(set(new)) == len(set(values))
+    for uuid, stand_in in zip(uuids, new, strict=True):
+        assert re.fullmatch("GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", stand_in)
+        assert uuid not in stand_in
+    macs = {":".join(re.findall("..", v[:12])) for v in values} - {"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"}
+    macs -= {mac for mac in macs if mac.startswith(("01:00:5e", "01:80:c2"))}
+    stand_ins = {made.text(mac) for mac in macs}
+    assert len(stand_ins) == len(macs)
+    assert all(re.fullmatch("02(:[0-9a-f]{2}){5}", mac) for mac in stand_ins)
+
+
+@given(st.lists(hostnames, min_size=1, max_size=20, unique=True))
+def test_hosts(names):
+    seen = documents(peers={"peers": {name: {} for name in names}})
+    made = Redaction.of(seen, {"hostname": names[0]})
+    new = {name: made.text(name) for name in names}
+    assert len(set(new.values())) == len(new)
+    assert not set(new.values()) & set(names)
+    assert all(re.fullmatch("node-[0-9]+", name) for name in new.values())
+    other = Redaction.of(seen, {"hostname": names[0]})
+    assert {name: other.text(name) for name in reversed(names)} == new
+
+
+@given(st.text())
+def test_any_text_can_be_redacted_and_text_without_originals_stays(text):
+    made = redaction(env={"variables": {"USER": "mallory"}})
+    new = made.text(text)
+    if not re.search(r"[0-9]|::|@|/home/|[A-Fa-f:-]{8}", text):
+        assert new == text
+    assert made.document({text: [text, 1, None, (text,)]}) == {new: [new, 1, None, (new,)]}
+
+
+@given(
+    st.lists(
+        st.sampled_from([*KEPT, "\n", '"', ": ", "gpu-a3-017", "10.20.3.17", "/home/x", "a"]), max_size=30
+    )
+)
+def test_json_stays_json(pieces):
+    document = {"text": " ".join(pieces), "list": pieces}
+    made = redaction(net=document)
+    new = json.loads(made.observation(documents(net=document)[0]).text)
+    assert new.keys() == document.keys() and len(new["list"]) == len(pieces)
+
+
+HOSTILE = ["a." * 200_000, "0:" * 200_000, "user=" * 80_000, "-" * 400_000, "f" * 400_000, "a@" * 200_000]
+HOSTILE += [
+    "SLURM_NODELIST=a[0-65535] " * 50,
+    "10.0.0.1 " * 40_000,
+    '"serial": "' * 40_000,
+    "\\n" * 200_000,
+    "[" * 400_000,
+]
+HOSTILE += [" ".join(f"10.{n >> 8 & 255}.{n & 255}.7" for n in range(30_000))]
+HOSTILE += [" ".join(f"02:00:00:{n >> 8 & 255:02x}:{n & 255:02x}:01" for n in range(20_000))]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:12].strip())
+def test_text_made_to_take_long_does_not(text):
+    began = time.process_time()
+    Redaction.of([Observation("kernel-log", text=text)], {"hostname": "gpu-a3-017.site.example"})
+    assert time.process_time() - began < 20
+
+
+@settings(max_examples=30)
+@given(st.binary(max_size=600))
+def test_any_configuration_space_keeps_its_length(data):
+    text = json.dumps({"hex": {"/x/config": (bytes(256) + data).hex()}})
+    made = redaction(pci=text)
+    assert len(made.observation(Observation("pci", text=text)).text) == len(text)
+
+
+def test_the_name_a_recording_is_saved_under_names_nobody():
+    from nodedoctor.tui.state import file_name
+
+    report = judged(folder("healthy"))
+    assert "gpu-a3-016" in file_name(report)
+    assert file_name(report, redact=True) == "nodedoctor-node-20261114T091100.zip"
+
+
+def test_the_report_keeps_what_is_ours():
+    report = judged(folder("nvlinks-down"))
+    new = Redaction.of(report.observations, report.node).report(report)
+    before, after = report_json.document(report), report_json.document(new)
+    for key in ("schema", "tool", "source", "started", "seconds", "verdict", "counts"):
+        assert before[key] == after[key]
+    for one, other in zip(before["results"], after["results"], strict=True):
+        assert {**one, "findings": 0} == {**other, "findings": 0}
+        for finding, redacted in zip(one["findings"], other["findings"], strict=True):
+            assert finding["id"] == redacted["id"] and finding["reason"] == redacted["reason"]
+            assert (finding["fix"] or {}).get("docs") == (redacted["fix"] or {}).get("docs")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator
 
 from nodedoctor.redact.taken import Taken
 
@@ -58,6 +57,7 @@ class Addresses:
     def __init__(self, taken: Taken) -> None:
         self._taken = taken
         self._octets: dict[str, dict[int, int]] = {}
+        self._left: dict[str, Iterator[int]] = {}
         self._values: dict[str, dict[int, int]] = {}
         self._networks: dict[str, dict[int, int]] = {}
         self._counts: Counter[str] = Counter()
@@ -115,14 +115,19 @@ class Addresses:
         taken = self._taken.digits("020000fffe", "020000fffe[0-9a-f]{6}")
         return self._number("guid", value, lambda n: _free(_LOCAL_GUID + n, 16, taken))
 
-    def _octet(self, parent: str, octet: int, among: Iterable[int], *, clear: bool = False) -> int:
+    def _octet(self, parent: str, octet: int, among: range, *, clear: bool = False) -> int:
         """The octet for this one under the same parent; `clear` when the parent is a stand-in already."""
         given = self._octets.setdefault(parent, {})
         if octet not in given:
-            left = sorted({*among} - {*given.values()}, key=lambda n: n or 256)
-            free = (n for n in left if clear or f"{parent}.{n}." not in self._taken.text)
-            given[octet] = next(chain(free, left))
+            if parent not in self._left:
+                self._left[parent] = iter(
+                    sorted(among, key=lambda n: (self._is_taken(parent, n, clear), not n, n))
+                )
+            given[octet] = next(self._left[parent])
         return given[octet]
+
+    def _is_taken(self, parent: str, octet: int, clear: bool) -> bool:
+        return not clear and f"{parent}.{octet}." in self._taken.text
 
     def _network(self, prefix: str, network: int) -> int:
         """The number of the /64 below the prefix."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from nodedoctor.fleet import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
-from nodedoctor.redact.learn import HOST_KEYS, QUAD, UNITS, USER_KEYS, Originals, is_version
+from nodedoctor.redact.learn import HOST_KEYS, MOST, QUAD, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.standins import StandIns, hyphened
 from nodedoctor.redact.words import ACCOUNTS, ordinary, stem
 
@@ -72,6 +72,7 @@ class Replacer:
         hosts = {name.lower() for name in known.hosts}
         self.hosts = hosts | {name.partition(".")[0] for name in hosts}
         self.users = frozenset(known.users)
+        self._left = 16 * MOST  # names of sets that are still written out
         self._serials = frozenset(known.serials)
         self._stems = sorted({stem(name) for name in self.hosts if "." not in name} - {""})
         self._ordinary = {word for word in (*self.hosts, *self.users) if ordinary(word)}
@@ -227,9 +228,13 @@ class Replacer:
 
     def _set(self, match: re.Match[str], text: str) -> str:
         try:
-            return nodeset.fold(self._give.host(name) for name in nodeset.expand(text))
+            names = nodeset.expand(text) if self._left > 0 else []
         except nodeset.NodeSetError:
-            return self._give.host("set")
+            names = []
+        self._left -= len(names)
+        if not 0 < len(names) <= MOST:
+            return self._give.host(text)
+        return nodeset.fold(map(self._give.host, names))
 
     def _sibling(self, match: re.Match[str], text: str) -> str:
         return self._give.host(text)

@@ -33,27 +33,26 @@ schedmd.com gnu.org freedesktop.org"""
 PUBLIC = frozenset(_PUBLIC.split())
 """Domains of projects and vendors: in an address of a page they name nobody's network."""
 
-_NUMBERED = "node gpu cpu core numa nic hca port link lane rank card mlx ib eth en nvme sd md pci"
+_NUMBERED = "node gpu cpu core numa nic hca port link lane rank card mlx eth nvme cuda python torch nccl"
 _DEVICES = frozenset(_NUMBERED.split())
 """What the kernel, drivers and tools number, so that with a number it is no host's name alone."""
-
-_EDGES = "(?<![0-9a-z]){}(?![0-9a-z])"
 
 
 def ordinary(word: str) -> bool:
     """Whether a name is too much like any other word to be looked for everywhere.
 
-    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name), nor `node001`; `node1`, which is
-    also a node of memory, `gpu` and `data` are.
+    `gpu-a3-017` is not, nor `node-1` (a digit and a separator make a name), nor `dgx7` or `node001`; `node1`,
+    which is also a node of memory, `h100`, `gpu` and `data` are.
     """
-    word = word.lower()
-    start = word.rstrip("0123456789")
+    start = word.lower().rstrip("0123456789")
     number = word[len(start) :]
     if len(word) < 3 or not start:
         return True
     if re.search("[0-9]", word) and re.search("[._-]", word):
         return False
-    return _ours(word) or (bool(number) and start in _DEVICES and (number == "0" or number[0] != "0"))
+    if number:
+        return (len(start) < 3 or start in _DEVICES) and (number == "0" or number[0] != "0")
+    return _ours(start)
 
 
 def stem(host: str) -> str:
@@ -62,11 +61,12 @@ def stem(host: str) -> str:
     Hosts of a cluster differ in their number, so that a log may name `gpu-a3-018` though only 017 is known.
     """
     before = host.rstrip("0123456789")
-    telling = [piece for piece in re.split("[^A-Za-z]+", before) if len(piece) > 1]
-    mixed = re.search("[0-9][._-]$", before) and re.match("[A-Za-z]", before)
-    if before == host or len(before) < 3:
+    pieces = [piece for piece in re.split("[._-]", before.lower()) if piece]
+    if before == host or len(before) < 3 or not pieces or not re.match("[A-Za-z]", before):
         return ""
-    return before if mixed or any(not _ours(piece.lower()) for piece in telling) else ""
+    # gpu-a3- and lambda-gpu- are families, though gpu is a word; gpu-, node and h100- may be anything.
+    telling = len(pieces) > 1 and not _ours(before.lower().rstrip("._-"))
+    return before if telling or not (_ours(pieces[0]) or re.search("[0-9]", pieces[0])) else ""
 
 
 def public(host: str) -> bool:
@@ -78,7 +78,8 @@ def public(host: str) -> bool:
 @lru_cache(maxsize=4096)
 def _ours(word: str) -> bool:
     sources = _sources()
-    return not word or (word in sources and bool(re.search(_EDGES.format(re.escape(word)), sources)))
+    found = re.finditer(f"{re.escape(word)}(?![0-9a-z])", sources) if word in sources else ()
+    return any(not sources[one.start() - 1].isalnum() for one in found)
 
 
 @lru_cache(maxsize=1)
