@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,7 +14,7 @@ FILES, FOLDERS = "(files)", "(folders)"
 
 _ELSEWHERE = {
     "triage": "nodedoctor.triage.cli",
-    "fleet": "nodedoctor.fleet.cli",
+    "fleet": "nodedoctor.fleet.arguments",
     "watch": "nodedoctor.tui.start",
     "compare": "nodedoctor.compare",
     "expect": "nodedoctor.expecting",
@@ -108,8 +107,6 @@ def _commands(lists: dict[str, Words]) -> Iterator[Command]:
     diagnosis = _command("", "", arguments.parser(), lists)
     yield diagnosis
     for name, where in _ELSEWHERE.items():
-        if name == "fleet" and not importlib.util.find_spec(where):
-            continue
         yield _command(name, _ABOUT[name], importlib.import_module(where).parser(), lists)
     nested = next(action for action in reference.parser()._actions if isinstance(action.choices, dict))
     assert isinstance(nested.choices, dict)
@@ -128,11 +125,12 @@ def _command(name: str, help: str, made: argparse.ArgumentParser, lists: dict[st
 def _argument(command: str, action: argparse.Action, lists: dict[str, Words]) -> Argument:
     """An argument as its parser knows it; its choices become a list of words of its own."""
     help = " ".join((action.help or "").split())
-    takes = action.nargs != 0
     kinds = KINDS.get(str(action.metavar or action.dest), ())
     if action.choices is not None:
         kinds = (f"{command or 'nodedoctor'}_{action.dest}",)
         lists[kinds[0]] = dict.fromkeys(map(str, action.choices), "")
+    # Free text that may be left out is as good as a switch: what follows is more often the next argument.
+    takes = action.nargs != 0 and (action.nargs != "?" or bool(kinds))
     return Argument(tuple(action.option_strings), help, takes, kinds)
 
 
