@@ -534,6 +534,7 @@ def test_two_builds_are_the_same_bytes(build, tmp_path):
         ("rich-15.0.0.dist-info/RECORD", False),
         ("x-1.data/scripts/x", False),
         ("typing_extensions.py", True),
+        ("example.py", False),
     ],
 )
 def test_what_of_a_wheel_ships(build, path, good):

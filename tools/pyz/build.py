@@ -87,7 +87,7 @@ def ships(path: str) -> bool:
         return rest == "METADATA" or bool(re.search(r"(?i)\b(licen[sc]e|copying|notice|authors)", rest))
     if top.endswith(".data") or {"__pycache__", "tests"} & {top, *folders}:
         return False
-    return not path.endswith(("/", ".pyc", ".pyi"))
+    return path != "example.py" and not path.endswith(("/", ".pyc", ".pyi"))  # pynvml's, at the top
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:
