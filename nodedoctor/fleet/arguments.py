@@ -73,7 +73,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout")
-    outputs.add(group)
+    outputs.add(group, "html", "junit")
     add = group.add_argument
     add("--passing", default="", metavar="FILE", help="also write the nodes a job can use, one a line")
     add("--failing", default="", metavar="FILE", help="also write the others, for srun --exclude=./FILE")

@@ -18,7 +18,9 @@ from nodedoctor.fleet.traits import FACTS, readings, traits
 from nodedoctor.model import Action, Finding, Observation, Outcome, Reason, Status
 
 LONGEST = 300
-"""Characters kept of a summary or a fix; ours."""
+"""Characters kept of a summary; ours."""
+LONGEST_FIX = 1500
+"""Characters kept of a fix; ours."""
 MOST = 200
 """Problems kept of one node, the worst; ours."""
 _WELL = {"pass": Status.PASS, "skip": Status.SKIP}
@@ -87,7 +89,7 @@ def _problems(entry: Document) -> Iterator[Problem]:
             action=cast("Action", action) if action in get_args(Action) else "investigate",
             reason=finding.reason or "",
             title=title[:LONGEST],
-            fix=text(fix, "text")[:LONGEST],
+            fix=text(fix, "text")[:LONGEST_FIX],
         )
 
 

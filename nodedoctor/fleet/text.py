@@ -6,6 +6,7 @@ Problems are told once with the nodes they are on, so that one broken switch is 
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import TypeVar, get_args
@@ -30,7 +31,7 @@ Item = TypeVar("Item")
 
 def render(fleet: Fleet, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
     """The whole fleet as lines; with `quiet` only what is not well."""
-    page = _Page(max(width, 40), colour)
+    page = _Page(max(width, 40), colour, fleet.source)
     page.status(fleet.verdict, tally(fleet))
     if not quiet:
         page.kinds(fleet)
@@ -57,10 +58,12 @@ def tally(fleet: Fleet) -> str:
 class _Page:
     """Lines under way, at one width."""
 
-    def __init__(self, width: int, colour: bool) -> None:
+    def __init__(self, width: int, colour: bool, source: str) -> None:
         self.lines: list[str] = []
         self._width = width
         self._colour = colour
+        self._source = source
+        self._fixes: dict[str, str] = {}
 
     def kinds(self, fleet: Fleet) -> None:
         """What kinds of nodes there are, where there are several."""
@@ -161,9 +164,15 @@ class _Page:
         subject = f" {first.subject}" if first.subject else ""
         alike = "" if same else f" (and alike, {len(group)} in all)"
         self.status(first.status, f"{first.check}{subject}: {first.summary}{alike}   {_nodes(hosts)}")
-        self._labelled("fix", first.fix)
-        if first.action not in ("none", "investigate"):
-            self._labelled("action", first.action)
+        if first.fix in self._fixes:
+            self._labelled("fix", f"as for {self._fixes[first.fix]}, above")
+        else:
+            self._labelled("fix", first.fix)
+            self._fixes[first.fix] = first.check
+            if first.action not in ("none", "investigate"):
+                self._labelled("action", first.action)
+        if command := _closer(self._source, group[0][0], first.check):
+            self.lines.append(f"{_INDENT}$ {inert(command)}")
 
     def _labelled(self, label: str, text: str) -> None:
         if text:
@@ -189,6 +198,15 @@ class _Page:
 
     def _paint(self, status: Status, word: str) -> str:
         return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
+
+
+def _closer(source: str, node: Node, check: str) -> str:
+    """The command that shows all that node has to say about it, where there is a short one."""
+    if source == "ssh":
+        return f"ssh {shlex.quote(node.host)} nodedoctor {shlex.quote(check)}"
+    if source == "slurm":
+        return f"srun -w {shlex.quote(node.host)} nodedoctor {shlex.quote(check)}"
+    return ""
 
 
 def _sort(problem: Problem) -> tuple[str, ...]:

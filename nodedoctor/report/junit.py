@@ -59,14 +59,21 @@ def _fleet(fleet: Data) -> list[xml.Element]:
     about = {"nodedoctor": fleet.get("tool"), "source": fleet.get("source"), **fleet.get("counts", {})}
     suites = [_suite("fleet", apart, fleet, about)]
     for node in fleet.get("nodes", ()):
-        problems = sorted(node.get("problems", ()), key=lambda problem: str(problem["check"]))
+        problems = sorted(map(_finding, node.get("problems", ())), key=lambda problem: str(problem["check"]))
         cases = [_answered(node)]
         for check, found in groupby(problems, key=lambda problem: str(problem["check"])):
             result = {"check": check, "title": titles.get(check), "findings": list(found)}
             cases.append(_case(f"{node['host']}.{_subject(result)}", result))
         known = {"nodedoctor": node.get("tool"), "gpus": node.get("gpus"), "report": node.get("report")}
-        suites.append(_suite(node["host"], cases, {"started": fleet.get("started"), **node}, known))
+        run = {"started": node.get("started") or fleet.get("started"), "seconds": node.get("seconds")}
+        suites.append(_suite(node["host"], cases, run, known))
     return suites
+
+
+def _finding(problem: Data) -> Data:
+    """A problem of a fleet as reports have it: a fleet keeps of a fix its text and its action."""
+    fix = {"text": problem["fix"], "action": problem.get("action")} if problem.get("fix") else None
+    return {**problem, "fix": fix}
 
 
 def _answered(node: Data) -> xml.Element:
@@ -139,7 +146,7 @@ def _outcome(tag: str, findings: Sequence[Data], result: Data) -> xml.Element:
 
 
 def _action(finding: Data) -> str:
-    return str((finding.get("fix") or {}).get("action") or finding.get("action") or "")
+    return str(_remedy(finding).get("action") or finding.get("action") or "")
 
 
 def _told(findings: Sequence[Data], result: Data) -> str:
@@ -149,11 +156,17 @@ def _told(findings: Sequence[Data], result: Data) -> str:
         lines.append(_sentence(finding))
         for evidence in finding.get("evidence") or ():
             lines += [f"  | {line}" for line in inert_lines(str(evidence["text"]).strip("\n"))]
-        lines += _fix(finding.get("fix") or {})
+        lines += _fix(_remedy(finding))
     if severity(findings[0]) > _PASS:
         about = (("expected", result.get("title")), ("why", result.get("why")))
         lines += [f"{label}: {text}" for label, text in about if text]
     return "\n".join(lines)
+
+
+def _remedy(finding: Data) -> Data:
+    """What to do; the document of a fleet has only its words."""
+    fix = finding.get("fix") or {}
+    return {"text": fix} if isinstance(fix, str) else fix
 
 
 def _fix(fix: Data) -> list[str]:
