@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -165,6 +166,38 @@ def test_a_cut_connection_leaves_nothing_running(host: Host):
     ssh.send_signal(signal.SIGKILL)
     ssh.communicate()
     assert left_on(host) == []
+
+
+def test_ctrl_c_ends_it_on_the_hosts_too(boot: Callable[..., Hosts]):
+    hosts = boot(2)
+    hosts[0].command("nodedoctor", "#!/bin/sh\ntouch /tmp/asked\nsleep 1000\n")
+    argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", "gpu-node-[0-1]", *FEW]
+    asking = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    while hosts[0].run("test", "-e", "/tmp/asked").returncode:
+        time.sleep(0.1)
+    asking.send_signal(signal.SIGINT)
+    told, _ = asking.communicate(timeout=30)
+    assert asking.returncode == 130
+    assert {node["host"] for node in json.loads(told)["nodes"]} == {"gpu-node-0", "gpu-node-1"}
+    assert left_on(hosts[0]) == []
+
+
+def test_shared_connections_of_the_users_own_stay_theirs(boot: Callable[..., Hosts], tmp_path: Path):
+    boot(1)
+    sockets = tempfile.mkdtemp(prefix="nd-")  # a socket's path has 108 characters at most
+    shared = f"ControlMaster auto\nControlPath {sockets}/%C\nControlPersist 60\nRequestTTY force\n"
+    config = tmp_path / "ssh_config"
+    config.write_text(config.read_text() + shared)
+    check = ["ssh", "-O", "check", "gpu-node-0"]
+    assert subprocess.run(check, capture_output=True).returncode != 0
+    try:
+        for _ in range(2):
+            node = one(arguments=FEW)
+            assert (node.state, node.note) == ("answered", "")
+            assert subprocess.run(check, capture_output=True).returncode == 0, "the master is still there"
+    finally:
+        subprocess.run(["ssh", "-O", "exit", "gpu-node-0"], capture_output=True)
+        shutil.rmtree(sockets)
 
 
 def test_a_host_without_python_says_so(host: Host):
