@@ -14,7 +14,9 @@ from any_report import documents
 from hypothesis import given
 
 from nodedoctor.compare import document_of
-from nodedoctor.model import Evidence, Finding, Fix, Report, Result
+from nodedoctor.fleet import document as fleet_document
+from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.model import Evidence, Finding, Fix, Report, Result, Status
 from nodedoctor.report import json, junit
 
 NODES = sorted(Path(__file__).parent.glob("nodes/*/manifest.json"))
@@ -171,56 +173,43 @@ def test_control_characters_are_written_out_and_what_xml_cannot_hold_is_gone():
 
 
 def test_a_fleet_has_a_suite_per_node_and_one_for_what_sets_them_apart():
-    problem = {
-        "id": "nvlink.links@gpu:3",
-        "check": "nvlink.links",
-        "subject": "gpu:3",
-        "status": "fail",
-        "reason": None,
-        "summary": "2 of 18 links down: 4, 11",
-        "action": "reset-gpu",
-    }
-    second = {**problem, "id": "nvlink.links@gpu:4", "subject": "gpu:4"}
-    odd = {"key": "driver", "status": "fail", "summary": "gpu-2 has 550.54.15, 1 other 570.86.10", "why": "w"}
-    root = parsed(
-        {
-            "schema": "nodedoctor.fleet/1",
-            "tool": "0.1.0",
-            "source": "ssh",
-            "started": "2026-01-02T03:04:05Z",
-            "seconds": 12.1,
-            "counts": {"nodes": 3, "silent": 1},
-            "oddities": [odd, {**odd, "key": "kernel", "status": "warn"}],
-            "checks": [{"check": "nvlink.links", "title": "All NVLinks are active"}],
-            "nodes": [
-                {
-                    "host": "gpu-1",
-                    "state": "answered",
-                    "note": "",
-                    "seconds": 3.1,
-                    "problems": [problem, second],
-                },
-                {"host": "gpu-2", "state": "answered", "note": "a banner", "seconds": 3.1, "problems": []},
-                {
-                    "host": "gpu-3",
-                    "state": "silent",
-                    "note": "no answer in 50 s",
-                    "seconds": 50,
-                    "problems": [],
-                },
-            ],
-        }
+    down = Problem(
+        "nvlink.links",
+        "gpu:3",
+        Status.FAIL,
+        "2 of 18 links down: 4, 11",
+        5,
+        "reset-gpu",
+        fix="Reset the GPU.",
     )
-    assert [suite.get("name") for suite in root] == ["fleet", "gpu-1", "gpu-2", "gpu-3"]
-    assert [(suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root] == [
-        ("2", "1", "0"),
-        ("2", "1", "0"),
-        ("1", "0", "0"),
-        ("1", "0", "1"),
-    ]
+    second = Problem("nvlink.links", "gpu:4", Status.FAIL, "1 of 18 links down: 2", 5, "reset-gpu")
+    groups = Group("570.86.10", ("gpu-1", "gpu-3")), Group("550.54.15", ("gpu-2",))
+    odd = Oddity(
+        "driver", "NVIDIA driver", Status.FAIL, "gpu-2 has 550.54.15", "w", groups, groups[0], ("gpu-2",)
+    )
+    slow = Oddity("kernel", "Kernel", Status.WARN, "gpu-2 has 5.4", "w", groups, None, ("gpu-2",))
+    began = "2026-01-02T03:04:05Z"
+    nodes = (
+        Node("gpu-1", started=began, seconds=3.1, verdict=Status.FAIL, problems=(down, second)),
+        Node("gpu-2", started=began, seconds=3.1, verdict=Status.PASS, note="a banner was skipped"),
+        Node("gpu-3", "silent", "no answer in 50 s", 50.0),
+    )
+    fleet = Fleet("0.1.0", "ssh", began, 12.1, nodes, (odd, slow), {"nvlink.links": "All NVLinks are active"})
+    root = parsed(fleet_document.document(fleet))
+    assert {
+        suite.get("name"): (suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root
+    } == {
+        "fleet": ("2", "1", "0"),
+        "gpu-1": ("2", "1", "0"),
+        "gpu-2": ("1", "0", "0"),
+        "gpu-3": ("1", "0", "1"),
+    }
     failure = root.find("testsuite[@name='gpu-1']/testcase[@classname='gpu-1.nvlink']/failure")
     assert failure is not None and failure.get("type") == "reset-gpu"
     assert failure.get("message") == "gpu:3: 2 of 18 links down: 4, 11 (and 1 more)"
+    assert failure.text and "fix: Reset the GPU." in failure.text.split("\n")
+    driver = root.find("testsuite[@name='fleet']/testcase[@name='driver']/failure")
+    assert driver is not None and driver.text and "  | 570.86.10: gpu-[1,3] (2)" in driver.text.split("\n")
     error = root.find("testsuite[@name='gpu-3']/testcase/error")
     assert error is not None and error.get("message") == "silent: no answer in 50 s"
 

@@ -91,7 +91,9 @@ def _answered(node: Data) -> xml.Element:
 def _oddity(oddity: Data) -> xml.Element:
     """The case for one thing in which nodes should not differ."""
     case = _element("testcase", classname="fleet.alike", name=str(oddity["key"]), time="0.000")
-    groups = [f"{group['count']} x {group['value']}: {group['nodes']}" for group in oddity.get("groups", ())]
+    groups = [
+        f"  | {group['value']}: {group['nodes']} ({group['count']})" for group in oddity.get("groups", ())
+    ]
     said = [str(oddity["summary"]), *groups]
     said += [f"{name}: {oddity[name]}" for name in ("fix", "why") if oddity.get(name)]
     if oddity.get("status") == "fail":
