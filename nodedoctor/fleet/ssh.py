@@ -32,14 +32,13 @@ STARTING = 5.0
 class Ssh:
     """The way to nodes through OpenSSH; `nodes` is a node set, whose names may be `user@host`.
 
-    `options` go to ssh before ours: of an option given twice it takes the first.
+    Ports, keys and jump hosts are for ssh's own config.
     """
 
     name = "ssh"
 
-    def __init__(self, nodes: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, nodes: str) -> None:
         self._nodes = nodes
-        self._options = options
 
     async def hosts(self) -> tuple[str, ...]:
         """All nodes meant; FleetError when the set cannot be read, is empty, or there is no ssh here."""
@@ -96,7 +95,7 @@ class Ssh:
     ) -> Observation:
         script = node_side.script(errand, brought, arrives=arrives, held=True)
         stdin = node_side.stdin(brought, arrives=arrives, held=True)
-        argv = ("ssh", *self._options, *_options(errand), "--", host, node_side.line(script))
+        argv = ("ssh", *_options(errand), "--", host, node_side.line(script))
         return await command.run("ssh", Command(argv, stdin=stdin, tied=True), errand.deadline)
 
 
