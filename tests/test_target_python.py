@@ -265,6 +265,69 @@ def test_a_shim_is_resolved(env, tmp_path):
     assert "does not lead to an interpreter" in told["error"]["note"]
 
 
+@pytest.fixture
+def pyenv(env, tmp_path):
+    """A pyenv of two versions; its program leaves a mark and runs a third."""
+    root = tmp_path / "pyenv"
+    for version in ("3.8.1", "3.9.1"):
+        (root / "versions" / version / "bin").mkdir(parents=True)
+        (root / "versions" / version / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
+    for folder in ("libexec", "shims", "hooks/version-name"):
+        (root / folder).mkdir(parents=True)
+    (root / "hooks" / "version-name" / "mine.bash").write_text("")
+    run, shim = root / "libexec" / "pyenv", root / "shims" / "python3"
+    run.write_text(f'#!/bin/sh\ntouch {root}/was-run\nshift 2\nexec {env}/bin/python "$@"\n')
+    lines = ("#!/usr/bin/env bash", "set -e", 'program="${0##*/}"', "", f'export PYENV_ROOT="{root}"')
+    shim.write_text("\n".join((*lines, f'exec "{run}" exec "$program" "$@"', "")))
+    for file in (run, shim):
+        file.chmod(0o755)
+    (root / "version").write_text("# global\n\n3.8.1 3.9.1\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    "told, local, version",
+    [
+        ({}, "", "3.8.1"),  # pyenv's own file
+        ({"PYENV_VERSION": "3.9.1:3.8.1"}, "3.8.1", "3.9.1"),
+        ({}, "3.9.1\r\n", "3.9.1"),  # .python-version of a folder above
+        ({"PYENV_VERSION": "3.9"}, "", None),  # a prefix, which pyenv resolves
+        ({"PYENV_VERSION": "system"}, "", None),
+        ({"PYENV_VERSION": "../versions/3.9.1"}, "", None),
+        ({"PYENV_VERSION": "3.7.7:3.9.1"}, "", None),  # not installed
+        ({}, "# nothing\n", None),
+        ({"PYENV_DIR": "/"}, "", None),
+        ({"PYENV_HOOK_PATH": "/nowhere:{root}/hooks"}, "", None),
+    ],
+)
+def test_a_plain_shim_of_pyenv_is_read_and_any_other_is_run(pyenv, tmp_path, told, local, version):
+    below = tmp_path / "job" / "src"
+    below.mkdir(parents=True)
+    if local:
+        (tmp_path / "job" / ".python-version").write_text(local)
+    told = {name: value.format(root=pyenv) for name, value in told.items()}
+    path = f"{pyenv / 'shims'}:{os.environ['PATH']}"
+    seen = ask("find_python", env={"PATH": path, "PWD": str(below), **told}, cwd=below)
+    assert (pyenv / "was-run").exists() is (version is None)
+    if version:
+        assert seen["executable"] == str(pyenv / "versions" / version / "bin" / "python3")
+
+
+@pytest.mark.skipif(not Path("~/.pyenv/libexec/pyenv").expanduser().exists(), reason="no pyenv in ~/.pyenv")
+@pytest.mark.parametrize("version", ["", "3", "system", "3.99.99"])
+def test_what_is_read_of_a_shim_is_what_pyenv_says(tmp_path, version):
+    shim = Path("~/.pyenv/shims/python3").expanduser()
+    code = (
+        f"import sys; sys.path.insert(0, {str(PROBES)!r}); from pyenv_shim import behind; "
+        f"print(behind({str(shim)!r}, {str(tmp_path)!r}) or '')"
+    )
+    told = {**os.environ, "PYENV_VERSION": version}
+    read = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True)
+    argv = [shim.parent.parent / "libexec" / "pyenv", "which", "python3"]
+    says = subprocess.run(argv, env=told, cwd=tmp_path, capture_output=True, text=True)
+    assert read.stdout.strip() in (says.stdout.strip(), "") and read.returncode == 0
+
+
 def test_a_prefix_reaches_the_far_side(env, tmp_path):
     log = tmp_path / "log"
     prefix = tmp_path / "reach"

@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
+    from nodedoctor.probes.pyenv_shim import behind
     from nodedoctor.probes.target_owner import become, foreign_owner, is_root
     from nodedoctor.probes.target_running import Running, running
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from pyenv_shim import behind
     from target_owner import become, foreign_owner, is_root
     from target_running import Running, running
 
@@ -220,9 +222,11 @@ def _binary(python: str) -> str:
         raise Refused("denied", f"{python}: {error.strerror}") from None
     if is_root() and foreign_owner(python) is not None:
         raise Refused("denied", f"{python} is a script of another user; root does not run it")
-    ask = [python, "-I", "-S", "-c", "import sys; print(sys.executable)"]
     # A pyenv shim obeys the .python-version of the working directory, which may be anybody's.
     ours = os.stat(".").st_uid in (0, os.geteuid())
+    if plain := behind(python, _working_directory() if ours else "/"):
+        return plain
+    ask = [python, "-I", "-S", "-c", "import sys; print(sys.executable)"]
     try:
         done = subprocess.run(
             ask, capture_output=True, text=True, timeout=PATIENCE, cwd=None if ours else "/"
@@ -232,6 +236,14 @@ def _binary(python: str) -> str:
     if not os.path.isabs(done.stdout.strip()):
         raise Refused("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
     return done.stdout.strip()
+
+
+def _working_directory() -> str:
+    """As a shell has it: by the name it was entered with."""
+    told = os.environ.get("PWD", "")
+    return (
+        told if os.path.isabs(told) and os.path.exists(told) and os.path.samefile(told, ".") else os.getcwd()
+    )
 
 
 def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
