@@ -190,7 +190,7 @@ def test_a_verdict_of_triage_with_its_ranks() -> None:
     page = read(html.render(triage()))
     order = ["FAIL cpu_stuck_or_slow_rank", "Rank 16 came late", "confidence: high", "1 earlier failure"]
     order += ["guilty: rank 16 on node-2", "only waited: rank 0-3", "nothing was read of it: rank 4, 6-7"]
-    order += ["What to do", "py-spy dump --pid 4242", "Why", "job/train.log:54", "rank 16", "STRAGGLER"]
+    order += ["Why", "job/train.log:54", "rank 16", "STRAGGLER", "What to do", "py-spy dump --pid 4242"]
     order += ["What would decide", "nodedoctor triage LOGS", "What it is not", "NCCL_TIMEOUT", "Less likely"]
     order += ["peer_died", "The collective", "67,108,864", "45 s", "5.8 ms ib_400g", "Timeline", "asleep"]
     order += ["What was read", "3 files, 14,079 bytes, 6 of 20 ranks", "one line was cut"]

@@ -26,8 +26,7 @@ Seat = tuple[str, str, int]
 def grids(document: Mapping[str, Any]) -> Markup:
     """A grid per world, a row per host, and the guilty in words."""
     kinds = dict(_seats(document))
-    known = [seat for seat in kinds if kinds[seat]]
-    if not known:
+    if not {"culprits", "parties", "victims"} & set(kinds.values()):
         return Markup()
     shown = _drawn(kinds) if len(kinds) <= MOST else Markup()
     return joined(_told(kinds), shown)
