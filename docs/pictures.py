@@ -6,10 +6,16 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from nodedoctor import __version__
 from nodedoctor.compare import document_of
+from nodedoctor.fleet.judge import judge
+from nodedoctor.fleet.model import Fleet, Node
+from nodedoctor.fleet.reading import node
+from nodedoctor.model import Observation
 from nodedoctor.session import Request, Session
 from nodedoctor.tui import start
 
@@ -21,12 +27,14 @@ WIDE, SMALL = (140, 36), (80, 24)
 start.prepare_environment()
 
 from nodedoctor.tui.app import NodeDoctor  # noqa: E402
+from nodedoctor.tui.nodes import Round  # noqa: E402
 from nodedoctor.tui.rounds import Rounds  # noqa: E402
+from nodedoctor.tui.state import Nothing  # noqa: E402
 
 
-async def picture(name: str, node: str, keys: list[str], size: tuple[int, int], **options: Any) -> None:
+async def picture(name: str, demo: str, keys: list[str], size: tuple[int, int], **options: Any) -> None:
     """Open a recorded node, press some keys, keep what stands on the screen."""
-    rounds = Rounds(Session(Request(replay=DEMO / node)))
+    rounds = Rounds(Session(Request(replay=DEMO / demo)))
     rounds.start()
     app = NodeDoctor(rounds, **options)
     async with app.run_test(size=size) as pilot:
@@ -39,9 +47,35 @@ async def picture(name: str, node: str, keys: list[str], size: tuple[int, int], 
         app.clear_notifications()
         await pilot.pause()
         svg = app.export_screenshot(
-            title=f"nodedoctor demo {node}" if not options else "nodedoctor triage logs/"
+            title=f"nodedoctor demo {demo}" if not options else "nodedoctor triage logs/"
         )
     await rounds.close()
+    _keep(name, svg)
+
+
+async def fleet_picture() -> None:
+    """A rack of healthy nodes with one that has lost links, one of another driver, one that is silent."""
+    healthy = json.dumps(HEALTHY)
+    hosts = [f"gpu-a3-{number:03}" for number in range(1, 41)]
+    answers = {host: healthy.replace("gpu-a3-016", host) for host in hosts}
+    answers["gpu-a3-017"] = json.dumps(NVLINKS_DOWN)
+    answers["gpu-a3-033"] = answers["gpu-a3-033"].replace("580.95.05", "570.158.01")
+    nodes = [node(host, Observation(host, text=text)) for host, text in answers.items()]
+    nodes.append(Node("gpu-a3-041", "silent", "no answer in 50 s"))
+    fleet = Fleet(__version__, "slurm", "2026-11-14T09:11:00Z", 50.4, tuple(nodes), judge(nodes))
+
+    async def rounds() -> AsyncIterator[Round]:
+        yield Round(fleet)
+
+    app = NodeDoctor(Nothing(), first="fleet", rounds=rounds())
+    async with app.run_test(size=(140, 24)) as pilot:
+        while app.round is None:
+            await pilot.pause(0.05)
+        await pilot.pause()
+        _keep("fleet", app.export_screenshot(title="nodedoctor fleet --slurm"))
+
+
+def _keep(name: str, svg: str) -> None:
     # No fonts from elsewhere: a picture in a README must not fetch anything.
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg).replace(
         "Fira Code", "Fira Code, Menlo, Consolas, monospace"
@@ -49,7 +83,7 @@ async def picture(name: str, node: str, keys: list[str], size: tuple[int, int], 
     (DOCS / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
-HEALTHY = document_of(DEMO / "healthy")
+HEALTHY, NVLINKS_DOWN = document_of(DEMO / "healthy"), document_of(DEMO / "nvlinks-down")
 
 
 async def main() -> None:
@@ -61,6 +95,7 @@ async def main() -> None:
     await picture("compare", "nvlinks-down", [], (140, 24))
     triage = json.loads(TRIAGE.read_text(encoding="utf-8"))
     await picture("triage", "healthy", ["j", "j", "j", "j", "j", "j", "j", "j"], (140, 24), triage=triage)
+    await fleet_picture()
 
 
 if __name__ == "__main__":

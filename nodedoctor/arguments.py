@@ -40,13 +40,15 @@ examples:
   nodedoctor --record node.zip     keep what was seen; read it anywhere with --replay node.zip
 
 also:
+  nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
+  nodedoctor fleet --ssh gpu-[001-128]                many nodes (--slurm, --ray, --reports DIR): the odd one out
   nodedoctor list checks|facts|probes|knowledge       what there is
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
   nodedoctor demo [NAME]           recorded nodes that ship with the tool
   nodedoctor watch                 live load of GPUs, ports and host; marks the straggler
   nodedoctor compare BEFORE AFTER  what changed between two reports or recorded nodes; 2 if it got worse
   nodedoctor expect                what this healthy node has, for --expect FILE on the others
-  nodedoctor schema report|snapshot
+  nodedoctor schema report|triage|fleet|snapshot      JSON Schemas of what is written
   nodedoctor completion bash|zsh|fish                 a script that completes all of this
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
@@ -60,7 +62,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | watch | compare | expect | demo | list | explain | schema ...",
+        "       nodedoctor triage | fleet | watch | compare | expect | demo | list | explain | ...",
         description="The doctor for GPU training nodes: what is sick, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

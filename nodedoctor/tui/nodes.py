@@ -5,7 +5,7 @@ Everything a node said passes `inert` on its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
 from nodedoctor.fleet.nodeset import fold
@@ -59,14 +59,15 @@ def head(now: Round) -> list[tuple[Part, ...]]:
 def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
     """What sets nodes apart, then the nodes, the worst first; those that are well in one line if folded."""
     nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
-    well = [node for node in nodes if node.severity <= 1]
+    odd = _odd(fleet)
+    well = [node for node in nodes if _is_well(node, odd)]
     made = [_oddity_row(oddity) for oddity in fleet.oddities if needle in _said(oddity)]
-    made += [_node_row(node) for node in nodes if node.severity > 1]
+    made += [_node_row(node, odd) for node in nodes if not _is_well(node, odd)]
     if well and folded:
         count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
         made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))
     else:
-        made += [_node_row(node) for node in well]
+        made += [_node_row(node, odd) for node in well]
     return made
 
 
@@ -109,7 +110,8 @@ def page(fleet: Fleet, key: str) -> list[Para]:
         if key == _key(oddity):
             return list(_oddity(oddity))
     if key == WELL:
-        return list(_all_well([node for node in fleet.nodes if node.severity <= 1]))
+        odd = _odd(fleet)
+        return list(_all_well([node for node in fleet.nodes if _is_well(node, odd)]))
     node = find(fleet, key)
     return list(_node(node, fleet.oddities)) if node else [Para("no node has answered yet")]
 
@@ -118,7 +120,8 @@ def names(fleet: Fleet, key: str) -> str:
     """The nodes a row of the list stands for, as a node set."""
     hosts = next((oddity.odd for oddity in fleet.oddities if _key(oddity) == key), ())
     if key == WELL:
-        hosts = tuple(node.host for node in fleet.nodes if node.severity <= 1)
+        odd = _odd(fleet)
+        hosts = tuple(node.host for node in fleet.nodes if _is_well(node, odd))
     node = find(fleet, key)
     return fold(hosts or ([node.host] if node else []))
 
@@ -143,7 +146,20 @@ def _style(node: Node) -> str:
     return STYLE[_standing(node)]
 
 
-def _node_row(node: Node) -> Row:
+def _odd(fleet: Fleet) -> dict[str, Oddity]:
+    """The first thing that is odd about each node that is."""
+    return {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
+
+
+def _is_well(node: Node, odd: Mapping[str, Oddity]) -> bool:
+    return node.severity <= 1 and node.host not in odd
+
+
+def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
+    if node.severity <= 1 and node.host in odd:
+        oddity = odd[node.host]
+        said = inert(_strange(node, oddity))
+        return Row(f"node {node.host}", oddity.status.word, STYLE[oddity.status], inert(node.host), said)
     text = node.note
     worst = _worst_first(node)
     if node.state != "answered":
@@ -217,14 +233,18 @@ def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
     if strange:
         yield Para()
     for oddity in strange:
-        usual = oddity.majority.value if oddity.majority else "no majority"
-        mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
-        yield Para(inert(f"{oddity.title}: {mine or '(none)'}; most: {usual}"), "ODD  ")
+        yield Para(inert(_strange(node, oddity)), "ODD  ")
     yield Para()
     tally = "  ".join(f"{count} {status}" for status, count in node.counts.items() if count)
     yield Para(f"{inert(tally)}   in {node.seconds:.1f} s", style=QUIET)
     if node.report:
         yield Para("enter opens its report", style=QUIET)
+
+
+def _strange(node: Node, oddity: Oddity) -> str:
+    usual = f"; most: {oddity.majority.value or '(none)'}" if oddity.majority else ""
+    mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
+    return f"{oddity.title}: {mine or '(none)'}{usual}"
 
 
 def _worst_first(node: Node) -> list[Problem]:
