@@ -100,6 +100,9 @@ def diagnose(words: list[str]) -> int:
     printed = arguments.json or arguments.text or arguments.summary or arguments.quiet
     if arguments.tui or (start.possible() and not printed):
         return _on_screen(arguments)
+    import gc
+
+    gc.disable()  # it is over before there is anything worth looking for
     from nodedoctor.expect import ExpectError
     from nodedoctor.session import Session, UsageError
 
@@ -133,7 +136,8 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     from nodedoctor import headless
 
     try:
-        report, recording = asyncio.run(headless.run(session, progress=_may_narrate(arguments)))
+        running = headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
+        report, recording = asyncio.run(running)
     except asyncio.CancelledError:
         return Exit.TERMINATED
     report = _leaving(report, arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 
 KEYS = {
@@ -47,6 +46,8 @@ def _lines(path: Path) -> list[str]:
 def _known(key: str) -> str:
     if key in KEYS:
         return key
+    from difflib import get_close_matches
+
     close = get_close_matches(key, KEYS, 1)
     hint = f"; did you mean {close[0]}?" if close else f"; known keys: {' '.join(KEYS)}"
     raise ExpectError(f"nothing is known about expecting {key!r}{hint}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,9 +20,8 @@ WRITING = 10.0
 """Seconds an output file may take: it may lie on a dead file system, and the report is already out."""
 
 
-async def run(session: Session, *, progress: bool = False) -> tuple[Report, bytes]:
-    """Run the session's checks; returns the report and the recording of what was seen."""
-    gc.disable()  # nothing here lives long enough to be worth looking through
+async def run(session: Session, *, progress: bool = False, record: bool = False) -> tuple[Report, bytes]:
+    """Run the session's checks; returns the report and, if wanted, the recording of what was seen."""
     diagnosis = session.diagnosis()
     narrator = asyncio.create_task(_narrate(diagnosis)) if progress else None
     try:
@@ -35,7 +33,7 @@ async def run(session: Session, *, progress: bool = False) -> tuple[Report, byte
             with contextlib.suppress(asyncio.CancelledError):
                 await narrator
         session.close()
-    return report, session.recording(diagnosis)
+    return report, session.recording(diagnosis) if record else b""
 
 
 async def write(path: str, data: bytes) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import field
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +154,8 @@ def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
 
 
 def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(word, list(known), 3)
     hint = f"; did you mean {' or '.join(close)}?" if close else "; see `nodedoctor list checks`"
     return f"no {kind} {word!r}{hint}"

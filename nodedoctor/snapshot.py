@@ -10,17 +10,19 @@ import io
 import json
 import os
 import stat
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodedoctor import __version__
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex
+
+if TYPE_CHECKING:
+    import zipfile
 
 SCHEMA = "nodedoctor.snapshot/1"
 LARGEST = 16 * 1024 * 1024  # bytes of one file; what we record is capped at a quarter of it
@@ -56,6 +58,8 @@ def pack(
         "options": dict(options),
         "probes": [_entry(observation) for observation in seen],
     }
+    import zipfile
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest, indent=1))
@@ -66,6 +70,8 @@ def pack(
 
 def load(path: Path) -> Snapshot:
     """Read a recording, zip or directory; SnapshotError when it is not one or cannot be trusted."""
+    import zipfile
+
     try:
         if path.is_dir():
             return _unpack(lambda name: _read_file(path / name))

@@ -6,7 +6,6 @@ Where widespread advice is wrong the row says so; variables that nothing reads h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, Literal
 
@@ -141,15 +140,19 @@ def suggest(name: str) -> str | None:
 
 def _closest(name: str, known: Iterable[str]) -> str | None:
     """The known name with the fewest letters out of place, if these are few enough."""
+    from difflib import SequenceMatcher
+
     allowed = 2 if len(name) >= 12 else 1
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(name)
     found = []
     for candidate in known:
+        if abs(len(candidate) - len(name)) > allowed:
+            continue
         matcher.set_seq1(candidate)
         # quick_ratio() is an upper bound and cheap; it leaves a handful for ratio().
         bound = _misplaced(matcher.quick_ratio(), candidate, name)
-        if bound <= allowed and abs(len(candidate) - len(name)) <= allowed:
+        if bound <= allowed:
             found.append((_misplaced(matcher.ratio(), candidate, name), candidate))
     misplaced, closest = min(found, default=(allowed + 1, ""))
     return _by_upper()[closest] if misplaced <= allowed else None
