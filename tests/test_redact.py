@@ -104,6 +104,9 @@ SITE = {
             "RAY_ADDRESS": "ray-head-3:6379",
             "SLURM_JOB_NODELIST": "hgx-r12-[040-043],dgx[7-9]",
             "SLURM_JOB_USER": "mallory",
+            "SLURM_CLUSTER_NAME": "skyfall",
+            "SLURM_JOB_PARTITION": "gpu",
+            "SLURM_JOB_ACCOUNT": "proj-nemo",
             "SSH_CONNECTION": "203.0.113.77 51234 10.20.3.17 22",
             "NCCL_SOCKET_IFNAME": "ens1f0",
             "NCCL_IB_HCA": "mlx5_0,mlx5_1",
@@ -144,7 +147,7 @@ SITE = {
         }
     },
     "ibstat": "CA 'mlx5_0'\n\tNode GUID: 0xb83fd20300ca7e10\n\tSystem image GUID: 0xb83fd20300ca7e10\n",
-    "slurm-node": "NodeName=hgx-r12-041 NodeAddr=10.20.3.17 NodeHostName=hgx-r12-041 State=MIXED "
+    "slurm-node": "NodeName=hgx-r12-041 NodeAddr=10.20.3.17 NodeHostName=hgx-r12-041 State=MIXED Partitions=gpu,skyfall-h100 "
     "Version=23.11.4 Gres=gpu:h100:8 Reason=bad riser [oscarina@2026-11-01T10:00:00]\n",
     "kernel-log": {
         "source": "kern.log",
@@ -172,6 +175,7 @@ SITE = {
     },
 }
 _ORIGINALS = """
+skyfall proj-nemo Partitions=gpu
 hgx-r12 hgx_r12 acme-labs corp. mallory trent oscarina eve.adams filer-7 storage03 ray-head login-2 dgx
 10.20.3 10.20.9 10.20.0 172.20.7 203.0.113.77 8.8.4.4 2001:67c a288:c2ff:fe3a 3f0c9a52 8d2f6c0e 7c21fd0e
 5f2a1b3c 51aa-4d0c 1654923004417 b83f:d203 b83fd203 b8:3f:d2 94:6d:ae 0a14:0311 4be19c07 0a1b2c3d4e5f60718

@@ -10,7 +10,7 @@ Two things are replaced: what `learn` found where names and serials are known to
 follows `/home/`). A name that is an ordinary word (a host called `node`, a user called `data`: see `words`)
 is replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like, before `@`, as the value
 of a known key. PCI addresses, versions, times, names of interfaces and adapters, accounts of distributions
-and addresses that mean the same everywhere stay, and so do people's names for jobs, folders, file systems.
+and addresses that mean the same everywhere stay, and so do the names of folders, file systems, programs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from typing import Any
 
 from nodedoctor.model import Observation, Report
 from nodedoctor.redact import structures
-from nodedoctor.redact.learn import HOST_KEYS, USER_KEYS, corpus_of, learn
+from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, USER_KEYS, corpus_of, learn
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.redact.text import Replacer
 
-_KINDS = {key: "host" for key in (*HOST_KEYS, "host")} | {key: "user" for key in USER_KEYS}
+_KINDS = {
+    **dict.fromkeys((*HOST_KEYS, "host"), "host"),
+    **dict.fromkeys(USER_KEYS, "user"),
+    **dict.fromkeys(LABEL_KEYS, "label"),
+}
 
 
 class Redaction:
@@ -52,6 +56,8 @@ class Redaction:
             stand_ins.host(name)
         for name in known.users:
             stand_ins.user(name)
+        for name in known.labels:
+            stand_ins.label(name)
         made = cls(Replacer(known, stand_ins), stand_ins)
         made.node(node)
         for observation in seen:

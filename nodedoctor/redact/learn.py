@@ -21,9 +21,14 @@ _HOST_KEYS = """
 hostname /proc/sys/kernel/hostname HOSTNAME HOST nodename MASTER_ADDR RAY_ADDRESS RAY_HEAD_IP SLURMD_NODENAME
 SLURM_SUBMIT_HOST SLURM_JOB_NODELIST SLURM_NODELIST SLURM_STEP_NODELIST SLURM_LAUNCH_NODE_IPADDR
 SLURM_TOPOLOGY_ADDR PET_RDZV_ENDPOINT NodeName NodeHostName NodeAddr"""
-_USER_KEYS = "user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER SLURM_JOB_ACCOUNT Account"
+_USER_KEYS = "user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER"
+_LABEL_KEYS = """
+SLURM_CLUSTER_NAME ClusterName SLURM_JOB_PARTITION Partitions PartitionName SLURM_JOB_ACCOUNT Account
+SLURM_JOB_QOS SLURM_JOB_NAME JobName"""
 HOST_KEYS, USER_KEYS = tuple(_HOST_KEYS.split()), tuple(_USER_KEYS.split())
-"""Keys of JSON documents, and names before `=`, after which a host's or user's name stands."""
+LABEL_KEYS = tuple(_LABEL_KEYS.split())
+"""Keys of JSON documents, and names before `=`, after which the name of a host stands, of a user, or of what
+a site has named: clusters, partitions, accounts, jobs."""
 
 _VERSIONS_ONLY = re.compile(
     "driver-packages|system-packages|pip-list|collect-env|target-|nvml|nvidia-smi|pci$"
@@ -95,6 +100,7 @@ class Originals:
     hosts: tuple[str, ...]
     domains: tuple[str, ...]
     users: tuple[str, ...]
+    labels: tuple[str, ...]
     serials: tuple[str, ...]
     sets: tuple[str, ...]
     guids: frozenset[int]
@@ -132,12 +138,14 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
     named = (*_values((*USER_KEYS, "UserId"), corpus), *_found(_USERS, corpus))
     users = dict.fromkeys(name.rstrip(".,:") for name in named)
+    labels = dict.fromkeys(name for word in _values(LABEL_KEYS, corpus) for name in word.split(","))
     serials = dict.fromkeys(text.strip() for text in _found(_SERIALS, corpus))
     addresses, versions = _quads(seen)
     return Originals(
         tuple(hosts),
         tuple(name for name in domains if name and name not in (NOWHERE | named_hosts) and not public(name)),
         tuple(name for name in users if _USER.fullmatch(name) and name not in system),
+        tuple(name for name in labels if _USER.fullmatch(name) and name not in NOWHERE),
         tuple(text for text in serials if not _NO_SERIAL.fullmatch(text)),
         tuple(sets),
         frozenset(_guids(corpus)),

@@ -34,6 +34,10 @@ class StandIns:
         """`user-1`."""
         return self._of("user", name, lambda n: f"user-{n}", self._taken.words("user-", "user-[0-9]{1,9}"))
 
+    def label(self, name: str) -> str:
+        """`name-1`, for a cluster, a partition, an account, a job."""
+        return self._of("label", name, lambda n: f"name-{n}", self._taken.words("name-", "name-[0-9]{1,9}"))
+
     def serial(self, text: str) -> str:
         """As long, digits where there were digits and letters where there were letters."""
         return self._of("serial", text, lambda n: _counted(text, n), self._taken.words("", _shape(text)))

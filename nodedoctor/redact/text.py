@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from nodedoctor.fleet import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
-from nodedoctor.redact.learn import HOST_KEYS, MOST, QUAD, UNITS, USER_KEYS, Originals, is_version
+from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, MOST, QUAD, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.standins import StandIns, hyphened
 from nodedoctor.redact.words import ACCOUNTS, ordinary, stem
 
@@ -53,14 +53,25 @@ _LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries:
 _CHECK = re.compile("[a-z0-9]+[.][a-z0-9-]+")
 """A check's name, which stands before @ in the id of a finding as a person does in an address."""
 _KEY = r'(?:"(?:{0})": ?"|(?<![A-Za-z0-9_])(?:{0})=)'
-_HOST_BEFORE = re.compile(
-    rf'(?:{_KEY.format("|".join(map(re.escape, HOST_KEYS)))}|"[A-Z_]*NODELIST": ?"[^"]*,|//|\broot@)$'
-)
-_USER_BEFORE = re.compile(
-    rf"(?:{_KEY.format('|'.join(USER_KEYS))}|UserId=|uid=[0-9]+\(|/Users/|/mail/|for user |~)$"
-)
-_AFTER_HOST = re.compile(r":/|:[0-9]{4,5}(?![0-9])| kernel:")
-_AFTER_USER = re.compile("@[a-z0-9]")
+
+
+def _after_key(keys: Iterable[str], *others: str) -> re.Pattern[str]:
+    """What a text ends with in front of a name: one of the keys, or something else."""
+    return re.compile(f"(?:{'|'.join((_KEY.format('|'.join(map(re.escape, keys))), *others))})$")
+
+
+_PLACES = {
+    "user": (
+        _after_key(USER_KEYS, "UserId=", "/Users/", "/mail/", "for user ", "~"),
+        re.compile("@[a-z0-9]"),
+    ),
+    "host": (
+        _after_key(HOST_KEYS, '"[A-Z_]*NODELIST": ?"[^"]*,', "//", r"\broot@"),
+        re.compile(r":/|:[0-9]{4,5}(?![0-9])| kernel:"),
+    ),
+    "label": (_after_key(LABEL_KEYS, "Partitions=[^ ]*,"), re.compile("(?!)")),
+}
+"""Where a name must stand, so that it is one even when it is an ordinary word: behind what, before what."""
 
 
 class Replacer:
@@ -71,11 +82,11 @@ class Replacer:
         self._give = stand_ins
         hosts = {name.lower() for name in known.hosts}
         self.hosts = hosts | {name.partition(".")[0] for name in hosts}
-        self.users = frozenset(known.users)
+        self.names = {"user": frozenset(known.users), "host": self.hosts, "label": frozenset(known.labels)}
         self._left = 16 * MOST  # names of sets that are still written out
         self._serials = frozenset(known.serials)
         self._stems = sorted({stem(name) for name in self.hosts if "." not in name} - {""})
-        self._ordinary = {word for word in (*self.hosts, *self.users) if ordinary(word)}
+        self._ordinary = {word for names in self.names.values() for word in names if ordinary(word)}
         self._pattern = re.compile(f"{_START}(?:{'|'.join(self._alternatives())}){_END}")
         self._become: dict[str, Callable[[re.Match[str], str], str]] = {
             name: getattr(self, f"_{name}")
@@ -91,11 +102,9 @@ class Replacer:
 
     def name(self, kind: str, text: str) -> str:
         """A text that can be nothing but a name, as far as it was learned; else as any text."""
-        if kind == "host" and text.lower() in self.hosts:
-            return self._give.host(text)
-        if kind == "user" and text in self.users:
-            return self._give.user(text)
-        return self.text(text)
+        if text not in self.names[kind] and not (kind == "host" and text.lower() in self.names[kind]):
+            return self.text(text)
+        return {"host": self._give.host, "user": self._give.user, "label": self._give.label}[kind](text)
 
     def _alternatives(self) -> list[str]:
         digits = "|".join(f"(?P<{name}>{shape})" for name, shape in _DIGITS.items())
@@ -105,7 +114,7 @@ class Replacer:
             made.append(f"(?P<domain>{label}(?:{_any(self._known.domains)})(?![.-][A-Za-z0-9]))")
         if self._known.sets:
             made.append(rf"(?P<set>(?:{_any(self._known.sets)})\[[0-9,-]{{1,4096}}\][A-Za-z0-9_.-]{{0,64}})")
-        words = {*self.hosts, *(name.upper() for name in self.hosts), *self._known.hosts, *self.users}
+        words = {*(name.upper() for name in self.hosts), *self._known.hosts}.union(*self.names.values())
         covered = re.compile(f"(?:{_any(self._stems)})[0-9]{{1,9}}") if self._stems else None
         left = {word for word in words if not (covered and covered.fullmatch(word))} | self._serials
         if self._stems:
@@ -242,20 +251,17 @@ class Replacer:
     def _word(self, match: re.Match[str], text: str) -> str:
         if text in self._serials:
             return self._give.serial(text)
-        ours = text in self._ordinary or text.lower() in self._ordinary
-        before = match.string[max(0, match.start("word") - 300) : match.start("word")] if ours else ""
-        if text in self.users and (not ours or self._stands(match, before, _USER_BEFORE, _AFTER_USER)):
-            return self._give.user(text)
-        if text.lower() in self.hosts and (
-            not ours or self._stands(match, before, _HOST_BEFORE, _AFTER_HOST)
-        ):
-            return self._give.host(text)
+        for kind, (before, after) in _PLACES.items():
+            known = self.names[kind]
+            if text in known or (kind == "host" and text.lower() in known):
+                if not (text in self._ordinary or text.lower() in self._ordinary):
+                    return self.name(kind, text)
+                start = match.start("word")
+                if before.search(match.string[max(0, start - 300) : start]) or after.match(
+                    match.string, match.end()
+                ):
+                    return self.name(kind, text)
         return text
-
-    def _stands(
-        self, match: re.Match[str], text: str, before: re.Pattern[str], after: re.Pattern[str]
-    ) -> bool:
-        return bool(before.search(text) or after.match(match.string, match.end()))
 
 
 def _any(words: Iterable[str]) -> str:
