@@ -17,12 +17,13 @@ from nodedoctor.noun import noun
 from nodedoctor.report.json import SCHEMA
 
 _START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
-_WELL = re.compile(r' \{"check": "([^"\\]+)", "title": "(?:[^"\\]|\\.)*", "status": "(pass|skip)", ')
+_WELL = frozenset({"pass", "skip"})
+_CHECK_IS = ' {"check": "'
+_STATUS = '", "status": "'
 _RESULTS, _PROBES, _FACTS, _END = '\n"results": [\n', '\n"probes": [', '\n"facts": {\n', "\n}}"
 _CHECK = re.compile(r'\{"check": "([^"\\]+)"')
 _KEY = re.compile(r'^"([a-z_]+)":', re.M)
-_LINKS = re.compile(r'"nvlinks": \[([^\[\]]*)\]')
-_PEERS = re.compile(r'"peers": \[[^\[\]]*\]')
+_LINKS, _PEERS = '"nvlinks": [', '"peers": ['
 _REMEMBERED = 1000  # texts whose meaning is kept
 _TRIES = 5  # beginnings of documents that are looked at in one text
 
@@ -46,8 +47,9 @@ class Skimmed:
 
 def skim(text: str, facts: Collection[str]) -> Skimmed:
     """The report in a text, with at least these facts; NoReport when there is none."""
-    starts = list(islice(_START.finditer(text), _TRIES))
-    for start in starts:
+    starts: list[re.Match[str]] = []
+    for start in islice(_START.finditer(text), _TRIES):
+        starts.append(start)
         if start[1] != SCHEMA:
             continue
         begin = start.start()
@@ -89,9 +91,12 @@ def _by_lines(text: str, begin: int, facts: Collection[str]) -> Found | None:
 def _results(block: str) -> tuple[list[Any], dict[str, str]]:
     """Results that are not well, parsed; of the others check and status."""
     kept, well = [], {}
+    begin = len(_CHECK_IS)
     for line in block.removesuffix("\n],").split("\n"):
-        if match := _WELL.match(line):
-            well[match[1]] = match[2]
+        # Quotes inside of strings are escaped, so these are the keys of the result itself.
+        status = line.partition(_STATUS)[2].partition('"')[0]
+        if status in _WELL and line.startswith(_CHECK_IS):
+            well[line[begin : line.index('"', begin)]] = status
         else:
             kept.append(json.loads(line.rstrip(",")))
     return kept, well
@@ -110,20 +115,33 @@ def _facts(block: str, wanted: Collection[str]) -> dict[str, Any]:
 def _gpus(text: str) -> Any:
     """The largest fact. Half of it are lists of NVLinks, most of which read the same: those are parsed once.
 
-    Which GPU reaches which peer is left out. A quote inside a string is escaped, so that no string looks
-    like a key.
+    Which GPU reaches which peer is left out.
     """
-    known: list[Any] = []
-
-    def number(match: re.Match[str]) -> str:
-        known.append(_list(match[1]))
-        return f'"nvlinks": {len(known) - 1}'
-
-    fact = json.loads(_PEERS.sub('"peers": []', _LINKS.sub(number, text)))
-    for gpu in fact["gpus"] if isinstance(fact, dict) and isinstance(fact.get("gpus"), list) else ():
-        if isinstance(gpu, dict) and isinstance(gpu.get("nvlinks"), int):
-            gpu["nvlinks"] = known[gpu["nvlinks"]]
+    text, _ = _without(text, _PEERS)
+    text, links = _without(text, _LINKS)
+    fact = json.loads(text)
+    gpus = fact.get("gpus") if isinstance(fact, dict) else None
+    for gpu in gpus if isinstance(gpus, list) else ():
+        match gpu:
+            case {"nvlinks": [int(number)]} if 0 <= number < len(links):
+                gpu["nvlinks"] = _list(links[number])
     return fact
+
+
+def _without(text: str, key: str) -> tuple[str, list[str]]:
+    """Text with the lists of a key taken out, each replaced by its number, and what was inside of them.
+
+    Only lists without lists in them are; no string looks like a key, as a quote inside of it is escaped.
+    """
+    first, *others = text.split(key)
+    made, taken = [first], []
+    for number, other in enumerate(others):
+        inside, _, rest = other.partition("]")
+        if "[" in inside:
+            return text, []
+        made.append(f"{key}{number}]{rest}")
+        taken.append(inside)
+    return "".join(made), taken
 
 
 @lru_cache(maxsize=_REMEMBERED)
