@@ -130,7 +130,9 @@ def test_it_starts_by_itself_and_by_a_relative_path(archive, home):
     for argv in (["./nodedoctor.pyz"], [sys.executable, "nodedoctor.pyz"]):
         env = {"HOME": str(home), "PATH": os.environ["PATH"]}
         done = subprocess.run(argv, cwd=archive.parent, env=env, capture_output=True, text=True, timeout=60)
-        assert told(done)["pyz"] == str(archive)
+        said = told(done)
+        assert said["pyz"] == str(archive)
+        assert not [path for path in said["path"] if path.endswith(".pyz")]
 
 
 def test_what_is_compiled_is_kept_whatever_the_environment_says(archive, home):

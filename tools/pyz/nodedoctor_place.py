@@ -168,8 +168,8 @@ def intact(folder: str, files: Files) -> bool:
     """Whether the folder is ours and has exactly the files of the archive, each with its size.
 
     What is looked for is loss: cleaners of /tmp delete file by file, and files are empty after a crash.
-    Contents are not read: who could change them could change anything else of ours. This takes 6 ms for
-    the 1100 files; reading them would take 40.
+    Contents are not read: who could change them could change anything else of ours. This takes 6 ms of
+    processor time for 1400 files; reading them would take 40.
     """
     try:
         about = os.lstat(folder)
