@@ -27,7 +27,7 @@ _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid"
 _RESTLESS = frozenset(
     """
     age aggregate argv available begins ber bytes c clock clocks counter counters dirty ends energy errors
-    evidence fan files free inodes line lines load mhz open packets percent pid pids power pressure
+    evidence fan files free gained inodes line lines load mhz open packets percent pid pids power pressure
     processes pstate replays rx seconds seen started swap temperature text throttle tx uptime used
     utilization volatile w when
     """.split()  # noqa: SIM905
@@ -88,12 +88,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
     changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
     order = {"worse": 0, "other": 1, "better": 2}
     changes.sort(key=lambda change: (order[change.way], -(change.after.severity if change.after else 0)))
-    flat_old, flat_new = dict(_flat(before.get("facts"))), dict(_flat(after.get("facts")))
-    facts = [
-        FactChange(name, flat_old.get(name), flat_new.get(name))
-        for name in sorted({*flat_old, *flat_new})
-        if flat_old.get(name) != flat_new.get(name)
-    ]
+    facts = sorted(_between(before.get("facts"), after.get("facts")), key=lambda change: change.name)
     return Comparison(tuple(changes), tuple(facts))
 
 
@@ -236,24 +231,49 @@ def _nothing() -> Result:
     return Result("", "", (Finding.skip("not looked at"),))
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every settled value of nested facts with its path: `driver.version`, `gpus[3].vbios`."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
+def _between(before: Any, after: Any, name: str = "") -> Iterator[FactChange]:
+    """Every settled value that differs with its path (`driver.version`, `gpus[3].vbios`).
+
+    What is on one side only is one change, however much there is in it.
+    """
+    if before in _NOTHING or after in _NOTHING:
+        if before not in _NOTHING or after not in _NOTHING:
+            yield FactChange(name, _brief(before), _brief(after))
+    elif isinstance(before, dict) and isinstance(after, dict):
+        for key in {*before, *after}:
             if _RESTLESS.isdisjoint(str(key).split("_")):
-                yield from _flat(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list):
-        yield from _flat_list(value, name)
-    elif value is not None:
-        yield name, str(value)
+                inner = f"{name}.{key}" if name else str(key)
+                yield from _between(before.get(key), after.get(key), inner)
+    elif isinstance(before, list) and isinstance(after, list) and _has_parts([*before, *after]):
+        old, new = _by_name(before, after), _by_name(after, before)
+        for key in {*old, *new}:
+            yield from _between(old.get(key), new.get(key), f"{name}[{key}]")
+    elif before != after:
+        yield FactChange(name, _brief(before), _brief(after))
 
 
-def _flat_list(values: list[Any], name: str) -> Iterator[tuple[str, str]]:
-    if not any(isinstance(value, dict | list) for value in values):
-        yield name, ", ".join(map(str, values))
-        return
-    key = next(
-        (key for key in _KEYS if all(isinstance(v, dict) and v.get(key) is not None for v in values)), ""
-    )
-    for number, value in enumerate(values):
-        yield from _flat(value, f"{name}[{value[key] if key else number}]")
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+
+
+def _by_name(values: list[Any], others: list[Any]) -> dict[Any, Any]:
+    """Elements by what tells them apart on both sides, or by their place."""
+    both = [*values, *others]
+    for key in _KEYS:
+        if all(isinstance(value, dict) and isinstance(value.get(key), str | int) for value in both):
+            return {value[key]: value for value in values}
+    return dict(enumerate(values))
+
+
+def _has_parts(values: list[Any]) -> bool:
+    return any(isinstance(value, dict | list) for value in values)
+
+
+def _brief(value: Any) -> str | None:
+    """A value in a few words; None for nothing."""
+    if value in _NOTHING:
+        return None
+    if isinstance(value, dict):
+        return f"({len(value)} values)"
+    if isinstance(value, list):
+        return f"({len(value)} entries)" if _has_parts(value) else ", ".join(map(str, value))
+    return str(value)

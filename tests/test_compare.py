@@ -56,6 +56,14 @@ def test_ways(before: list[dict[str, Any]], after: list[dict[str, Any]], way: st
     assert [change.way for change in changes] == ([way] if way else [])
 
 
+def test_what_only_one_side_knows_is_one_change():
+    known = {"links": {"GPU0": {"GPU1": "NV18"}, "GPU1": {"GPU0": "NV18"}}, "gpus": ["GPU0", "GPU1"]}
+    before = {"schema": "nodedoctor.report/1", "facts": {"topology": known, "rails": {"ports": [{"id": 1}]}}}
+    after = {"schema": "nodedoctor.report/1", "facts": {"rails": {"ports": []}}}
+    told = {change.name: change.words for change in compare(before, after).facts}
+    assert told == {"topology": "(2 values) -> (none)", "rails.ports": "(1 entries) -> (none)"}
+
+
 def test_facts_that_move_by_themselves_are_left_out():
     old = {
         "gpus": {"driver_version": "550", "gpus": [{"index": 0, "temperature_c": 30, "vbios_version": "a"}]}
