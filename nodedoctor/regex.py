@@ -22,6 +22,8 @@ class _Later:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # somebody looks for a mark or a protocol
+            raise AttributeError(name)
         pattern = re.compile(self._expression, self._flags)
         for method in ("search", "match", "fullmatch", "findall", "finditer", "sub", "split"):
             setattr(self, method, getattr(pattern, method))

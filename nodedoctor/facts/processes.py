@@ -204,7 +204,7 @@ def _with_role(process: Process, parent: Process | None) -> Process:
     inherits = parent is not None and _is_python(parent) and _numbers(parent) == numbers
     trains = _is_python(process) and numbers[0] is not None and (given or process.nvidia or process.libraries)
     if role not in ("", "engine") or not trains or inherits:
-        return replace(process, role=role)
+        return replace(process, role=role) if role else process
     rank, local_rank, world_size = numbers
     address, port = (process.environment.get(f"MASTER_{name}") for name in ("ADDR", "PORT"))
     master = f"{address}:{port or '?'}" if address else None
@@ -220,6 +220,8 @@ def _is_python(process: Process) -> bool:
 
 def _numbers(process: Process) -> tuple[int | None, int | None, int | None]:
     """Rank, local rank and world size as the environment gives them."""
+    if not process.environment:
+        return None, None, None
     texts = ([process.environment.get(name, "") for name in names] for names in (_RANK, _LOCAL, _WORLD))
     rank, local, world = (
         next((int(t) for t in found if re.fullmatch(r"\d{1,7}", t)), None) for found in texts

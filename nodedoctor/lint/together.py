@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.facts.packages import numbers
 from nodedoctor.facts.settings import HERE, Settings
-from nodedoctor.knowledge.env_vars import env_var, env_vars
+from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
 
 Pair = tuple[str, Remark]
@@ -29,9 +29,10 @@ def judge_together(node: Node) -> Iterator[Pair]:
 
 def _two_names(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
     """The old and the new name of one setting with different values: the new one counts."""
-    for row in env_vars():
-        old, new = variables.get(row.name), variables.get(row.renamed_to)
-        if row.renamed_to and old is not None and new is not None and old != new:
+    for name, old in variables.items():
+        row = env_var(name)
+        new = variables.get(row.renamed_to) if row and row.renamed_to else None
+        if row and new is not None and old != new:
             text = f"{row.renamed_to}={new} is the same setting by its new name; of the two that one counts"
             yield row.name, Remark("warn", text, f"Keep one: remove {row.name}.", (f"unset {row.name}",))
 
