@@ -17,25 +17,56 @@ TIED = 0.25
 async def listen(command: Command, *, parting: float = 0.0) -> AsyncGenerator[tuple[int, str], None]:
     """Every line of a child, with the descriptor it came on (1 or 2); a reader who is late makes it wait.
 
-    Ends with its output, or soon after its exit. A child that is left has `parting` seconds to end, because
-    what works for it elsewhere ends only if it can say so: by the end of its stdin if that is tied, then by
-    SIGTERM; then it is killed. OSError when it cannot be started.
+    Ends with its output, or soon after its exit; left earlier, the child is told as by `Talk.leave`. OSError
+    when it cannot be started.
     """
-    transport, heard = await spawn(command, _Heard, talks=command.stdin is not None)
+    talk = await Talk.start(command)
     try:
-        if command.stdin is not None:
-            feed(transport, command.stdin, ends=not command.tied)
-        while (line := await heard.next()) is not None:
+        while (line := await talk.line()) is not None:
             yield line
     finally:
-        if parting and command.tied and not heard.exited.done():
-            _end_stdin(transport)
-            await asyncio.wait({heard.exited}, timeout=parting * TIED)
-        if parting and not heard.exited.done():
-            kill(transport, signal.SIGTERM)
-            await asyncio.wait({heard.exited}, timeout=parting)
-        kill(transport)
-        transport.close()
+        await talk.leave(parting)
+
+
+class Talk:
+    """A child that speaks and may be told something; made by `start`."""
+
+    def __init__(self, command: Command, transport: asyncio.SubprocessTransport, heard: _Heard) -> None:
+        self._command = command
+        self._transport = transport
+        self._heard = heard
+
+    @classmethod
+    async def start(cls, command: Command) -> Talk:
+        """Start it; OSError when that cannot be."""
+        transport, heard = await spawn(command, _Heard, talks=command.stdin is not None)
+        if command.stdin is not None:
+            feed(transport, command.stdin, ends=not command.tied)
+        return cls(command, transport, heard)
+
+    async def line(self) -> tuple[int, str] | None:
+        """The next line and its descriptor; None when no more will come."""
+        return await self._heard.next()
+
+    def say(self, data: bytes) -> None:
+        """Give it more to read, if its stdin is tied."""
+        feed(self._transport, data, ends=False)
+
+    async def leave(self, parting: float = 0.0) -> None:
+        """Let go of it: it has `parting` seconds to end by itself, then it is killed.
+
+        What works for it elsewhere ends only if it can say so. It is told by the end of its stdin if that is
+        tied, then by SIGTERM.
+        """
+        exited = self._heard.exited
+        if parting and self._command.tied and not exited.done():
+            _end_stdin(self._transport)
+            await asyncio.wait({exited}, timeout=parting * TIED)
+        if parting and not exited.done():
+            kill(self._transport, signal.SIGTERM)
+            await asyncio.wait({exited}, timeout=parting)
+        kill(self._transport)
+        self._transport.close()
 
 
 def _end_stdin(transport: asyncio.SubprocessTransport) -> None:

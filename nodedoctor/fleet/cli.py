@@ -148,19 +148,9 @@ def _transport(arguments: argparse.Namespace) -> Transport:
         from nodedoctor.fleet.slurm import Slurm
 
         return Slurm(_split("--slurm", arguments.slurm))
-    return _ray(arguments.ray)
+    from nodedoctor.fleet.ray import Ray
 
-
-def _ray(address: str) -> Transport:
-    import importlib
-
-    from nodedoctor.fleet.model import FleetError
-
-    try:
-        transport: Transport = importlib.import_module("nodedoctor.fleet.ray").Ray(address)
-    except ModuleNotFoundError:
-        raise FleetError("--ray cannot be used in this version yet") from None
-    return transport
+    return Ray(arguments.ray, arguments.python)
 
 
 def _node_set(text: str) -> str:

@@ -1,0 +1,64 @@
+"""Which Pythons may have Ray: one JSON list of paths, the likeliest first.
+
+    python -I -S ray_pythons.py [PYTHON]
+
+Named, it is that one: a path, the folder of an environment, or a command. Else the active environment, the
+Python behind the `ray` on PATH, and those on PATH. PATH may cross dead mounts, so this is a child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+
+
+def main(words: list[str]) -> None:
+    """Print the list; each path once."""
+    found = [named(words[0])] if words and words[0] else list(candidates())
+    print(json.dumps(list(dict.fromkeys(path for path in found if path))))
+
+
+def named(text: str) -> str:
+    """The interpreter somebody means; "" when there is none."""
+    path = os.path.expanduser(text)
+    if os.path.isdir(path):
+        path = os.path.join(path, "bin", "python")
+    path = path if "/" in path else on_path(path)
+    return os.path.abspath(path) if path and os.path.exists(path) else ""
+
+
+def candidates() -> Iterator[str]:
+    """Interpreters that exist."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if os.environ.get(name):
+            yield named(os.environ[name])
+    yield behind(on_path("ray"))
+    yield from map(on_path, ("python3", "python"))
+
+
+def behind(script: str) -> str:
+    """The interpreter a script begins with, or the one beside it, as pip leaves them."""
+    if not script:
+        return ""
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(4096).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    told = first[2:].strip() if first.startswith("#!") else ""
+    if os.path.isabs(told) and "python" in os.path.basename(told) and os.path.exists(told):
+        return told
+    return named(os.path.dirname(os.path.realpath(script)) + "/python")
+
+
+def on_path(name: str) -> str:
+    """Where a command is; relative items of PATH would let the working directory decide."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
