@@ -6,6 +6,7 @@ Declaring costs an attribute on the function or class; nothing is registered unt
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -119,8 +120,13 @@ class Check:
 
     def needs(self) -> tuple[Need, ...]:
         """The facts this check wants, from its annotations; TypeError when one is not a class."""
-        hints = typing.get_type_hints(self.function)
-        return tuple(_need(name, hints.get(name)) for name in inspect.signature(self.function).parameters)
+        return _needs(self.function)
+
+
+@functools.cache
+def _needs(function: Callable[..., Iterable[Finding]]) -> tuple[Need, ...]:
+    hints = typing.get_type_hints(function)
+    return tuple(_need(name, hints.get(name)) for name in inspect.signature(function).parameters)
 
 
 def _need(name: str, hint: Any) -> Need:
