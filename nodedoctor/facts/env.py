@@ -15,7 +15,6 @@ from nodedoctor.command import child
 from nodedoctor.facts.documents import texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
-from nodedoctor.probes.environment import assignments, kept
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
@@ -63,8 +62,7 @@ class Env:
         try:
             document = json.loads(seen.text)
         except (ValueError, RecursionError):
-            pasted = dict(assignments(seen.text))
-            return cls(kept(pasted)) if pasted else Unseen.of(seen)
+            return _pasted(seen)
         if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):
             return Unseen.of(seen)
         left_out = document.get("left_out")
@@ -88,6 +86,14 @@ def strings(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
     return {name: text for name, text in value.items() if isinstance(text, str)}
+
+
+def _pasted(seen: Observation) -> Env | Unseen:
+    """The output of env(1)."""
+    from nodedoctor.probes.environment import assignments, kept
+
+    variables = dict(assignments(seen.text))
+    return Env(kept(variables)) if variables else Unseen.of(seen)
 
 
 def _files(files: Any, errors: Any, misread: Any) -> tuple[EnvFile, ...]:

@@ -16,11 +16,9 @@ import glob
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
@@ -147,7 +145,7 @@ def _candidates(processes: list[Running]) -> Iterator[Candidate]:
     name = next((name for name in ("python3", "python") if _on_path(name)), "")
     if name:
         path = _on_path(name)
-        yield Candidate(path, f"{name} on PATH", _torch_below(Path(path).parent.parent))
+        yield Candidate(path, f"{name} on PATH", _torch_below(_prefix(path)))
 
 
 def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -162,7 +160,7 @@ def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Candidate
     paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
     path = next((path for path in paths if os.path.exists(path)), "")
     problem = problem or ("" if path else "there is no interpreter")
-    yield Candidate(path or paths[0], why, "" if problem else _torch_below(Path(prefix)), problem)
+    yield Candidate(path or paths[0], why, "" if problem else _torch_below(prefix), problem)
 
 
 def _project() -> Iterator[Candidate]:
@@ -179,8 +177,12 @@ def _project() -> Iterator[Candidate]:
 def _on_path(name: str) -> str:
     """Where a command is; relative items of PATH would let the working directory decide."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    found = shutil.which(name, path=os.pathsep.join(folder for folder in folders if os.path.isabs(folder)))
-    return found or ""
+    paths = (os.path.join(folder, name) for folder in folders if os.path.isabs(folder))
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+
+
+def _prefix(python: str) -> str:
+    return os.path.dirname(os.path.dirname(python))
 
 
 def _behind_shim(candidate: Candidate) -> Candidate:
@@ -191,10 +193,10 @@ def _behind_shim(candidate: Candidate) -> Candidate:
         return candidate._replace(problem=str(error))
     if path == candidate.path:
         return candidate
-    return candidate._replace(path=path, torch=_torch_below(Path(path).parent.parent))
+    return candidate._replace(path=path, torch=_torch_below(_prefix(path)))
 
 
-def _torch_below(prefix: Path) -> str:
+def _torch_below(prefix: str) -> str:
     """The version of the torch installed below a prefix, from its version.py."""
     folders = (
         "lib*/python3*/site-packages",
@@ -202,9 +204,9 @@ def _torch_below(prefix: Path) -> str:
         "local/lib/python3*/dist-packages",
     )
     for folder in folders:
-        for file in glob.iglob(f"{glob.escape(str(prefix))}/{folder}/torch/version.py"):
+        for file in glob.iglob(f"{glob.escape(prefix)}/{folder}/torch/version.py"):
             try:
-                text = Path(file).read_text(encoding="utf-8", errors="replace")
+                text = _read(file)
             except OSError:
                 continue
             version = re.search(r"^__version__ *= *'([^']*)'", text, re.M)
@@ -261,10 +263,15 @@ def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
 
 def _program(found: dict[str, Any], deep: bool) -> list[str]:
     """The arguments that make an interpreter run our text; our files it may neither see nor be let read."""
-    folder = Path(__file__).resolve().parent
-    parts = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in PARTS]
+    folder = os.path.dirname(os.path.realpath(__file__))
+    parts = [(name, _read(os.path.join(folder, f"{name}.py"))) for name in PARTS]
     source = f"PARTS = {parts!r}\n{_START}"
     return ["-I", "-B", "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
+
+
+def _read(file: str) -> str:
+    with open(file, encoding="utf-8", errors="replace") as opened:
+        return opened.read()
 
 
 def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:

@@ -10,8 +10,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 NOBODY = 65534
 KEPT = re.compile(r"PATH|LANG|LC_.*|LD_.*|CUDA_.*|NCCL_.*|PYTHONPATH|VIRTUAL_ENV|CONDA_PREFIX|TZ")
@@ -23,7 +22,8 @@ def is_root() -> bool:
     if os.geteuid() != 0:
         return False
     try:
-        mapped = Path("/proc/self/uid_map").read_text(encoding="ascii").split()
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            mapped = file.read().split()
     except OSError:
         return True
     return sum(map(int, mapped[2::3])) > 1
@@ -35,18 +35,25 @@ def foreign_owner(python: str) -> int | None:
     Looked at are the binary, its environment, its packages (a .pth file in there is code) and every folder
     above. What everybody may write to belongs to nobody, uid 65534. None: nobody but root.
     """
-    binary = Path(os.path.abspath(python))
-    prefix = binary.parent.parent
-    places = [binary, Path(os.path.realpath(binary)), prefix / "pyvenv.cfg"]
+    binary = os.path.abspath(python)
+    prefix = os.path.dirname(os.path.dirname(binary))
+    places = [binary, os.path.realpath(binary), os.path.join(prefix, "pyvenv.cfg")]
     for below in ("lib*", "local/lib"):
-        places += map(Path, glob.iglob(f"{glob.escape(str(prefix))}/{below}/python3*/*-packages"))
-    owners = (_foreign(path) for place in places for path in (place, *place.parents))
+        places += glob.iglob(f"{glob.escape(prefix)}/{below}/python3*/*-packages")
+    owners = (_foreign(path) for place in places for path in _and_above(place))
     return next((owner for owner in owners if owner is not None), None)
 
 
-def _foreign(path: Path) -> int | None:
+def _and_above(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        yield path
+        path = os.path.dirname(path)
+    yield path
+
+
+def _foreign(path: str) -> int | None:
     try:
-        seen = path.stat()
+        seen = os.stat(path)
     except OSError:
         return None
     if seen.st_uid != 0:

@@ -13,7 +13,6 @@ import re
 import select
 import signal
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 PATIENCE = 2.0  # seconds for all processes together
@@ -67,13 +66,14 @@ def _process(role: str, pid: str) -> Running:
     """The environment of one process, from the libraries it has mapped: setproctitle cannot hide those."""
     found = {"role": role, "pid": pid, "prefix": ""}
     try:
-        mapped = SITE.search(Path(f"/proc/{pid}/maps").read_text(errors="replace"))
+        with open(f"/proc/{pid}/maps", errors="replace") as file:
+            mapped = SITE.search(file.read())
         program = os.readlink(f"/proc/{pid}/exe")
         elsewhere = os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
     except OSError:
         return found
     site = mapped or SITE.search(program)
-    found["prefix"] = site.group(1) if site else str(Path(program).parent.parent)
+    found["prefix"] = site.group(1) if site else os.path.dirname(os.path.dirname(program))
     if site:
         found["python"] = site.group(2)
         found["ray"] = _ray_version((f"/proc/{pid}/root" if elsewhere else "") + site.group(0))
