@@ -147,7 +147,8 @@ SITE = {
         }
     },
     "ibstat": "CA 'mlx5_0'\n\tNode GUID: 0xb83fd20300ca7e10\n\tSystem image GUID: 0xb83fd20300ca7e10\n",
-    "slurm-node": "NodeName=hgx-r12-041 NodeAddr=10.20.3.17 NodeHostName=hgx-r12-041 State=MIXED Partitions=gpu,skyfall-h100 "
+    "slurm-node": "NodeName=hgx-r12-041 NodeAddr=10.20.3.17 NodeHostName=hgx-r12-041 State=MIXED "
+    "Partitions=gpu,skyfall-h100 "
     "Version=23.11.4 Gres=gpu:h100:8 Reason=bad riser [oscarina@2026-11-01T10:00:00]\n",
     "kernel-log": {
         "source": "kern.log",
@@ -437,7 +438,8 @@ def test_beginnings_of_uuids_name_the_same_gpu():
     short = made.text("CUDA_VISIBLE_DEVICES=GPU-7c21fd0e,GPU-8d32").partition("=")[2].split(",")
     whole = [made.text(uuid) for uuid in uuids]
     assert [[one for one in whole if one.startswith(begin)] for begin in short] == [whole[:1], whole[1:]]
-    assert made.text("GPU-based, GPU-Util, MIG-disabled") == "GPU-based, GPU-Util, MIG-disabled"
+    others = "GPU-based, GPU-Util, MIG-disabled, GPU-0000:5d:00.0"
+    assert made.text(others) == others
 
 
 # Shapes
@@ -472,7 +474,14 @@ def test_a_quad_is_what_the_rest_of_the_node_says_it_is():
     )
     assert made.text("9.8.7.6 and 10.3.9.90") == "198.18.1.1 and 10.1.1.1"
     assert made.text("it is 10.4.1.2 here") == "it is 10.4.1.2 here"
-    assert "3.91.4.5" not in made.text("connection from 3.91.4.5, tcp://3.91.4.5:29500")
+    assert "3.91.4.5" not in made.text("connection from 3.91.4.5, tcp://3.91.4.5:29500, 3.91.4.5:/vol")
+    asked = Observation(
+        "peers", argv=("python3", "-I", "/x/peers.py", "3.91.4.5", "far-7"), note="no answer in 8 s"
+    )
+    env = documents(env={"variables": {"MASTER_ADDR": "5.6.7.8"}})
+    made = Redaction.of([asked, *env], {})
+    assert made.observation(asked).argv == ("python3", "-I", "/x/peers.py", "198.18.1.1", "node-1")
+    assert made.text("5.6.7.8") == "198.18.2.1"
 
 
 four = st.ip_addresses(v=4).map(str)
@@ -620,6 +629,22 @@ def test_any_configuration_space_keeps_its_length(data):
     text = json.dumps({"hex": {"/x/config": (bytes(256) + data).hex()}})
     made = redaction(pci=text)
     assert len(made.observation(Observation("pci", text=text)).text) == len(text)
+
+
+def test_the_screen_saves_what_it_may_and_shows_the_truth(tmp_path):
+    from nodedoctor.tui.rounds import Rounds
+
+    async def sit():
+        rounds = Rounds(Session(Request(replay=folder("nvlinks-down"), redact=True)))
+        rounds.start()
+        async for state in rounds.states():
+            if not state.running:
+                return state.report, await rounds.recording(), rounds.about
+
+    report, recording, about = asyncio.run(sit())
+    (tmp_path / "saved.zip").write_bytes(recording)
+    assert b"gpu-a3-017" not in zipped(tmp_path / "saved.zip")
+    assert report.node["hostname"] == "gpu-a3-017" and about.redact
 
 
 def test_the_name_a_recording_is_saved_under_names_nobody():

@@ -86,16 +86,18 @@ class Redaction:
         return made
 
     def document(self, value: Any, key: str = "") -> Any:
-        """Plain data with every text in it replaced, keys too; what is no text stays."""
+        """Plain data with every text in it replaced, keys too; numbers stay, anything else becomes text."""
         if isinstance(value, str):
             kind = _KINDS.get(key)
             return self._replacer.name(kind, value) if kind else self.text(value)
         if isinstance(value, Mapping):
             return {self._key(name): self.document(one, str(name)) for name, one in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
+        if isinstance(value, set | frozenset):
+            return {self.document(one, key) for one in value}
+        if isinstance(value, list | tuple):
             made = [self.document(one, key) for one in value]
-            return made if isinstance(value, list) else type(value)(made)
-        return value
+            return made if isinstance(value, list) else tuple(made)
+        return value if value is None or isinstance(value, int | float) else self.text(str(value))
 
     def report(self, report: Report) -> Report:
         """A report in which nothing but the tool's own words, numbers and times is as it was."""

@@ -140,7 +140,7 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     users = dict.fromkeys(name.rstrip(".,:") for name in named)
     labels = dict.fromkeys(name for word in _values(LABEL_KEYS, corpus) for name in word.split(","))
     serials = dict.fromkeys(text.strip() for text in _found(_SERIALS, corpus))
-    addresses, versions = _quads(seen)
+    addresses, versions = _quads(seen, " ".join(_values(HOST_KEYS, corpus)))
     return Originals(
         tuple(hosts),
         tuple(name for name in domains if name and name not in (NOWHERE | named_hosts) and not public(name)),
@@ -216,14 +216,15 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _quads(observations: Iterable[Observation]) -> tuple[frozenset[str], frozenset[str]]:
-    addresses: set[str] = set()
+def _quads(observations: Iterable[Observation], hosts: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Four numbers that are addresses, as where a host's name stands, and those that are versions."""
+    addresses = set(_QUAD.findall(hosts))
     versions: set[str] = set()
     for seen in observations:
         if _VERSIONS_ONLY.match(seen.probe):
             versions.update(_QUAD.findall(seen.text))
         elif seen.probe in _ADDRESSES_ONLY:
-            addresses.update(_QUAD.findall(seen.text))
+            addresses.update(_QUAD.findall(" ".join((seen.text, *seen.argv))))
         else:
             versions.update(quad[1] for quad in _QUAD.finditer(seen.text) if is_version(quad))
     return frozenset(addresses), frozenset(versions - addresses)

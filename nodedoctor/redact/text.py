@@ -35,7 +35,7 @@ _DIGITS = {
 _NEAR_DIGITS = r"(?=[0-9a-fA-F]{0,4}:|[0-9a-fA-F]{8}|[0-9a-fA-F]{2}-|0x|[0-9]{1,3}\.[0-9])"
 """True where one of these may begin: most words are none, and asking this first halves the time."""
 _LETTERS = {
-    "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}[0-9a-fA-F-]{{0,32}}",
+    "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}(?:-?[0-9a-fA-F]){{0,28}}(?!:)",
     "mail": rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,63}}@{_LABEL}(?:\.{_LABEL}){{0,6}}\.[A-Za-z]{{2,24}}(?!@)",
     "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
     "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
@@ -47,7 +47,7 @@ _BEFORE_ADDRESS = re.compile(
     r"(?i)(?://|@|\binet6? |\baddr\w*\W{1,3}|\bip[=: ]+"
     r"|\b(?:from|to|via|src|dst|host|peer|node|server|gateway)[=: ]{1,2})$"
 )
-_AFTER_ADDRESS = re.compile(r":[0-9]{1,5}(?![0-9.])|/[0-9]{1,2}(?![0-9.])")
+_AFTER_ADDRESS = re.compile(r":[0-9]{1,5}(?![0-9.])|/[0-9]{1,2}(?![0-9.])|:/")
 _LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries: 8 to 13)
 
 _CHECK = re.compile("[a-z0-9]+[.][a-z0-9-]+")
