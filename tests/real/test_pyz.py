@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -25,9 +26,22 @@ ELF_MACHINE = {"x86_64": 62, "aarch64": 183}  # e_machine in elf.h
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-def make(path: Path) -> Path:
-    """Build it; skips when the wheels cannot be had."""
-    argv = [sys.executable, str(REPOSITORY / "tools" / "pyz" / "build.py"), str(path)]
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of what it is built from: somebody may be at work. The wheels are kept in the original."""
+    folder = tmp_path_factory.mktemp("sources")
+    for name in ("nodedoctor", "checks", "tools/pyz"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(REPOSITORY / name, folder)
+    (REPOSITORY / "build" / "pyz").mkdir(parents=True, exist_ok=True)
+    (folder / "build").symlink_to(REPOSITORY / "build")
+    return folder
+
+
+def make(sources: Path, path: Path) -> Path:
+    """Build it as `make pyz` does; skips when the wheels cannot be had."""
+    argv = [sys.executable, str(sources / "tools" / "pyz" / "build.py"), str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
     if "cannot download" in done.stderr or "there is no pip" in done.stderr:
         pytest.skip(done.stderr.strip())
@@ -36,8 +50,8 @@ def make(path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pyz(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("pyz") / "nodedoctor.pyz")
+def pyz(sources, tmp_path_factory):
+    return make(sources, tmp_path_factory.mktemp("pyz") / "nodedoctor.pyz")
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +98,8 @@ def run(request, pyz, alone, tmp_path_factory):
     return run
 
 
-def test_two_builds_are_the_same_bytes_and_not_too_many(pyz, tmp_path):
-    again = make(tmp_path / "again.pyz")
+def test_two_builds_are_the_same_bytes_and_not_too_many(sources, pyz, tmp_path):
+    again = make(sources, tmp_path / "again.pyz")
     first, second = (hashlib.sha256(path.read_bytes()).hexdigest() for path in (pyz, again))
     assert first == second
     assert pyz.stat().st_size < LARGEST
@@ -124,10 +138,10 @@ def test_it_diagnoses_this_machine(run):
     assert loaded["status"] == "pass"
 
 
-def test_it_lists_the_checks_of_the_checkout(run):
+def test_it_lists_the_checks_of_the_checkout(sources, run):
     ask = ["list", "checks", "--json"]
     argv = [sys.executable, "-m", "nodedoctor", *ask]
-    beside = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
+    beside = subprocess.run(argv, cwd=sources, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(run(*ask).stdout) == json.loads(beside.stdout)
 
 
