@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodedoctor.fleet.judge import MAJORITY, judge, kinds
-from nodedoctor.fleet.model import Node, Oddity
+from nodedoctor.fleet.model import Node, Oddity, Problem
 from nodedoctor.fleet.neighbours import EVERYBODY, NEIGHBOURS, neighbours
 from nodedoctor.fleet.nodeset import fold
+from nodedoctor.fleet.reach import cleared
 from nodedoctor.fleet.traits import READINGS, TRAITS
 from nodedoctor.model import Status
 
@@ -179,6 +180,28 @@ def test_the_node_nobody_reaches_is_named_once():
     found = only(tried(ways))
     assert (found.key, found.status, found.odd) == ("peers", Status.FAIL, ("n3",))
     assert "n3 not reached by 5 of 5 (n[0-2,4-5]): ETIMEDOUT" in found.summary
+
+
+def test_what_all_say_of_the_named_node_does_not_fail_them():
+    """Four healthy nodes that cannot reach n3 stay usable; what one of them says of n1 stays."""
+    way = Problem("net.peers", "peer:n3", Status.FAIL, "does not answer", 5)
+    other = Problem("net.peers", "peer:n1", Status.WARN, "loses packets", 3)
+    nodes = [
+        Node(
+            host,
+            verdict=Status.FAIL,
+            problems=(way, other) if host == "n0" else (way,),
+            statuses={"net.peers": Status.FAIL, "net.dns": Status.PASS},
+            counts={"fail": 1, "pass": 1},
+            peers={"n3": "ETIMEDOUT", "n1": "", "n5": ""},
+        )
+        for host in ("n0", "n1", "n2", "n4")
+    ]
+    first, second, *_ = cleared(nodes, judge(nodes))
+    assert (first.verdict, first.problems) == (Status.WARN, (other,))
+    assert first.counts == {"fail": 0, "pass": 1, "warn": 1}
+    assert (second.verdict, second.statuses["net.peers"]) == (Status.PASS, Status.PASS)
+    assert list(cleared(nodes, ())) == nodes
 
 
 def test_a_single_way_blames_neither_end_and_silence_everywhere_nobody():

@@ -16,7 +16,8 @@ from nodedoctor import __version__
 from nodedoctor.diagnose import now
 from nodedoctor.fleet.judge import judge
 from nodedoctor.fleet.model import Errand, Fleet, Node
-from nodedoctor.fleet.nodeset import fold, plain
+from nodedoctor.fleet.nodeset import counted, fold, plain
+from nodedoctor.fleet.reach import cleared
 from nodedoctor.noun import noun
 
 GRACE = 10.0
@@ -89,9 +90,11 @@ async def gather(
             errand = replace(errand, arguments=(*errand.arguments, "--peers", names))
         await run.ask(errand)
     nodes = tuple(run.all())
+    oddities = judge(nodes)
+    nodes = tuple(cleared(nodes, oddities))
     titles = {problem.check: problem.title for node in nodes for problem in node.problems}
     seconds = round(time.monotonic() - began, 3)
-    fleet = Fleet(__version__, transport.name, started, seconds, nodes, judge(nodes), titles)
+    fleet = Fleet(__version__, transport.name, started, seconds, nodes, oddities, titles)
     return Gathered(fleet, run.ended_by)
 
 
@@ -137,12 +140,12 @@ class _Run:
             await asyncio.wait(self._writing, timeout=2 * GRACE)
 
     def all(self) -> Iterator[Node]:
-        """Every node in the order meant, then those nobody had named; silent where nothing came."""
+        """Every node in the order meant, the unnamed ones as people count; silent where nothing came."""
         why = INTERRUPTED if self._stopped.is_set() else "no answer, and the time for all nodes is over"
         for host in self.hosts:
             yield self._came.get(host) or Node(host, "silent", note=why)
         named = frozenset(self.hosts)
-        yield from (node for host, node in self._came.items() if host not in named)
+        yield from (self._came[host] for host in sorted(self._came, key=counted) if host not in named)
         if not self.hosts:
             names = self._waiting()
             yield from (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from nodedoctor.fleet.model import Group, Node, Oddity
+from nodedoctor.fleet.model import Group, Node, Oddity, Problem
 from nodedoctor.fleet.nodeset import counted, fold
 from nodedoctor.model import Status
 
@@ -15,6 +16,9 @@ _FIX = (
     "On the nodes named: is the interface up, is the name right in DNS and /etc/hosts, does a firewall drop "
     "packets? `nodedoctor net` looks at all three."
 )
+KEY, CHECK = "peers", "net.peers"
+"""The key of the oddity, and the check of each node that it gathers."""
+_STATUS = {5: Status.FAIL, 4: Status.UNKNOWN, 3: Status.WARN, 2: Status.UNKNOWN}
 SHOWN = 4
 """Pairs of nodes named in a summary."""
 
@@ -37,7 +41,7 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
             f"{len(bad)} of {len(tried)} ways between nodes are silent: neither ping nor the port answers"
         )
         groups = [Group(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets]
-        yield Oddity("peers", _TITLE, Status.WARN, summary, _WHY, tuple(groups), None, (), _FIX)
+        yield Oddity(KEY, _TITLE, Status.WARN, summary, _WHY, tuple(groups), None, (), _FIX)
         return
     sources = _culprits({p: w for p, w in bad.items() if p[1] not in targets}, tried, end=0)
     ways = {p: w for p, w in bad.items() if p[1] not in targets and p[0] not in sources}
@@ -50,7 +54,7 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     odd = tuple(sorted({*targets, *sources}, key=counted))
     yield Oddity(
-        "peers",
+        KEY,
         _TITLE,
         Status.FAIL if odd else Status.WARN,
         "; ".join(told[:SHOWN]) + more,
@@ -59,6 +63,32 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
         None,
         odd,
         _FIX,
+    )
+
+
+def cleared(nodes: Iterable[Node], oddities: Iterable[Oddity]) -> Iterator[Node]:
+    """The nodes without what they say of a node that is named already: one that is off fails itself alone."""
+    named = {host for oddity in oddities if oddity.key == KEY for host in oddity.odd}
+    subjects = {f"peer:{host.rpartition('@')[2]}" for host in named}
+    for node in nodes:
+        told = tuple(p for p in node.problems if p.check != CHECK or p.subject not in subjects)
+        yield _rejudged(node, told) if len(told) < len(node.problems) else node
+
+
+def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
+    """The node as if only these problems had been found."""
+    worst = max((problem.severity for problem in problems), default=0)
+    left = max((p.severity for p in problems if p.check == CHECK), default=0)
+    was, now = node.statuses.get(CHECK, Status.PASS), _STATUS.get(left, Status.PASS)
+    counts = dict(node.counts)
+    counts[was.value] = counts.get(was.value, 1) - 1
+    counts[now.value] = counts.get(now.value, 0) + 1
+    return replace(
+        node,
+        problems=problems,
+        verdict=_STATUS.get(worst, Status.PASS),
+        statuses={**node.statuses, CHECK: now},
+        counts=counts,
     )
 
 
