@@ -66,7 +66,7 @@ done
 ours() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
 for folder in "${TMPDIR:-/tmp}" /dev/shm; do
   box=$folder/nodedoctor-$(id -u)
-  if ours "$box" && [ -f "$box/@NAME@" ]; then go "$python" "$box/@NAME@"; fi
+  if ours "$box" && [ -f "$box/@NAME@" ]; then go "$python" -I -S "$box/@NAME@"; fi
 done
 """
 
@@ -80,7 +80,7 @@ for folder in "${TMPDIR:-/tmp}" /dev/shm; do
     head -c @SIZE@ <&3 >"$new"
     if [ "$(wc -c <"$new")" -ne @SIZE@ ]; then rm -f "$new"; cannot "@NOT_WHOLE@"; fi
     mv -f "$new" "$box/@NAME@"
-    go "$python" "$box/@NAME@"
+    go "$python" -I -S "$box/@NAME@"
   fi
   rm -f "$new"
 done
