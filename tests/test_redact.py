@@ -323,6 +323,8 @@ def test_a_name_is_replaced_wherever_it_stands_as_a_word():
         "/logs/gpu-a3-017_rank0.log": "/logs/node-1_rank0.log",
         '"a\\ngpu-a3-017\\tb"': '"a\\nnode-1\\tb"',
         "\x1b[36mgpu-a3-017\x1b[0m": "\x1b[36mnode-1\x1b[0m",
+        "/home/mallory. Or /home/mallory/x": "/home/user-1. Or /home/user-1/x",
+        "a.b@redhat.com": "user-2@domain-1.example",
         "ray_mallory, mallory2": "ray_user-1, mallory2",
         "xgpu-a3-017 gpu-a3-0171x": "xgpu-a3-017 gpu-a3-0171x",
     }.items():

@@ -39,7 +39,7 @@ _LETTERS = {
     "mail": rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,63}}@{_LABEL}(?:\.{_LABEL}){{0,6}}\.[A-Za-z]{{2,24}}(?!@)",
     "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
     "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
-    "home": r"(?<=/home/)[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}",
+    "home": r"(?<=/home/)[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?",
 }
 """What is looked for wherever it stands, by name; the first that fits is taken."""
 
@@ -207,7 +207,8 @@ class Replacer:
             return text  # user@1000.service
         if domain.lower() in self.hosts and _CHECK.fullmatch(user):
             return f"{user}@{self._give.host(domain)}"
-        return f"{user if user in ACCOUNTS else self._give.user(user)}@{self._under(domain)}"
+        where = self._give.host(domain) if domain.lower() in self.hosts else self._give.domain(domain)
+        return f"{user if user in ACCOUNTS else self._give.user(user)}@{where}"
 
     def _cloud(self, match: re.Match[str], text: str) -> str:
         kind, _, digits = text.partition("-")
@@ -224,16 +225,8 @@ class Replacer:
         return text if text in ACCOUNTS else self._give.user(text)
 
     def _domain(self, match: re.Match[str], text: str) -> str:
-        return self._under(text)
-
-    def _under(self, name: str) -> str:
-        """A name below a domain, or the domain itself."""
-        name = name.lower()
-        if name in self._known.domains or "." not in name:
-            return self._give.domain(name)
-        return (
-            self._give.host(name) if name in self.hosts or name.partition(".")[2] else self._give.domain(name)
-        )
+        """A domain, or a host in it."""
+        return self._give.domain(text) if text.lower() in self._known.domains else self._give.host(text)
 
     def _set(self, match: re.Match[str], text: str) -> str:
         try:
@@ -256,10 +249,8 @@ class Replacer:
             if text in known or (kind == "host" and text.lower() in known):
                 if not (text in self._ordinary or text.lower() in self._ordinary):
                     return self.name(kind, text)
-                start = match.start("word")
-                if before.search(match.string[max(0, start - 300) : start]) or after.match(
-                    match.string, match.end()
-                ):
+                front = match.string[max(0, match.start("word") - 300) : match.start("word")]
+                if before.search(front) or after.match(match.string, match.end()):
                     return self.name(kind, text)
         return text
 
