@@ -215,6 +215,9 @@ def test_a_named_one_is_the_only_one(tmp_path):
     assert pythons(sys.executable, VIRTUAL_ENV=str(tmp_path), PATH="/usr/bin") == [sys.executable]
     assert pythons("/no/such/python", PATH="/usr/bin") == []
     assert pythons("", PATH="relative") == []
+    for name in ("python", "python3"):
+        (tmp_path / name).symlink_to(sys.executable)
+    assert pythons(PATH=str(tmp_path)) == [str(tmp_path / "python3")]
 
 
 def test_a_python_without_ray_is_told(tmp_path):

@@ -39,6 +39,10 @@ LONGEST = 300
 """Characters kept of an error of Ray's; ours."""
 
 _DIED = re.compile(r"NodeDied|ObjectLost|OwnerDied|Unschedulable|RayletDied|ActorDied|Unavailable")
+_TROUBLE = re.compile(r"fail|error|refused|timed? ?out|cannot|unable", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"^\[[^]]*\] (?:\S+:\d+: )?"
+)  # of Ray's own log lines: time, thread, place in its source
 _CALM = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -129,14 +133,12 @@ class Ray:
             return {}, error.strerror or str(error)
         said = await self._hear(CONNECTING, complaints)
         if said is None:
-            last = _plain(complaints[-1]) if complaints else "it said nothing"
-            return {}, last
+            return {}, _plain(complaints[-1]) if complaints else "it said nothing"
         if said.get("error") == "silent":
-            last = f"; it said: {_plain(complaints[-1])}" if complaints else ""
             await self.close()
-            raise FleetError(
-                f"Ray has not connected to a cluster at {self._address} within {CONNECTING:g} s{last}"
-            )
+            troubles = [line for line in complaints if _TROUBLE.search(line)]
+            last = f": {_plain(_PREFIX.sub('', troubles[-1]))}" if troubles else ""
+            raise FleetError(f"Ray has not connected to {self._address} within {CONNECTING:g} s{last}")
         return said, _plain(text(said, "text"))
 
     def _say(self, errand: Errand, hosts: tuple[str, ...]) -> None:

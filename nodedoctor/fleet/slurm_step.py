@@ -26,9 +26,14 @@ MOST_ERRORS = 20
 PARTING = 2.0
 """Ours: seconds srun and salloc may take to cancel what they started."""
 
+# srun brings stdout and stderr by two ways, one of which may be later: so both go by stdout.
 _TASK = """\
 echo "{mark} at $SLURM_PROCID ${{SLURMD_NODENAME:-$(hostname)}}"
-{{ /bin/sh -c {script}; printf '\\n%s' $?; }} | gzip -c | base64 | sed 's/^/{mark} = /'
+{{
+  {{
+    {{ /bin/sh -c {script}; printf '\\n%s' $?; echo >&2; }} 2>&1 >&4 | sed 's/^/{mark} ! /' >&3
+  }} 4>&1 | gzip -c | base64 | sed 's/^/{mark} = /'
+}} 3>&1
 echo "{mark} end"
 """
 
@@ -104,23 +109,22 @@ class Step:
             return None
         task, text = int(labelled[1]), labelled[2]
         mark, _, rest = text.partition(" ")
-        if fd == 1 and mark == MARK:
-            return self._marked(task, rest)
-        if fd == 2:
-            self._said[task] = (self._said.get(task, "") + text + "\n")[-MOST_SAID:]
-        return None
+        return self._marked(task, rest) if fd == 1 and mark == MARK else None
 
     def _marked(self, task: int, rest: str) -> Said | None:
         word, _, value = rest.partition(" ")
         if word == "at" and task not in self.begun:
             self.begun[task] = value.partition(" ")[2].strip() or value
             self._packed[task] = _Packed()
+            self._said[task] = ""
         elif word == "=" and task in self._packed:
             self._packed[task].feed(value)
+        elif word == "!" and task in self._packed:
+            self._said[task] = (self._said[task] + value + "\n")[-MOST_SAID:]
         elif word == "end" and task in self._packed:
             text, rc = self._packed.pop(task).unpacked()
             host = self.begun[task]
-            return Said(host, text, rc, self._said.get(task, "").strip(), truncated=rc is None)
+            return Said(host, text, rc, self._said[task].strip(), truncated=rc is None)
         return None
 
     def _of_srun(self, line: str) -> None:

@@ -16,9 +16,12 @@ from collections.abc import Iterator
 
 
 def main(words: list[str]) -> None:
-    """Print the list; each path once."""
+    """Print the list; python and python3 of one folder are mostly one, and then asked once."""
     found = [named(words[0])] if words and words[0] else list(candidates())
-    print(json.dumps(list(dict.fromkeys(path for path in found if path))))
+    distinct: dict[tuple[str, str], str] = {}
+    for path in filter(None, found):
+        distinct.setdefault((os.path.dirname(path), os.path.realpath(path)), path)
+    print(json.dumps(list(distinct.values())))
 
 
 def named(text: str) -> str:

@@ -75,7 +75,7 @@ def test_every_node_of_a_real_ray_answers_and_nothing_is_left(cluster):
     nodes = by_host(fleet)
     assert fleet["source"] == "ray"
     assert list(nodes) == [f"gpu-node-{index}" for index in range(4)]
-    assert {node["state"] for node in nodes.values()} == {"answered"}, fleet
+    assert not {host: node["note"] for host, node in nodes.items() if node["state"] != "answered"}
     assert {node["gpus"] for node in nodes.values()} == {8}, "Ray hides GPUs from tasks that ask for none"
     assert not any(node["note"] for node in nodes.values())
     for host in cluster.hosts:
@@ -97,6 +97,29 @@ def test_where_there_is_no_ray_and_no_cluster_one_line_says_so(cluster):
     done = cluster.hosts[0].run(*fleet, "127.0.0.1:6555", "--python", cluster.python, timeout=PATIENCE)
     assert done.returncode == 64
     assert "127.0.0.1:6555" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_nodes_without_nodedoctor_are_brought_it(cluster):
+    brought = cluster.hosts.folder / "nodedoctor.pyz"
+    report = {
+        "schema": "nodedoctor.report/1",
+        "verdict": "pass",
+        "node": {"gpus": 8},
+        "results": [],
+        "facts": {},
+    }
+    brought.write_text(f"print({json.dumps(report)!r})\n#{'x' * 3_000_000}\n")
+    for host in list(cluster.hosts)[2:]:
+        host.hide(BIN / "nodedoctor")
+    words = ("driver", "--ray", "--python", cluster.python, "--pyz", str(brought))
+    fleet, _ = cluster.fleet(*words)
+    nodes = by_host(fleet)
+    assert not {host: node["note"] for host, node in nodes.items() if node["state"] != "answered"}
+    assert nodes["gpu-node-1"]["tool"] and not nodes["gpu-node-2"]["tool"]
+    nodes = by_host(cluster.fleet(*words)[0])
+    assert {node["state"] for node in nodes.values()} == {"answered"}, "they have kept it"
+    for host in list(cluster.hosts)[2:]:
+        host.run("umount", str(BIN / "nodedoctor"), check=True)
 
 
 def test_sick_cut_off_hanging_and_dead_nodes_are_each_named_in_time(cluster):

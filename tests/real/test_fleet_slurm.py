@@ -138,10 +138,32 @@ def test_every_node_of_a_real_slurm_answers_and_nothing_is_left(cluster):
     nodes = by_host(fleet)
     assert fleet["source"] == "slurm"
     assert sorted(nodes) == [f"gpu-node-{n}" for n in (1, 2, 3, 4)]
-    assert {node["state"] for node in nodes.values()} == {"answered"}, fleet
+    assert not {host: node["note"] for host, node in nodes.items() if node["state"] != "answered"}
     assert {node["gpus"] for node in nodes.values()} == {8}
     assert not any(node["note"] for node in nodes.values()), "the TaskProlog's greeting is no banner of ours"
     until(lambda: not cluster.queue())
+
+
+def test_nodes_without_nodedoctor_are_brought_it(cluster):
+    brought = cluster.hosts.folder / "nodedoctor.pyz"
+    report = {
+        "schema": "nodedoctor.report/1",
+        "verdict": "pass",
+        "node": {"gpus": 8},
+        "results": [],
+        "facts": {},
+    }
+    brought.write_text(f"print({json.dumps(report)!r})\n#{'x' * 3_000_000}\n")
+    for host in list(cluster.hosts)[2:]:
+        host.hide(BIN / "nodedoctor")
+    fleet, _ = cluster.fleet("driver", "--slurm", "--pyz", str(brought))
+    nodes = by_host(fleet)
+    assert not {host: node["note"] for host, node in nodes.items() if node["state"] != "answered"}
+    assert nodes["gpu-node-1"]["tool"] and not nodes["gpu-node-2"]["tool"]
+    nodes = by_host(cluster.fleet("driver", "--slurm", "--pyz", str(brought))[0])
+    assert {node["state"] for node in nodes.values()} == {"answered"}, "they have kept it"
+    for host in list(cluster.hosts)[2:]:
+        host.run("umount", str(BIN / "nodedoctor"), check=True)
 
 
 def test_sick_cut_off_and_hanging_nodes_are_each_named_in_time(cluster):
