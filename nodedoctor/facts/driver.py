@@ -12,6 +12,7 @@ from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci import bdf
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.once import once
 from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
@@ -121,6 +122,7 @@ class Driver:
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
+    @once
     def parse(cls, seen: Observation) -> Driver | Unseen:
         """Read the child's document; what is not there stays None or empty."""
         files = Files.parse_json(seen)

@@ -15,6 +15,7 @@ from nodedoctor.command import child
 from nodedoctor.facts.documents import texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.once import once
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
 SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
@@ -55,6 +56,7 @@ class Env:
     left_out: int = 0
 
     @classmethod
+    @once
     def parse(cls, seen: Observation) -> Env | Unseen:
         """Read the child's document, or the output of env(1) that somebody pasted into a recording."""
         if not seen.answered:

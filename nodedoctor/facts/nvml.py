@@ -9,6 +9,7 @@ from nodedoctor.facts.nvml_reading import document_of, reading_of
 from nodedoctor.facts.signs import reason_not_to_ask
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.once import once
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
 NVML = "nvml"
@@ -33,6 +34,7 @@ class NvmlReading:
     gpus: GpuReading
 
     @classmethod
+    @once
     def parse(cls, seen: Observation) -> NvmlReading | Unseen:
         """Read the JSON of probes/nvml.py. That the library does not start is an answer, too."""
         if not (seen.answered or seen.outcome in _INTERRUPTED):

@@ -14,6 +14,7 @@ from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.once import once
 from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
@@ -111,6 +112,7 @@ class Pci:
     devices: tuple[PciDevice, ...]
 
     @classmethod
+    @once
     def parse(cls, seen: Observation) -> Pci | Unseen:
         """Read the sysfs files; a bus that is not there (Tegra, containers without /sys) is unseen."""
         files = Files.parse_json(seen)

@@ -13,6 +13,7 @@ from nodedoctor.facts.env import strings
 from nodedoctor.facts.limits import Bound, parse_rlimits
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
+from nodedoctor.once import once
 from nodedoctor.regex import regex
 from nodedoctor.registry import Command, Lane, Options, fact, probe
 
@@ -108,6 +109,7 @@ class Processes:
     left_out: int = 0
 
     @classmethod
+    @once
     def parse(cls, seen: Observation) -> Processes | Unseen:
         """Read the child's document and find out who is a rank; rows of a wrong shape are left out."""
         if not seen.answered:
