@@ -120,14 +120,11 @@ class Addresses:
         given = self._octets.setdefault(parent, {})
         if octet not in given:
             if parent not in self._left:
-                self._left[parent] = iter(
-                    sorted(among, key=lambda n: (self._is_taken(parent, n, clear), not n, n))
-                )
+                seen = frozenset() if clear else self._taken.words(f"{parent}.", rf"{parent}\.[0-9]{{1,3}}\.")
+                order = sorted(among, key=lambda n: (f"{parent}.{n}." in seen, not n, n))
+                self._left[parent] = iter(order)
             given[octet] = next(self._left[parent])
         return given[octet]
-
-    def _is_taken(self, parent: str, octet: int, clear: bool) -> bool:
-        return not clear and f"{parent}.{octet}." in self._taken.text
 
     def _network(self, prefix: str, network: int) -> int:
         """The number of the /64 below the prefix."""
