@@ -159,6 +159,8 @@ def test_exit_codes(folder: Path):
         ([], "one of the arguments --ssh --slurm --ray --reports is required"),
         (["--reports", ".", "--ssh", "a"], "not allowed with argument"),
         (["--reports", ".", "--peers"], "--peers is for nodes that are asked now"),
+        (["--slurm", "nvlink"], "--slurm nvlink: a CHECK stands before --slurm"),
+        (["--ray", "nvlink"], "--ray nvlink: a CHECK stands before --ray"),
         (["--ssh", "gpu-[1-"], "a bracket that does not close"),
         (["--ssh", "a", "nvlnik"], "did you mean nvlink"),
         (["--ssh", "a", "--since", "soon"], "--since wants a number"),

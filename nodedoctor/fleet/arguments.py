@@ -12,7 +12,7 @@ examples:
   nodedoctor fleet --ssh gpu-[001-128]              every check on every node, and who is different
   nodedoctor fleet --slurm '-p train' nvlink ib     two subjects on the nodes of a partition
   nodedoctor fleet --reports reports/               reports that are there already (*.json, *.json.gz)
-  nodedoctor fleet --ssh @hosts --peers --failing bad.txt && srun --exclude=./bad.txt ...
+  nodedoctor fleet --slurm --peers --failing bad.txt; [ -s bad.txt ] && x=--exclude=./bad.txt; srun $x ...
 
 exit codes: the worst of all nodes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something
 failed, 3 a node gave no report or could not be judged; 64 usage, 74 output could not be written, 130
@@ -76,7 +76,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     outputs.add(group, "html", "junit")
     add = group.add_argument
     add("--passing", default="", metavar="FILE", help="also write the nodes a job can use, one a line")
-    add("--failing", default="", metavar="FILE", help="also write the others, for srun --exclude=./FILE")
+    add("--failing", default="", metavar="FILE", help="also write the others, one a line")
     add("-q", dest="quiet", action="store_true", help="only problems")
     add(
         "--fail-on",

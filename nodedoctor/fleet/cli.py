@@ -78,6 +78,10 @@ def _check(arguments: argparse.Namespace) -> None:
 
     if problem := outputs.no_folder(arguments, "passing", "failing", "pyz"):
         raise UsageError(problem)
+    for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
+        value = getattr(arguments, option)
+        if value and not is_one(value):
+            raise UsageError(f"--{option} {value}: a CHECK stands before --{option}, or write --{option}=...")
     if arguments.reports:
         asked = ("checks", "tag", "expect", "passive", "deep", "peers", "since", "python", "exec", "save")
         given = [name for name in asked if getattr(arguments, name)]
@@ -91,6 +95,14 @@ def _check(arguments: argparse.Namespace) -> None:
         from nodedoctor.diagnose import now
 
         since_when(arguments.since, now())
+
+
+def _is_options(text: str) -> bool:
+    return text.lstrip().startswith("-")
+
+
+def _is_address(text: str) -> bool:
+    return text == "auto" or ":" in text
 
 
 def _has_screen(arguments: argparse.Namespace) -> bool:
