@@ -68,7 +68,7 @@ def _text(path: str) -> str:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(0, f"a {_kind(status.st_mode)}, not a file")
         _bounded(status.st_size)
-        data = file.read(LARGEST + 1)
+        data = file.read(status.st_size + 1)
     if data.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(data)) as packed:
             data = packed.read(LARGEST + 1)
