@@ -54,7 +54,8 @@ def test_each_state_says_whether_slurm_would_start_something():
         "Slurm has it as drained, not responding: Xid 79 on gpu 3 | see ticket [ops@2026-11-20T10:00:00]"
     )
     assert found["gpu-4"].closed() == "Slurm has it as down, not responding"
-    assert found["gpu-5"].full and not found["gpu-5"].closed()
+    assert found["gpu-5"].busy and not found["gpu-5"].closed()
+    assert [host for host, row in found.items() if row.idle] == ["gpu-1", "gpu-6"]
     assert found["gpu-6"].closed() == "Slurm has it as powered down"
 
 
@@ -362,6 +363,30 @@ def test_a_check_is_not_taken_for_an_option(cluster):
     assert not cluster.log.exists()
 
 
+def test_one_busy_node_does_not_hide_the_idle_ones(cluster):
+    """A job over all nodes would wait for the one that has no room."""
+    cluster.node("gpu-1")
+    salloc = (cluster.bin / "salloc").read_text()
+    waits = "case $* in *--nodes=2*) exec sleep 60;; esac\n"
+    cluster.command("salloc", salloc.replace("for word", waits + "for word"))
+    cluster.command("squeue", "#!/bin/sh\necho '13|PENDING|Resources'\n")
+    cluster.sinfo("gpu-1|all*|idle|none\ngpu-2|all*|mixed|none\n")
+    hosts, nodes = asked("-I1")
+    assert hosts == ("gpu-1", "gpu-2")
+    assert nodes["gpu-1"].state == "answered"
+    assert nodes["gpu-2"].state == "unreachable"
+    assert nodes["gpu-2"].note == "Slurm has not given it within 1 s: job 13 is pending for Resources"
+
+
+def test_the_partition_of_the_environment_is_that_of_srun(cluster, monkeypatch):
+    monkeypatch.setenv("SLURM_PARTITION", "few")
+    for name in ("gpu-1", "gpu-2"):
+        cluster.node(name)
+    asked()
+    sinfo, salloc = cluster.log.read_text().splitlines()[:2]
+    assert "--partition=few" in sinfo and "--partition=few" in salloc
+
+
 def test_what_slurm_refuses_is_told(cluster):
     cluster.command(
         "salloc",
@@ -370,7 +395,7 @@ def test_what_slurm_refuses_is_told(cluster):
     with pytest.raises(FleetError, match=r"Job submit/allocate failed: Invalid account \(options: -A x\)"):
         asked("-A", "x")
     cluster.sinfo("")
-    with pytest.raises(FleetError, match="no nodes for these options"):
+    with pytest.raises(FleetError, match="no nodes for these options: none"):
         asked()
     with pytest.raises(FleetError, match="no node other"):
         asked("-w", "other")

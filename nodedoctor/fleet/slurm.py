@@ -10,12 +10,13 @@ No GPUs are requested, because a check must not wait for free ones. Where cgroup
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import AsyncIterator
 
 from nodedoctor.fleet import control
 from nodedoctor.fleet.model import Errand, FleetError, Node
 from nodedoctor.fleet.nodeset import NodeSetError, expand, fold
-from nodedoctor.fleet.slurm_allocation import PATIENCE, Allocation
+from nodedoctor.fleet.slurm_allocation import PATIENCE, Allocation, Pending
 from nodedoctor.fleet.slurm_asking import Asking
 from nodedoctor.fleet.slurm_nodes import FORMAT, chosen, immediate, option, rows
 
@@ -31,6 +32,7 @@ class Slurm:
         self._job = os.environ.get("SLURM_JOB_ID", "")
         self._given: tuple[str, ...] = ()
         self._closed: dict[str, str] = {}
+        self._idle: frozenset[str] = frozenset()
         self._allocation: Allocation | None = None
 
     async def hosts(self) -> tuple[str, ...]:
@@ -43,13 +45,16 @@ class Slurm:
         if self._job:
             self._given = self._of_this_job()
             return self._given
+        usual = os.environ.get(
+            "SLURM_PARTITION", ""
+        )  # srun(1) minds it, salloc and sinfo have names of theirs
+        if usual and not option(self._words, "-p", "--partition"):
+            self._words = (*self._words, f"--partition={usual}")
         counted = option(self._words, "-N", "--nodes") or option(self._words, "-n", "--ntasks")
         meant = () if counted else await self._meant()
         open_hosts = tuple(host for host in meant if host not in self._closed)
         if open_hosts or counted:
-            self._allocation = Allocation(self._words, open_hosts)
-            await self._allocation.get(self._patience)
-            self._job, self._given = self._allocation.job, _expanded(self._allocation.nodes)
+            await self._get(open_hosts)
         return meant or self._given
 
     async def ask(self, errand: Errand) -> AsyncIterator[Node]:
@@ -82,10 +87,31 @@ class Slurm:
             raise FleetError("this allocation has no nodes (SLURM_JOB_NODELIST is empty)")
         return given
 
+    async def _get(self, hosts: tuple[str, ...]) -> None:
+        """Get an allocation of all these nodes, or of the idle ones: one without room must not hide them."""
+        try:
+            await self._allocate(hosts)
+        except Pending as pending:
+            idle = tuple(host for host in hosts if host in self._idle)
+            if not idle or idle == hosts:
+                raise
+            try:
+                await self._allocate(idle)
+            except FleetError:
+                raise pending from None
+            without_room = (host for host in hosts if host not in idle)
+            self._closed.update(dict.fromkeys(without_room, f"Slurm has not given it {pending.why}"))
+
+    async def _allocate(self, hosts: tuple[str, ...]) -> None:
+        allocation = Allocation(self._words, hosts)
+        await allocation.get(self._patience)
+        self._allocation, self._job = allocation, allocation.job
+        self._given = _expanded(allocation.nodes)
+
     async def _meant(self) -> tuple[str, ...]:
         """The nodes the options mean; those that Slurm would start nothing on are noted with its reason."""
         named = option(self._words, "-w", "--nodelist")
-        partition = option(self._words, "-p", "--partition") or os.environ.get("SLURM_PARTITION", "")
+        partition = option(self._words, "-p", "--partition")
         words = ["--noheader", "--Node", f"--format={FORMAT}"]
         words += [f"--nodes={named}"] if named else []
         words += [f"--partition={partition}"] if partition else []
@@ -98,15 +124,12 @@ class Slurm:
         for host in _expanded(option(self._words, "-x", "--exclude")):
             found.pop(host, None)
         if not found:
-            raise FleetError("Slurm has no nodes for these options")
+            raise FleetError(f"Slurm has no nodes for these options: {shlex.join(self._words) or 'none'}")
         reservation = bool(option(self._words, "--reservation", "--reservation"))
         for host, row in found.items():
-            if why := row.closed(reservation=reservation):
+            if why := row.closed(reservation=reservation) or ("" if named else row.busy):
                 self._closed[host] = why
-            elif row.full and not named:
-                self._closed[host] = (
-                    "Slurm has given all its processors to jobs: ask inside such a job, or over --ssh"
-                )
+        self._idle = frozenset(host for host, row in found.items() if row.idle)
         return tuple(found)
 
 

@@ -26,6 +26,18 @@ MINUTES = 10
 _HELD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat'
 
 
+class Pending(FleetError):
+    """Slurm has not given the nodes in time; `why` is what became of the job."""
+
+    def __init__(self, hosts: tuple[str, ...], patience: float, why: str) -> None:
+        nodes = f"{len(hosts)} nodes" if len(hosts) > 1 else fold(hosts) or "the nodes"
+        self.why = f"within {patience:g} s: {why}"
+        super().__init__(
+            f"Slurm has not given {nodes} {self.why}. "
+            "Wait longer with --immediate=SECONDS, name fewer nodes, or ask over --ssh"
+        )
+
+
 class Allocation:
     """Nodes by name, or those the options choose; `job` and `nodes` are known once it has been granted."""
 
@@ -44,7 +56,7 @@ class Allocation:
         try:
             await asyncio.wait({granting}, timeout=patience)
             if not granting.done():
-                raise FleetError(await self._pending(patience))
+                raise Pending(self._hosts, patience, await self._reason())
             if not granting.result():
                 raise FleetError(f"Slurm gives no nodes: {self._complaint()}")
         except BaseException:
@@ -63,18 +75,13 @@ class Allocation:
         hosts = (f"--nodelist={fold(self._hosts)}", f"--nodes={len(self._hosts)}") if self._hosts else ()
         return ("salloc", *ours, *self._words, *hosts, f"--job-name={self._name}", "/bin/sh", "-c", _HELD)
 
-    async def _pending(self, patience: float) -> str:
+    async def _reason(self) -> str:
+        """What squeue says of our job."""
         words = ("--noheader", f"--name={self._name}", "--format=%i|%T|%r")
         answer = await control.ask("squeue", *words, timeout=5.0)
         job, _, rest = answer.text.strip().partition("|")
         state, _, reason = rest.partition("|")
-        why = f"job {job} is {state.casefold()} for {reason}" if reason else "squeue does not say why"
-        count = len(self._hosts)
-        nodes = f"{count} nodes" if count > 1 else fold(self._hosts) or "the nodes"
-        return (
-            f"Slurm has not given {nodes} within {patience:g} s: {why}. Wait longer with "
-            "--immediate=SECONDS, name fewer nodes, or ask over --ssh"
-        )
+        return f"job {job} is {state.casefold()} for {reason}" if reason else "squeue does not say why"
 
     def _complaint(self) -> str:
         """salloc's error, without the line that only says where to read about options."""

@@ -30,6 +30,10 @@ _CLOSED = {
     "unknown": "not known to be up",
     "unk": "not known to be up",
 }
+_BUSY = {
+    "allocated": "Slurm has given all its processors to jobs: ask inside such a job, or over --ssh",
+    "completing": "a job is still ending there: Slurm waits for its last process",
+}
 _RESERVATION = ("maint", "reserved")
 # The same page: what the character behind a state says.
 _FLAGS = {
@@ -56,9 +60,14 @@ class Row:
     default: bool = False
 
     @property
-    def full(self) -> bool:
-        """Whether all its processors are given to jobs."""
-        return self.state == "allocated"
+    def busy(self) -> str:
+        """Why Slurm has no room there for now; empty when it may have."""
+        return _BUSY.get(self.state, "")
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs there, so that Slurm gives it at once."""
+        return self.state == "idle"
 
     def closed(self, *, reservation: bool = False) -> str:
         """Why Slurm would start nothing there, in words for people; empty when it would."""
