@@ -87,7 +87,7 @@ class _Page:
         self._limited(
             sorted(groups.items(), key=lambda item: -len(item[1])),
             lambda item: self.status(
-                Status.UNKNOWN, f"{item[0][0]} {_nodes(n.host for n in item[1])}: {item[1][0].note}"
+                Status.UNKNOWN, f"{item[0][0]} {_nodes(n.host for n in item[1])}: {_noted(item[1])}"
             ),
         )
 
@@ -134,7 +134,7 @@ class _Page:
             self._head("notes")
         self._limited(
             groups.values(),
-            lambda group: self._wrapped(_INDENT, f"{_nodes(n.host for n in group)}: {group[0].note}"),
+            lambda group: self._wrapped(_INDENT, f"{_nodes(n.host for n in group)}: {_noted(group)}"),
         )
 
     def well(self, fleet: Fleet) -> None:
@@ -212,6 +212,12 @@ def _closer(source: str, node: Node, check: str) -> str:
 def _sort(problem: Problem) -> tuple[str, ...]:
     """What makes problems one line: the same check, status and words, whatever the numbers in them."""
     return problem.check, problem.status.value, _alike(problem.subject), _alike(problem.summary)
+
+
+def _noted(group: list[Node]) -> str:
+    """The note of the first, and whether the others say the same with other numbers."""
+    same = all(node.note == group[0].note for node in group)
+    return group[0].note + ("" if same else " (and alike)")
 
 
 def _alike(text: str) -> str:
