@@ -135,6 +135,17 @@ def test_hostile_names_stay_names(tmp_path: Path):
     assert "\x1b" not in done.stdout
 
 
+def test_files_of_any_name_are_read(tmp_path: Path):
+    names = [b"a b\n'$(x)'.json", b"\xff\xfe.json", b"-rf.json", b"..json", "\u202egpu.json".encode()]
+    for number, name in enumerate(names):
+        text = "" if number % 2 else healthy().replace("gpu-a3-016", f"gpu-{number}")
+        Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_text(text)
+    (tmp_path / ".hidden.json").write_text("left out")
+    document = fleet("--reports", str(tmp_path), rc=3)
+    assert document["counts"]["answered"] == 3 and document["counts"]["unreadable"] >= 1
+    assert document["counts"]["nodes"] == len(names) - 1  # "..json" is hidden, too
+
+
 def test_lists_for_schedulers(folder: Path, tmp_path: Path):
     (folder / "report2.json").write_text("")
     good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"

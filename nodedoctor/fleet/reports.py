@@ -148,7 +148,7 @@ class Reports:
             raise FleetError(f"{path}: no such file or folder")
         files = [
             os.path.join(folder, name)
-            for folder, names in map(json.loads, seen.text.split("\n")[:-1])
+            for folder, names in map(json.loads, () if seen.truncated else seen.text.split("\n")[:-1])
             for name in names
         ]
         if not seen.answered or seen.truncated or seen.rc:
