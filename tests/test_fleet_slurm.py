@@ -440,3 +440,22 @@ def test_a_node_without_nodedoctor_is_brought_the_single_file(cluster, tmp_path,
     assert node.state == "answered", node.note
     steps = [line for line in cluster.log.read_text().splitlines() if line.startswith("srun")]
     assert len(steps) == 2 and "--input=none" in steps[0] and "--input=all" in steps[1]
+
+
+def test_the_first_step_may_end_while_the_file_is_brought(cluster, tmp_path, monkeypatch):
+    brought = tmp_path / "nodedoctor.pyz"
+    brought.write_text(f"import time; time.sleep(3); print({json.dumps(REPORT)!r})\n")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    step = cluster.bin / "srun"
+    step.write_text(step.read_text().replace("stdin=subprocess.DEVNULL", "stdin=0"))
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    cluster.sinfo("gpu-1|all*|idle|none\ngpu-2|all*|idle|none\n")
+    cluster.node("gpu-2", "sleep 2.5")
+
+    async def ask() -> list[Node]:
+        slurm = Slurm()
+        await slurm.hosts()
+        return [node async for node in slurm.ask(Errand(deadline=20, pyz=str(brought)))]
+
+    nodes = {node.host: node for node in asyncio.run(ask())}
+    assert [nodes[host].state for host in ("gpu-1", "gpu-2")] == ["answered", "answered"], nodes

@@ -40,6 +40,7 @@ class Asking:
         self._running: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
         self._lacking: list[str] = []
+        self._turn: dict[str, Step | None] = {}  # the step that answers for a host; None between two
 
     async def nodes(self, hosts: tuple[str, ...]) -> AsyncIterator[Node]:
         """All of these, as they come."""
@@ -77,11 +78,14 @@ class Asking:
         """Run one step over these hosts until it ends or the deadline; every host is told or asked again."""
         left = self._errand.deadline - self._passed
         step = Step()
+        self._turn.update(dict.fromkeys(hosts, step))
         hearing = asyncio.create_task(self._hear(step, hosts, left, arrives))
         await asyncio.wait({hearing}, timeout=left)
         self._settle(step, hosts, over=not hearing.done())
         hearing.cancel()
         await asyncio.wait({hearing})
+        if not hearing.cancelled():
+            hearing.result()
 
     async def _hear(self, step: Step, hosts: tuple[str, ...], left: float, arrives: bool) -> None:
         errand = replace(self._errand, deadline=left)
@@ -102,6 +106,7 @@ class Asking:
     def _answered(self, said: Said, arrives: bool) -> None:
         lacks = said.rc == 127 and node_side.NO_NODEDOCTOR in said.errors
         if lacks and self._brought and not arrives and self._errand.deadline - self._passed > LEAST:
+            self._turn[said.host] = None
             self._lacking.append(said.host)
             if len(self._lacking) == 1:
                 self._go(self._bring())
@@ -124,7 +129,7 @@ class Asking:
 
     def _settle(self, step: Step, hosts: tuple[str, ...], *, over: bool) -> None:
         """Say what became of the hosts without an answer, or ask them again when others were the reason."""
-        waiting = [host for host in hosts if host not in self._told and host not in self._lacking]
+        waiting = [host for host in hosts if host not in self._told and self._turn[host] is step]
         lost = [host for host in waiting if host in step.lost]
         rest = [host for host in waiting if host not in step.lost]
         for host in lost:
