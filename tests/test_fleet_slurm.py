@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gzip
 import json
 import os
@@ -303,6 +304,25 @@ def test_those_slurm_would_start_something_on_are_asked_and_the_others_named(clu
     assert nodes["gpu-1"].gpus == 8
     salloc = next(line for line in cluster.log.read_text().splitlines() if line.startswith("salloc"))
     assert "--nodelist=gpu-[1-2] --nodes=2" in salloc and "--gres" not in salloc
+    assert cluster.log.read_text().endswith("released\n")
+
+
+def test_who_stops_listening_leaves_nothing_running(cluster):
+    for name in ("gpu-1", "gpu-2"):
+        cluster.node(name, "sleep 60" if name == "gpu-1" else "")
+
+    async def ask() -> Node:
+        slurm = Slurm()
+        await slurm.hosts()
+        async with contextlib.aclosing(slurm.ask(Errand(deadline=60))) as nodes:
+            async for node in nodes:
+                if node.state == "answered":
+                    return node
+        raise AssertionError("nobody answered")
+
+    began = time.monotonic()
+    assert asyncio.run(ask()).host == "gpu-2"
+    assert time.monotonic() - began < 30
     assert cluster.log.read_text().endswith("released\n")
 
 

@@ -9,6 +9,7 @@ No GPUs are requested, because a check must not wait for free ones. Where cgroup
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import AsyncIterator
@@ -64,8 +65,9 @@ class Slurm:
                 yield Node(host, "unreachable", note=why)
             if self._given:
                 asking = Asking(self._job, self._words if self._allocation is None else (), errand)
-                async for node in asking.nodes(self._given):
-                    yield node
+                async with contextlib.aclosing(asking.nodes(self._given)) as nodes:
+                    async for node in nodes:
+                        yield node
         finally:
             await self.close()
 

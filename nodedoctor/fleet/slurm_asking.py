@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import replace
 
 from nodedoctor.fleet import node_side, reading
@@ -36,17 +36,19 @@ class Asking:
         self._errand = errand
         self._brought = node_side.parcel(errand)
         self._began = time.monotonic()
-        self._nodes: asyncio.Queue[Node | None] = asyncio.Queue()
+        self._nodes: asyncio.Queue[Node | BaseException | None] = asyncio.Queue()
         self._running: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
         self._lacking: list[str] = []
         self._turn: dict[str, Step | None] = {}  # the step that answers for a host; None between two
 
-    async def nodes(self, hosts: tuple[str, ...]) -> AsyncIterator[Node]:
+    async def nodes(self, hosts: tuple[str, ...]) -> AsyncGenerator[Node, None]:
         """All of these, as they come."""
         self._go(self._step(hosts))
         try:
             while (node := await self._nodes.get()) is not None:
+                if isinstance(node, BaseException):  # a bug of ours
+                    raise node
                 yield node
         finally:
             for task in self._running:
@@ -64,10 +66,10 @@ class Asking:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._nodes.put_nowait(error)
         if not self._running:
             self._nodes.put_nowait(None)
-        if not task.cancelled() and (error := task.exception()):
-            raise error
 
     def _tell(self, node: Node) -> None:
         if node.host not in self._told:
