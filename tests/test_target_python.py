@@ -135,6 +135,14 @@ def test_eggs_count_too(tmp_path):
     assert (ray.version, deepspeed.version, deepspeed.requires) == ("2.9.0", "0.14.0", ("torch", "ninja"))
 
 
+def test_what_does_not_matter_to_training_tells_its_version_only(tmp_path):
+    site = make_env(tmp_path / "venv")
+    (site / "web.egg-info").mkdir()
+    (site / "web.egg-info" / "PKG-INFO").write_text("Name: web\nVersion: 1.2\nRequires-Dist: flask\n")
+    web = target(observe("--python", str(tmp_path / "venv"))).package("web")
+    assert web and (web.version, web.requires) == ("1.2", ())
+
+
 HOSTILE = "import os; open(os.environ['MARK'], 'a').write(__name__)\n"
 
 

@@ -110,7 +110,8 @@ def _distribution(folder: str, entry: str) -> dict[str, object]:
     name, _, version = entry.rpartition(".")[0].partition("-")
     version = re.sub(r"-py\d.*$", "", version)  # as an .egg-info has it
     found: dict[str, object] = {"name": canonical(name), "version": version, "location": folder}
-    if version and not MATTER.fullmatch(canonical(name)):
+    matters = MATTER.fullmatch(canonical(name)) is not None
+    if version and not matters:
         return found
     here = os.path.join(folder, entry)
     texts = (read_text(path) for path in (here + "/METADATA", here + "/PKG-INFO", here))
@@ -120,7 +121,7 @@ def _distribution(folder: str, entry: str) -> dict[str, object]:
     requires += read_text(here + "/requires.txt").partition("[")[0].split("\n")
     origin = re.findall(r'"url": *"([^"]*)"', read_text(here + "/direct_url.json"))
     found["version"] = (versions or [version])[0]
-    found["requires"] = [line for line in requires if line]
+    found["requires"] = [line for line in requires if line and matters]
     found["installer"] = read_text(here + "/INSTALLER").strip()
     found["url"] = re.sub(r"//[^/@]*@", "//", (origin or [""])[0])
     return found
