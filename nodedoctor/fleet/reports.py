@@ -24,8 +24,10 @@ from nodedoctor.fleet.nodeset import plain
 from nodedoctor.model import Status
 from nodedoctor.registry import Command
 
-BATCH = 256
-"""Files one child is given: few enough that none waits for the last one, and that its start costs nothing."""
+BATCH = 900
+"""Files one child is given, fewer than the lines that may wait for us (command.BACKLOG)."""
+PORTIONS = 2
+"""Children for each processor where files are fewer: no processor waits long for the last one. Ours."""
 NAMES = 64 * 1024
 """Bytes of names one child is given; a command line takes two megabytes (execve(2))."""
 NOT_THERE = 66
@@ -159,7 +161,7 @@ class Reports:
 
 def _batches(files: Sequence[str]) -> Iterator[list[str]]:
     """The files in the order given, in portions; small ones when there are few files for many processors."""
-    size = max(1, min(BATCH, -(-len(files) // (4 * len(os.sched_getaffinity(0))))))
+    size = max(1, min(BATCH, -(-len(files) // (PORTIONS * len(os.sched_getaffinity(0))))))
     batch: list[str] = []
     for file in files:
         if batch and (len(batch) >= size or sum(map(len, batch)) + len(file) > NAMES):
