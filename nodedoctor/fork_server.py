@@ -42,7 +42,7 @@ class ForkServer:
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    child("fork_server"),
+                    child("fork_server", packages=True),
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

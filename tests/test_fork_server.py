@@ -58,6 +58,7 @@ TOLD = {
     "arguments": "print(sys.argv[1:], 'ü'); sys.exit('no: ' + sys.argv[1])",
     "surroundings": "print(os.getcwd(), sorted(os.environ)); sys.stderr.write('but')",
     "isolation": "print(sys.stdin.read() == '', sys.flags.isolated, sys.flags.no_site); sys.exit(7)",
+    "packages": "print([p for p in sys.path if p.endswith('-packages')], sys._xoptions)",
     "session": "print(os.getsid(0) == os.getpid() == os.getpgrp())",
     "end": "print('half'); raise SystemExit",
     "descriptors": "print(sorted(os.listdir('/proc/self/fd')))",
@@ -95,6 +96,17 @@ def test_packages_are_found_where_we_find_them(server):
     (seen,) = ask(server, Command(command.child("processes", "--root", "/", packages=True)))
     assert (seen.outcome, seen.rc, seen.note, server.asked) == (Outcome.OK, 0, "", 1)
     assert f'"pid": {os.getpid()}' in seen.text
+
+
+def test_without_psutil_only_the_program_that_needs_it_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_packages", lambda: (str(tmp_path),))
+    server = ForkServer()
+    words = ("--root", "/", "read:/proc/cmdline")
+    processes = Command(command.child("processes", "--root", "/", packages=True))
+    missing, well = ask(server, processes, Command(command.child("files", *words)))
+    server.close()
+    assert (missing.rc, well.rc, server.asked) == (1, 0, 2)
+    assert "psutil" in missing.note and "cmdline" in well.text
 
 
 def test_an_exception_is_told_and_a_crash_names_its_signal(server, tmp_path):

@@ -23,17 +23,13 @@ if TYPE_CHECKING:
     Asked = tuple[str, list[str], tuple[int, int]]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-USUAL = ("environment", "files_each", "files", "find_python", "kernel_log", "net")
+USUAL = ("environment", "files_each", "files", "find_python", "kernel_log", "net", "processes")
 LARGEST = 1 << 20
 
 
 def main() -> None:
     """Serve until the other end of the socket is closed."""
-    sys.path.insert(0, HERE)
-    for name in USUAL:
-        __import__(name)
-    gc.freeze()  # what is shared stays shared
-    gc.disable()
+    prepare()
     asker = socket(fileno=0)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -53,6 +49,20 @@ def main() -> None:
             if asked is None:
                 os._exit(0)
             start(asker, asked, numbers)
+
+
+def prepare() -> None:
+    """Import the usual programs and so what they need; our packages' folders are for those that ask only."""
+    sys.path.insert(0, HERE)
+    folders = list(sys.path)
+    for name in USUAL:
+        try:
+            __import__(name)
+        except (ImportError, SystemExit):  # psutil is missing: the program itself will say so
+            continue
+    sys.path[:] = folders
+    gc.freeze()  # what is shared stays shared
+    gc.disable()
 
 
 def receive(asker: socket) -> Asked | None:
@@ -109,6 +119,7 @@ def become(asker: socket, number: str, words: list[str], outputs: tuple[int, int
 def run(words: list[str]) -> int:
     """Do what `python WORD...` would: the options -I -S -X, a program with a `main`, its arguments."""
     try:
+        sys._xoptions.clear()  # ours
         while words[0].startswith("-"):
             if words.pop(0) == "-X":
                 name, _, value = words.pop(0).partition("=")
