@@ -113,12 +113,12 @@ def test_any_answer_becomes_a_node(said):
         (
             "NodeDiedError: Task failed because the node it was running on is dead or unavailable.\nNode",
             "unreachable",
-            "NodeDiedError: Task failed because the node it was running on is dead or unavailable.",
+            "Ray lost the node while it was being asked (NodeDiedError)",
         ),
         (
             "TaskUnschedulableError: The task is not schedulable: the node is infeasible",
             "unreachable",
-            "TaskUnschedulableError: The task is not schedulable: the node is infeasible",
+            "Ray lost the node while it was being asked (TaskUnschedulableError)",
         ),
         ("WorkerCrashedError: The worker died", "unable", "WorkerCrashedError: The worker died"),
         (

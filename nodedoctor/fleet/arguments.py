@@ -57,7 +57,12 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
     add("--deep", action="store_true", help="also what takes minutes")
     add("--peers", action="store_true", help="every node also tries the way to others")
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
-    add("--python", default="", metavar="PATH", help="the Python that trains, on the nodes")
+    add(
+        "--python",
+        default="",
+        metavar="PATH",
+        help="the Python that trains, on the nodes; with --ray also here",
+    )
     add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, on the nodes")
 
 

@@ -14,6 +14,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor import command
@@ -32,8 +33,9 @@ FINDING = 10.0
 """Ours: seconds in which Pythons are looked for."""
 PARTING = 2.0
 """Ours: seconds the child may take to end, and Ray to end its tasks."""
-ON_THE_WAY = 1.5
+ON_THE_WAY = 3.0
 """Ours: seconds of a node's time that are for Ray: to start a worker, and to bring its answer."""
+_LEFT = "Ray lost the node while it was being asked"
 MARK = "@nodedoctor "
 LONGEST = 300
 """Characters kept of an error of Ray's; ours."""
@@ -143,9 +145,10 @@ class Ray:
 
     def _say(self, errand: Errand, hosts: tuple[str, ...]) -> None:
         brought = node_side.parcel(errand)
+        errand = replace(errand, deadline=max(errand.deadline - ON_THE_WAY, errand.deadline / 2))
         told = {
             "hosts": hosts,
-            "seconds": max(errand.deadline - ON_THE_WAY, errand.deadline / 2),
+            "seconds": errand.deadline,
             "lacks": node_side.NO_NODEDOCTOR,
             "script": node_side.script(errand, brought, held=True),
             "file_script": node_side.script(errand, brought, arrives=brought is not None, held=True),
@@ -214,8 +217,10 @@ def _object(line: str) -> Document:
 
 def _answer(host: str, said: Document, seconds: float) -> Node:
     if lost := text(said, "lost"):
-        state = "unreachable" if _DIED.search(lost.partition(":")[0]) else "unable"
-        return Node(host, state, note=_error(lost), seconds=seconds)  # type: ignore[arg-type]
+        kind = lost.partition(":")[0].strip()
+        if _DIED.search(kind):
+            return Node(host, "unreachable", note=f"{_LEFT} ({_plain(kind)})", seconds=seconds)
+        return Node(host, "unable", note=_error(lost), seconds=seconds)
     rc = said.get("rc")
     over = said.get("over") is True
     seen = Observation(
