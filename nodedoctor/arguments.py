@@ -41,7 +41,7 @@ examples:
 
 also:
   nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
-  nodedoctor fleet --ssh gpu-[001-128]                many nodes (--slurm, --ray, --reports DIR): the odd one out
+  nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --reports): the odd one
   nodedoctor list checks|facts|probes|knowledge       what there is
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
   nodedoctor demo [NAME]           recorded nodes that ship with the tool

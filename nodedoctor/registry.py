@@ -39,8 +39,9 @@ class Lane(str, Enum):
 class Command:
     """One child process to run: `env` is added to ours, `stdin` is what it may read.
 
-    With `hold` its answer ends with its output, and it is kept alive until the run ends. With `tied` its stdin
-    does not end after `stdin` but when it is let go: so a command on another node learns that we are gone.
+    With `hold` its answer ends with its output, and it is kept alive until the run ends. With `tied` its
+    stdin does not end after `stdin` but when it is let go: so a command on another node learns that we are
+    gone.
     """
 
     argv: tuple[str, ...]

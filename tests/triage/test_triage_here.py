@@ -15,7 +15,7 @@ import pytest
 from say import caught, elastic
 
 from nodedoctor.triage import here
-from nodedoctor.triage.cli import _parser
+from nodedoctor.triage.cli import parser
 from nodedoctor.triage.events.exits import Exit
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import seconds
@@ -93,4 +93,4 @@ def test_a_log_from_elsewhere_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_it_can_be_switched_off() -> None:
-    assert _parser().parse_args(["x", "--no-node"]).no_node
+    assert parser().parse_args(["x", "--no-node"]).no_node
