@@ -15,7 +15,9 @@ from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
 from nodedoctor.fleet.nodeset import expand
 from nodedoctor.model import Status
 from nodedoctor.report.json import render as rendered
+from nodedoctor.tui import nodes
 from nodedoctor.tui.app import NodeDoctor
+from nodedoctor.tui.look import UNICODE
 from nodedoctor.tui.nodes import Round
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.state import Nothing
@@ -104,12 +106,12 @@ def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
         shown.append(frame(app))
         await press("2")(app, pilot)
         shown.append(frame(app))
-        await press("7")(app, pilot)
+        await press("1", "escape")(app, pilot)
         shown.append(frame(app))
 
     sit([Round(fleet(str(report)))], act)
     checks, topology, back = shown
-    assert checks.startswith("gpu-a3-017") and "rack.links" in checks
+    assert checks.startswith("gpu-a3-017") and "rack.links" in checks and "7 Fleet" in checks
     assert topology.startswith("topology") and "GPU0" in topology
     assert "> FAIL gpu-017" in back
 
@@ -124,6 +126,51 @@ def test_a_report_that_is_gone_is_said(tmp_path: Path):
 
     sit([Round(fleet(str(tmp_path / "gone.json")))], act)
     assert "> FAIL gpu-017" in shown[0]
+
+
+def test_until_a_node_is_opened_there_is_none_to_see_or_save():
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("1")(app, pilot)
+        shown.append(frame(app))
+        await press("s", "R")(app, pilot)
+        shown.extend(note.message for note in app._notifications)
+
+    sit([Round(fleet())], act)
+    assert "no node is looked at here" in shown[0] and "1970" not in shown[0]
+    assert len(shown) == 3 and all("read from a file" in message for message in shown[1:])
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("is:fail", ["node gpu-017", "node gpu-020", "node gpu-021"]),
+        ("is:fail mlx5", ["node gpu-020", "node gpu-021"]),
+        ("is:fail !mlx5", ["node gpu-017"]),
+        ("is:silent", ["node gpu-099"]),
+        ("is:unkn", ["node gpu-099", "node gpu-100"]),
+        ("is:odd", ["oddity driver"]),
+        ("550.54", ["oddity driver"]),
+        ("zzz", []),
+    ],
+)
+def test_filters(typed: str, keys: list[str]):
+    rows = nodes.rows(fleet(), folded=True, needle=typed)
+    assert [row.key for row in rows if row.key != nodes.WELL] == keys
+    if not rows:
+        assert "nothing fits" in nodes.page(fleet(), "")[0].text
+
+
+def test_the_matrix_says_what_does_not_fit():
+    problems = [Problem(f"rack.check-{n:02}", "", Status.WARN, "warns", 3) for n in range(60)]
+    wide = Fleet("0", "ssh", "", 0.0, (_node("gpu-1", *problems),))
+    checks, more = nodes.columns(wide, 80)
+    assert len(checks) + more == 60 and 15 < len(checks) < 30
+    (row,) = nodes.matrix(wide, checks, 80, UNICODE)
+    assert sum(len(text) for text, _ in row.parts) + 6 <= 80
+    told = [para.text for para in nodes.legend(wide, checks, more)]
+    assert f"{more} more checks" in told[-1] and "W gpu-1" in told[1]
 
 
 def test_nodes_come_in_one_by_one():

@@ -41,6 +41,7 @@ class NodeDoctor(App[None]):
     CSS_PATH = "nodedoctor.tcss"
     DEFAULT_MODE = "checks"
     ALLOW_SELECT = False
+    NOTIFICATION_TIMEOUT = 3
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
     COMMANDS = App.COMMANDS | {GoToCheck}
@@ -114,14 +115,18 @@ class NodeDoctor(App[None]):
 
     def action_rerun_all(self) -> None:
         """Ask everything again."""
-        if self.state is not None and self.state.running:
+        if self.engine.about.nothing:
+            self.notify("this was read from a file: there is nothing to ask again", markup=False)
+        elif self.state is not None and self.state.running:
             self.notify(f"{len(self.state.running)} checks are still running", markup=False)
         else:
             self.engine.again()
 
     async def action_save(self) -> None:
         """Ask where to keep what was seen."""
-        if self.state is not None:
+        if self.engine.about.nothing:
+            self.notify("this was read from a file: nothing was recorded here", markup=False)
+        elif self.state is not None:
             await self._ask("save as", file_name(self.state.report, self.engine.about.redact), self._save)
 
     async def action_compare(self) -> None:

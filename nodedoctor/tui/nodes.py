@@ -23,8 +23,10 @@ LETTER = {
     Status.PASS: ".",
     Status.SKIP: " ",
 }
-COLUMNS = 26
-"""Checks in the matrix: they are named by letters."""
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""The names of the matrix's columns."""
+NAMES = 24
+"""Cells for the names of nodes in the matrix, where there is room."""
 
 
 @noun
@@ -61,7 +63,7 @@ def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
     nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
     odd = _odd(fleet)
     well = [node for node in nodes if _is_well(node, odd)]
-    made = [_oddity_row(oddity) for oddity in fleet.oddities if needle in _said(oddity)]
+    made = [_oddity_row(oddity) for oddity in fleet.oddities if _tells(oddity, needle)]
     made += [_node_row(node, odd) for node in nodes if not _is_well(node, odd)]
     if well and folded:
         count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
@@ -71,14 +73,19 @@ def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
     return made
 
 
-def columns(fleet: Fleet) -> tuple[str, ...]:
-    """The checks of the matrix: those with a problem somewhere, the worst and most frequent first."""
+def columns(fleet: Fleet, width: int) -> tuple[tuple[str, ...], int]:
+    """The checks of the matrix, those with a problem somewhere, the worst and most frequent first.
+
+    As many as fit, and how many more there are.
+    """
     weight: dict[str, tuple[int, int]] = {}
     for node in fleet.nodes:
         for problem in node.problems:
             worst, count = weight.get(problem.check, (0, 0))
             weight[problem.check] = (max(worst, problem.severity), count + 1)
-    return tuple(sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))[:COLUMNS])
+    checks = sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))
+    room = min((width - _names(width) - 7) // 2, len(LETTERS))
+    return tuple(checks[:room]), max(0, len(checks) - room)
 
 
 def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
@@ -92,16 +99,26 @@ def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> l
 
 def heading(checks: Sequence[str], width: int) -> tuple[Part, ...]:
     """The line of letters above the matrix."""
-    letters = " ".join(chr(ord("a") + at) for at in range(len(checks)))
+    letters = " ".join(LETTERS[: len(checks)])
     return ((" " * 7 + "node".ljust(_names(width)), QUIET), (letters, LABEL))
 
 
-def legend(fleet: Fleet, checks: Sequence[str]) -> Iterator[Para]:
+def legend(fleet: Fleet, checks: Sequence[str], more: int) -> Iterator[Para]:
     """What the letters stand for, and which nodes have it."""
     yield Para("F fails   U cannot be judged   W warns   . passes   (blank) does not apply", style=QUIET)
-    for at, check in enumerate(checks):
-        hosts = [node.host for node in fleet.nodes if any(p.check == check for p in node.problems)]
-        yield Para(f"{inert(check)}   {inert(fold(hosts))}", f"{chr(ord('a') + at)}  ", verbatim=True)
+    for letter, check in zip(LETTERS, checks, strict=False):
+        yield Para(f"{inert(check)}   {_by_status(fleet, check)}", f"{letter}  ", verbatim=True)
+    if more:
+        yield Para(f"{more} more checks have a problem somewhere; a wider terminal shows more", style=QUIET)
+
+
+def _by_status(fleet: Fleet, check: str) -> str:
+    """Which nodes fail, which cannot be judged, which warn: `F gpu-[1-2]   W gpu-7`."""
+    told = []
+    for status in (Status.FAIL, Status.UNKNOWN, Status.WARN):
+        hosts = [node.host for node in fleet.nodes if node.statuses.get(check) is status]
+        told += [f"{LETTER[status]} {inert(fold(hosts))}"] if hosts else []
+    return "   ".join(told)
 
 
 def page(fleet: Fleet, key: str) -> list[Para]:
@@ -113,7 +130,9 @@ def page(fleet: Fleet, key: str) -> list[Para]:
         odd = _odd(fleet)
         return list(_all_well([node for node in fleet.nodes if _is_well(node, odd)]))
     node = find(fleet, key)
-    return list(_node(node, fleet.oddities)) if node else [Para("no node has answered yet")]
+    if node is not None:
+        return list(_node(node, fleet.oddities))
+    return [Para("nothing fits this filter" if fleet.nodes else "no node has answered yet")]
 
 
 def names(fleet: Fleet, key: str) -> str:
@@ -187,7 +206,7 @@ def _matrix_row(nodes: Sequence[Node], cells: Sequence[Status | None], width: in
 
 def _names(width: int) -> int:
     """Cells for the names of nodes in the matrix."""
-    return max(12, min(32, width - 7 - 2 * COLUMNS))
+    return min(NAMES, max(12, width // 3))
 
 
 def _oddity(oddity: Oddity) -> Iterator[Para]:
@@ -212,7 +231,8 @@ def _group(group: Group, oddity: Oddity) -> Para:
 
 
 def _all_well(nodes: Sequence[Node]) -> Iterator[Para]:
-    yield Para(f"{len(nodes)} nodes have no problem; p lists them one by one")
+    have = "node has" if len(nodes) == 1 else "nodes have"
+    yield Para(f"{len(nodes)} {have} no problem; p lists them one by one")
     yield Para()
     yield Para(inert(fold([node.host for node in nodes])), verbatim=True)
 
@@ -260,9 +280,21 @@ def _key(oddity: Oddity) -> str:
 
 
 def _fits(node: Node, needle: str) -> bool:
+    """Whether every word fits: `!word` must not occur, `is:fail` is about the node's verdict or state."""
     said = " ".join([node.host, node.state, node.note, *(f"{p.id} {p.summary}" for p in node.problems)])
-    return all(word in said.lower() for word in needle.lower().split())
+    return all(_fits_word(node, word, said.lower()) for word in needle.split())
 
 
-def _said(oddity: Oddity) -> str:
-    return f"{oddity.key} {oddity.title} {oddity.summary}".lower()
+def _fits_word(node: Node, word: str, said: str) -> bool:
+    if len(word) > 1 and word.startswith("!"):
+        return not _fits_word(node, word[1:], said)
+    if word.startswith("is:"):
+        standing = _standing(node)
+        kinds = {node.state, standing.value, standing.word.lower(), *(["problem"] * (node.severity > 1))}
+        return word[3:] in kinds
+    return word in said
+
+
+def _tells(oddity: Oddity, needle: str) -> bool:
+    said = f"{oddity.key} {oddity.title} {oddity.summary}".lower()
+    return all(word in said or word in ("is:odd", "is:problem") for word in needle.split())

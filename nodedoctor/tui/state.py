@@ -57,6 +57,7 @@ class About:
     probes: Mapping[str, str] = field(default_factory=dict)
     recorded: bool = False
     root: str = "/"
+    nothing: str = ""
     redact: bool = False
 
 
@@ -82,11 +83,12 @@ class Engine(Protocol):
 class Nothing:
     """An engine with no checks, for screens that look at files only."""
 
-    about = About(recorded=True)
+    about = About(recorded=True, nothing="no node is looked at here")
 
     async def states(self) -> AsyncIterator[State]:
-        """An empty report, once."""
-        yield State(empty_report())
+        """None."""
+        return
+        yield
 
     def again(self, check: str = "") -> None:
         """There is nothing to ask."""

@@ -69,9 +69,9 @@ class ChecksScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Follow the app's state; until there is one, say what is going on."""
-        self.query_one("#head", Lines).show(
-            [(("nodedoctor", LABEL),), (("RUN ", RUN), ("  loading checks", ""))]
-        )
+        nothing = self._engine.about.nothing
+        status = ((nothing, ""),) if nothing else (("RUN ", RUN), ("  loading checks", ""))
+        self.query_one("#head", Lines).show([(("nodedoctor", LABEL),), status])
         self.watch(self.app, "state", self.show)
 
     def show(self, state: State | None) -> None:
@@ -80,6 +80,7 @@ class ChecksScreen(Screen[None]):
         if state is None:
             return
         self.query_one("#head", Lines).show(detail.head(state, self._narrowed()))
+        self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + HINTS)
         listing = self.panes.listing
         listing.show(self._rows(state))
         problems = self._problems()
@@ -139,6 +140,9 @@ class ChecksScreen(Screen[None]):
     def action_rerun(self) -> None:
         """Ask the selected check again."""
         result = self._selected()
+        if self._engine.about.nothing:
+            self.notify("this was read from a file: there is nothing to ask again", markup=False)
+            return
         if result is None or self.state is None:
             return
         if result.check in self.state.running:
@@ -165,7 +169,10 @@ class ChecksScreen(Screen[None]):
             self.notify(f"copied {result.check} as Markdown", markup=False)
 
     def action_clear(self) -> None:
-        """Show everything again."""
+        """Show everything again; with nothing to clear, back to the fleet this node is one of."""
+        if not (self._narrowed() or self.query(Prompt)) and self._of_fleet():
+            self.app.switch_mode("fleet")
+            return
         self._hide_passes = False
         self.set_filter("")
         self.panes.listing.focus()
@@ -174,6 +181,9 @@ class ChecksScreen(Screen[None]):
         if answer is None:
             self.set_filter("")
         self.panes.listing.focus()
+
+    def _of_fleet(self) -> bool:
+        return getattr(self.app, "round", None) is not None
 
     def _narrowed(self) -> str:
         words = [f"/{inert(self._filter.text)}"] if self._filter.text else []

@@ -23,7 +23,7 @@ class FleetScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "matrix", "List or matrix", id="fleet-matrix", tooltip="node by check"),
-        Binding("slash", "filter", "Filter", id="filter", tooltip="words", priority=True),
+        Binding("slash", "filter", "Filter", id="filter", tooltip="words, !word, is:fail", priority=True),
         Binding("p", "passes", "Fold or list nodes that are well", id="passes"),
         Binding("n", "problem(1)", "Next problem", id="next-problem"),
         Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
@@ -35,6 +35,12 @@ class FleetScreen(Screen[None]):
         ("m", "Matrix"),
         ("/", "Filter"),
         ("p", "All nodes"),
+        ("c", "Copy names"),
+        ("n", "Next problem"),
+    )
+    MATRIX_HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("enter", "Open report"),
+        ("m", "List"),
         ("c", "Copy names"),
         ("n", "Next problem"),
     )
@@ -73,7 +79,7 @@ class FleetScreen(Screen[None]):
         first, second = nodes.head(now)
         listing = self.panes.listing
         if self._matrix:
-            checks = nodes.columns(now.fleet)
+            checks, _ = nodes.columns(now.fleet, listing.room)
             listing.show(nodes.matrix(now.fleet, checks, listing.room, self._glyphs))
             self.query_one("#head", Lines).show([first, nodes.heading(checks, listing.room)])
         else:
@@ -91,7 +97,7 @@ class FleetScreen(Screen[None]):
             return
         key, fleet = self.panes.listing.key or "", self._round.fleet
         if self._matrix:
-            legend = nodes.legend(fleet, nodes.columns(fleet))
+            legend = nodes.legend(fleet, *nodes.columns(fleet, self.panes.listing.room))
             self.panes.page.show("matrix", [Para(self._alike(), style=LABEL, verbatim=True), Para(), *legend])
         else:
             self.panes.page.show(key, nodes.page(fleet, key))
@@ -110,12 +116,12 @@ class FleetScreen(Screen[None]):
 
     def action_matrix(self) -> None:
         """Node by check, or the list again."""
-        self._matrix = not self._matrix
-        self.panes.set_class(self._matrix, "-stacked")
+        self._set_matrix(not self._matrix)
         self.call_after_refresh(self.show, self._round)
 
     def action_passes(self) -> None:
         """One line for all nodes that are well, or one each."""
+        self._set_matrix(False)
         self._folded = not self._folded
         self.show(self._round)
 
@@ -140,13 +146,17 @@ class FleetScreen(Screen[None]):
 
     async def action_filter(self) -> None:
         """Type words; the list follows every letter, escape takes it back."""
-        self._matrix = False
-        self.panes.set_class(False, "-stacked")
+        self._set_matrix(False)
         await ask(self, Prompt("filter", self._needle, self._filtered, self._narrow))
 
     def action_clear(self) -> None:
         """Show every node again."""
         self._narrow("")
+
+    def _set_matrix(self, matrix: bool) -> None:
+        self._matrix = matrix
+        self.panes.set_class(matrix, "-stacked")
+        self.query_one(Hints).show(self.MATRIX_HINTS if matrix else self.HINTS)
 
     def _alike(self) -> str:
         """The nodes of the selected line of the matrix."""
