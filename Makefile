@@ -26,8 +26,8 @@ test-real: $(VENV)/.dev
 	$(BIN)/pytest -m real -rs tests $(ARGS) || [ $$? -eq 5 ]
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check nodedoctor checks tests docs
-	$(BIN)/ruff format --check nodedoctor checks tests docs
+	$(BIN)/ruff check nodedoctor checks tests docs tools
+	$(BIN)/ruff format --check nodedoctor checks tests docs tools
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev
