@@ -6,13 +6,14 @@ Imports of anything that costs time stand inside the functions that need them: `
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedoctor.console import Exit, complain, emit, exit_code
+from nodedoctor.console import Exit, alike, complain, drop, emit, exit_code, prepare, say
 
 if TYPE_CHECKING:
     from nodedoctor.model import Report
@@ -22,19 +23,20 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run nodedoctor; returns the exit code. Errors of use are one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
+    prepare()
     try:
         return _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`| head`). Python would complain once more while flushing stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop(1)  # the reader has gone (`| head`)
         return Exit.OUTPUT
     except Exception:
         import traceback
 
-        traceback.print_exc()
-        print("nodedoctor: this is a bug in nodedoctor; the lines above belong in a report", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        say("this is a bug in nodedoctor; the lines above belong in a report")
         return Exit.BUG
 
 
@@ -79,7 +81,8 @@ def _demo(words: list[str]) -> int:
     if words and words[0] in DEMOS:
         return diagnose(["--replay", str(folder(words[0])), *words[1:]])
     if words and words[0] not in ("-h", "--help"):
-        return complain(f"no demo {words[0]!r}; there are {', '.join(DEMOS)}")
+        hint = alike(words[0], DEMOS, f"there are {', '.join(DEMOS)}")
+        return complain(f"no demo {words[0]!r}; {hint}")
     width = max(map(len, DEMOS))
     lines = (f"nodedoctor demo {name:<{width}}  {about}\n" for name, about in DEMOS.items())
     return Exit.OK if emit("".join(lines)) else Exit.OUTPUT

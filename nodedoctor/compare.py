@@ -163,7 +163,7 @@ def told(change: Change) -> str:
 def main(words: Sequence[str]) -> int:
     """`nodedoctor compare BEFORE AFTER`: 0 nothing got worse, 2 something did."""
     from nodedoctor import outputs
-    from nodedoctor.console import Exit, complain
+    from nodedoctor.console import Exit, complain, emit
 
     arguments = parser().parse_args(list(words))
     if problem := outputs.no_folder(arguments):
@@ -174,7 +174,8 @@ def main(words: Sequence[str]) -> int:
         return complain(str(error))
     comparison = compare(before, after)
     names = heading(before), heading(after)
-    print(render(comparison, *names), end="")
+    if not emit(render(comparison, *names)):
+        return Exit.OUTPUT
     if arguments.html:
         from nodedoctor.report import html
 

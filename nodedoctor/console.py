@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from nodedoctor.model import Report
+
+
+COMMANDS = (
+    "compare", "completion", "demo", "expect", "explain", "fleet", "list", "schema", "triage", "watch",
+)  # fmt: skip
+"""Words that are no checks when they come first."""
 
 
 class Exit(IntEnum):
@@ -33,13 +42,71 @@ class Parser(argparse.ArgumentParser):
         """Say what is wrong and how to get help; exit 64."""
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """What `--help` and `--version` print; 74 when it cannot be written, as for any other output."""
+        if file is not sys.stdout:
+            _mutter(message)
+        elif not emit(message):
+            raise SystemExit(Exit.OUTPUT)
+
+
+def prepare() -> None:
+    """Make sure of what Python leaves out in bare surroundings, before anything relies on it.
+
+    A standard stream that the caller closed is None, and its number goes to the next file that is opened, be
+    it somebody's pipe. Without PATH, Python does not know its own interpreter, which our children need.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _stand_in(number))
+    if not sys.executable:
+        with contextlib.suppress(OSError):
+            sys.executable = os.readlink("/proc/self/exe")
+
+
+def _stand_in(number: int) -> io.TextIOWrapper:
+    """/dev/null in place of a closed stream; writing to stdout stays the error that it is."""
+    opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    return open(number, "w" if number else "r", encoding="utf-8", closefd=False)
+
 
 def complain(message: str) -> int:
     """One line on stderr for something that was asked for and cannot be; returns the usage code."""
+    say(message)
+    return Exit.USAGE
+
+
+def say(message: str) -> None:
+    """One line on stderr for a person. That nobody can read it changes nothing else."""
     from nodedoctor.report.inert import inert
 
-    print(f"nodedoctor: {inert(message)}", file=sys.stderr)
-    return Exit.USAGE
+    _mutter(f"nodedoctor: {inert(message)}\n")
+
+
+def alike(word: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean ...?` for a misspelt word, or what is said where nothing is like it."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), 3)
+    return f"did you mean {' or '.join(close)}?" if close else otherwise
+
+
+def _mutter(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        drop(2)
+
+
+def drop(number: int) -> None:
+    """Let a stream lead nowhere: Python would complain once more while flushing it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 def exit_code(report: Report, fail_on: str = "fail") -> int:
@@ -67,7 +134,7 @@ def emit(text: str) -> bool:
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"nodedoctor: cannot write the report: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop(1)
+        say(f"cannot write the report: {error.strerror}")
         return False
     return True

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
-from nodedoctor.console import Exit, Parser, complain, emit, exit_code
+from nodedoctor.console import Exit, Parser, complain, emit, exit_code, say
 from nodedoctor.diagnose import Diagnosis
 from nodedoctor.expect import KEYS
 from nodedoctor.model import Report
@@ -35,7 +34,7 @@ def main(words: list[str]) -> int:
         return Exit.OUTPUT
     code = exit_code(report)
     if code != Exit.OK:
-        print("nodedoctor: this node is not well, so no model; see `nodedoctor -q`", file=sys.stderr)
+        say("this node is not well, so no model; see `nodedoctor -q`")
     return code
 
 

@@ -7,12 +7,11 @@ one of them costs neither the report nor the others.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.console import Exit
+from nodedoctor.console import Exit, say
 
 _FORMS = {
     "html": "one self-contained page, to attach to a ticket",
@@ -31,6 +30,8 @@ def no_folder(arguments: argparse.Namespace, *more: str) -> str:
     """What is wrong with the files asked for, before any work is done; `more` are further options."""
     for option in (*_FORMS, *more):
         path = getattr(arguments, option, "")
+        if path == "-":
+            return f"--{option}: - is standard output, which has the report; use /dev/stdout"
         if path and not Path(path).absolute().parent.is_dir():
             return f"--{option}: no folder {Path(path).absolute().parent}"
     return ""
@@ -58,7 +59,7 @@ def write_files(files: Mapping[str, bytes]) -> int:
         path: problem for path, problem in zip(files, asyncio.run(together()), strict=True) if problem
     }
     for path, problem in problems.items():
-        print(f"nodedoctor: {path}: {problem}", file=sys.stderr)
+        say(f"{path}: {problem}")
     return Exit.OUTPUT if problems else Exit.OK
 
 

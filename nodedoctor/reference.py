@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable
 from datetime import date
 from importlib import resources
 from typing import Any
 
-from nodedoctor.console import Exit, Parser, complain
+from nodedoctor.console import Exit, Parser, complain, emit
 from nodedoctor.diagnose import probes_of
 from nodedoctor.discover import Catalogue, DiscoveryError, discover
 
@@ -45,12 +44,8 @@ def _list(arguments: Any) -> int:
         rows = _LISTS[arguments.kind](discover())
     except DiscoveryError as error:
         return complain(str(error))
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
-        return Exit.OK
-    for line in _table(rows):
-        print(line)
-    return Exit.OK
+    text = json.dumps(rows, indent=1) + "\n" if arguments.json else "".join(f"{r}\n" for r in _table(rows))
+    return Exit.OK if emit(text) else Exit.OUTPUT
 
 
 def _explain(arguments: Any) -> int:
@@ -61,14 +56,13 @@ def _explain(arguments: Any) -> int:
     answer = explain(word, catalogue.checks.values(), catalogue.facts.values())
     if answer is None:
         return complain(f"nothing is known about {word!r}; see `nodedoctor list checks` and `list knowledge`")
-    print(answer)
-    return Exit.OK
+    return Exit.OK if emit(f"{answer}\n") else Exit.OUTPUT
 
 
 def _schema(arguments: Any) -> int:
     name = f"{arguments.name}.schema.json"
-    sys.stdout.write(resources.files("nodedoctor.report").joinpath(name).read_text(encoding="utf-8"))
-    return Exit.OK
+    text = resources.files("nodedoctor.report").joinpath(name).read_text(encoding="utf-8")
+    return Exit.OK if emit(text) else Exit.OUTPUT
 
 
 def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from nodedoctor import snapshot
 from nodedoctor.collect import Live, Recorded, Source
+from nodedoctor.console import COMMANDS
 from nodedoctor.diagnose import Diagnosis, now, this_node
 from nodedoctor.discover import Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.fork_server import ForkServer
@@ -125,7 +126,7 @@ def select(
     known_tags = frozenset().union(*(check.tags for check in checks.values()))
     for word in words:
         if word not in checks and word not in subjects:
-            raise UsageError(_unknown("check or subject", word, {*checks, *subjects}))
+            raise UsageError(_unknown("check or subject", word, {*checks, *subjects, *COMMANDS}))
     for tag in tags - known_tags:
         raise UsageError(_unknown("tag", tag, known_tags))
     return tuple(
@@ -154,8 +155,6 @@ def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
 
 
 def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
+    from nodedoctor.console import alike
 
-    close = get_close_matches(word, list(known), 3)
-    hint = f"; did you mean {' or '.join(close)}?" if close else "; see `nodedoctor list checks`"
-    return f"no {kind} {word!r}{hint}"
+    return f"no {kind} {word!r}; {alike(word, known, 'see `nodedoctor list checks`')}"
