@@ -141,7 +141,9 @@ def test_the_prolog_refuses_a_job_on_a_sick_node(node: Node):
     assert node.run("slurm/prolog.sh").returncode == 1
     assert node.changes() == [
         "scontrol update NodeName=gpu-1 State=DRAIN"
-        " Reason=nodedoctor: FAIL nvlink.links gpu:3: 16 of 18 NVLinks up; down: 4, 11"
+        " Reason=nodedoctor: FAIL kernel.xid gpu:3: Xid 74 (2 times) at 2026-11-14 08:41:07: An NVLink failed:"
+        " link down, CRC or ECC errors, or a fabric fault. The other end of the link may be the culprit"
+        " (and 1 more)"
     ]
 
 
@@ -150,7 +152,7 @@ def test_the_plug_in_of_node_problem_detector_keeps_its_protocol(node: Node):
     length = config["pluginConfig"]["max_output_length"]
     for recording, code, opening in (
         (demo("healthy"), 0, "PASS "),
-        (demo("nvlinks-down"), 1, "FAIL nvlink.links gpu:3: 16 of 18"),
+        (demo("nvlinks-down"), 1, "FAIL kernel.xid gpu:3: Xid 74 (2 times)"),
         (HANGING, 1, "FAIL driver.answers: the driver hangs"),
     ):
         node.is_like(recording)

@@ -196,5 +196,5 @@ def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
     waiting = ("squeue", "-h", "-j", job, "-o", "%T %r")
     cluster.until(lambda: cluster.ask(*waiting).startswith("PENDING"))
     assert "held" not in cluster.ask(*waiting)
-    assert cluster.node()[1].startswith("nodedoctor: FAIL nvlink.links gpu:3: 16 of 18 NVLinks up")
+    assert cluster.node()[1].startswith("nodedoctor: FAIL kernel.xid gpu:3: Xid 74")
     assert not ran.exists()
