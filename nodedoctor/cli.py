@@ -94,7 +94,7 @@ def diagnose(words: list[str]) -> int:
     from nodedoctor.arguments import parser
 
     arguments = parser().parse_args(words)
-    if problem := outputs.no_folder(arguments, "record"):
+    if problem := outputs.no_folder(arguments, "record") or _no_input(arguments):
         return complain(problem)
     from nodedoctor.tui import start
 
@@ -114,6 +114,20 @@ def diagnose(words: list[str]) -> int:
     except (UsageError, ExpectError) as error:
         return complain(str(error))
     return _headless(session, arguments)
+
+
+def _no_input(arguments: argparse.Namespace) -> str:
+    """What is wrong with the places asked to be read, before any work is done."""
+    if not os.path.isdir(arguments.root):
+        return f"--root: no folder {arguments.root}"
+    if arguments.env_file:
+        from nodedoctor import foreign
+
+        try:
+            foreign.opened(arguments.env_file).close()
+        except OSError as error:
+            return f"--env-file {arguments.env_file}: {error.strerror}"
+    return ""
 
 
 def _on_screen(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from nodedoctor import foreign
 from nodedoctor.model import Finding, Result
 from nodedoctor.noun import noun
 from nodedoctor.report.reading import report
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from nodedoctor.console import Parser
 
 Way = Literal["worse", "better", "other"]
-LARGEST = 64 * 1024 * 1024  # bytes of a report that are read
 
 _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
 """What tells the elements of a list apart, the first that all of them have."""
@@ -99,8 +99,6 @@ def results(document: Mapping[str, Any]) -> dict[str, Result]:
 
 def read_report(data: bytes, name: str) -> dict[str, Any]:
     """A report document from its bytes; CompareError when they hold something else."""
-    if len(data) > LARGEST:
-        raise CompareError(f"{name}: larger than {LARGEST >> 20} MiB")
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -116,7 +114,7 @@ def document_of(path: Path) -> dict[str, Any]:
     """The report in a file, or the diagnosis of a recorded node; CompareError when it is neither."""
     if not path.is_dir() and path.suffix != ".zip":
         try:
-            return read_report(path.read_bytes(), str(path))
+            return read_report(foreign.read(path, pipes=True), str(path))
         except OSError as error:
             raise CompareError(f"{path}: {error.strerror}") from None
     import asyncio
@@ -193,7 +191,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
     )
-    made.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report, or a recorded node")
+    made.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report (also .gz), a recorded node")
     made.add_argument("after", type=Path, metavar="AFTER", help="the same, from later or from another node")
     outputs.add(made, "html")
     return made

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+
+from nodedoctor import foreign
 
 KEYS = {
     "gpus": "number of GPUs this node must show, e.g. 8",
@@ -18,6 +19,9 @@ KEYS = {
 }
 """Known keys and what they mean; `nodedoctor expect --keys` prints them."""
 
+LARGEST = 1 << 20
+"""Bytes of a file of expectations that are read; ours."""
+
 
 class ExpectError(Exception):
     """An expectation that cannot be read, in one line."""
@@ -27,18 +31,19 @@ def expectations(words: Iterable[str]) -> dict[str, str]:
     """Read `key=value` words and files of such lines; a later one replaces an earlier one."""
     values: dict[str, str] = {}
     for word in words:
-        lines = [word] if "=" in word else _lines(Path(word))
+        lines = [word] if "=" in word else _lines(word)
         for line in lines:
             key, _, value = (part.strip() for part in line.partition("="))
             values[_known(key)] = value
     return values
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: str) -> list[str]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ExpectError(f"--expect wants key=value or a file of such lines; {path}: {error}") from None
+        text = foreign.read(path, largest=LARGEST, pipes=True).decode("utf-8")
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or "not text"
+        raise ExpectError(f"--expect wants key=value or a file of such lines; {path}: {why}") from None
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 

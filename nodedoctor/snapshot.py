@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nodedoctor import __version__
+from nodedoctor import __version__, foreign
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex
@@ -75,7 +75,7 @@ def load(path: Path) -> Snapshot:
     try:
         if path.is_dir():
             return _unpack(lambda name: _read_file(path / name))
-        with zipfile.ZipFile(path) as archive:
+        with foreign.opened(path) as file, zipfile.ZipFile(_small(file)) as archive:
             _refuse_hostile(archive)
             return _unpack(lambda name: _read_member(archive, name))
     except SnapshotError as error:
@@ -179,6 +179,13 @@ def _bounded(data: bytes, name: str) -> str:
     if len(data) > LARGEST:
         raise SnapshotError(f"{name} is larger than {LARGEST >> 20} MiB")
     return data.decode("utf-8", "replace")
+
+
+def _small(file: BinaryIO) -> BinaryIO:
+    """The file, unless it is so large that its list of contents alone could fill the memory."""
+    if os.fstat(file.fileno()).st_size > LARGEST_ALL:
+        raise SnapshotError(f"not a recorded node: larger than {LARGEST_ALL >> 20} MiB")
+    return file
 
 
 def _refuse_hostile(archive: zipfile.ZipFile) -> None:

@@ -9,8 +9,7 @@ import os
 import shlex
 import shutil
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nodedoctor.console import Exit, complain, emit
 
@@ -172,10 +171,17 @@ def _node_set(text: str) -> str:
     if text != "-" and not text.startswith("@"):
         return text
     try:
-        told = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
+        told = _all_of(sys.stdin.buffer if text == "-" else text[1:]).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FleetError(f"--ssh {text}: {getattr(error, 'strerror', None) or error}") from None
     return "\n".join(line.partition("#")[0] for line in told.splitlines())
+
+
+def _all_of(source: BinaryIO | str) -> bytes:
+    """What a file of names, or standard input, holds."""
+    from nodedoctor import foreign
+
+    return foreign.read(source, pipes=True) if isinstance(source, str) else source.read(foreign.LARGEST)
 
 
 def _errand(arguments: argparse.Namespace) -> Errand:

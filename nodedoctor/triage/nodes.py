@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nodedoctor import foreign
 from nodedoctor.noun import noun
 from nodedoctor.report.json import SCHEMA as REPORT
 from nodedoctor.report.json import document
@@ -19,8 +21,7 @@ from nodedoctor.triage.lines import parse
 from nodedoctor.triage.model import Cause, Event, Place, Who
 from nodedoctor.triage.story import Story
 
-LARGEST = 64 << 20
-"""Bytes of a report."""
+_ZIP = b"PK"
 BEFORE = 600.0
 """Seconds before the first wait began in which a kernel message still counts: drivers retry for minutes."""
 
@@ -97,26 +98,28 @@ def joined(story: Story, nodes: Iterable[Node]) -> tuple[list[Event[Any]], list[
 
 
 def _report(path: str) -> Mapping[str, Any]:
-    file = Path(path)
+    if os.path.isdir(path):
+        return _replayed(path)
     try:
-        if file.is_file() and file.stat().st_size <= LARGEST:
-            head = file.read_bytes()[:1]
-            if head == b"{":
-                loaded = json.loads(file.read_bytes())
-                if isinstance(loaded, dict) and loaded.get("schema") == REPORT:
-                    return loaded
-                raise NotANode(f"{path}: not a {REPORT} document")
-    except (OSError, ValueError, RecursionError) as error:
-        raise NotANode(f"{path}: {error}") from None
-    return _replayed(file)
+        data = foreign.read(path, pipes=True)
+        if data.startswith(_ZIP):
+            return _replayed(path)
+        loaded = json.loads(data)
+    except OSError as error:
+        raise NotANode(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise NotANode(f"{path}: neither a report nor a recorded node") from None
+    if isinstance(loaded, dict) and loaded.get("schema") == REPORT:
+        return loaded
+    raise NotANode(f"{path}: not a {REPORT} document")
 
 
-def _replayed(path: Path) -> Mapping[str, Any]:
+def _replayed(path: str) -> Mapping[str, Any]:
     """A recording goes through the same checks as a live node."""
     from nodedoctor.session import Request, Session, UsageError
 
     async def run() -> Mapping[str, Any]:
-        return document(await Session(Request(replay=path)).diagnosis().run())
+        return document(await Session(Request(replay=Path(path))).diagnosis().run())
 
     try:
         return asyncio.run(run())

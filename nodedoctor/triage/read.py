@@ -14,17 +14,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
+from nodedoctor import foreign
 from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.model import Event, Line, Place, Who
-from nodedoctor.triage.sources import Source, owner
+from nodedoctor.triage.sources import NotThere, Source, owner
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
 NOBODY = Who()
 RAS_LARGEST = 64 << 20
 """Bytes of an answer of RAS."""
+STREAM_LARGEST = 64 << 30
+"""Bytes of a stream, or of what a compressed file unpacks to: an end to one that has none. Ours."""
 STEPS_KEPT = 8
 """Steps in a row that are kept: only that there were several matters."""
 
@@ -127,19 +130,34 @@ def _spots(source: Source, reading: Reading) -> Iterator[scan.Spot]:
         yield from scan.spots(source.path, source.size, reading.anchors.setdefault(source.path, []))
         return
     if source.kind == "stdin":
-        yield from scan.stream(_eager(sys.stdin.buffer))
+        yield from scan.stream(_eager(sys.stdin.buffer, source, reading))
         return
     with _opened(source) as file:
-        yield from scan.stream(_eager(file))
+        yield from scan.stream(_eager(file, source, reading))
 
 
-def _eager(file: BinaryIO) -> Callable[[int], bytes]:
-    """Reads what is there instead of waiting until a whole chunk is."""
-    read1: Callable[[int], bytes] | None = getattr(file, "read1", None)
-    return read1 or file.read
+def _eager(file: BinaryIO, source: Source, reading: Reading) -> Callable[[int], bytes]:
+    """Reads what is there instead of waiting until a whole chunk is, as far as a stream is read."""
+    read1: Callable[[int], bytes] = getattr(file, "read1", None) or file.read
+    left = STREAM_LARGEST
+
+    def read(size: int) -> bytes:
+        nonlocal left
+        chunk = read1(size) if left > 0 else b""
+        left -= len(chunk)
+        if chunk and left <= 0:
+            reading.notes.append(f"{source.path}: only the first {STREAM_LARGEST >> 30} GiB were read")
+        return chunk
+
+    return read
 
 
 def _opened(source: Source) -> BinaryIO:
+    if source.kind == "pipe":
+        try:
+            return foreign.opened(source.path, pipes=True)
+        except OSError as error:
+            raise NotThere(f"{source.path}: {error.strerror}") from None
     opened: Any = _OPENERS.get(source.kind, open)(source.path, "rb")
     file: BinaryIO = opened
     return file

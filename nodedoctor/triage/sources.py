@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from typing import Literal
 
+from nodedoctor import foreign
 from nodedoctor.noun import noun
 from nodedoctor.triage.model import Who
 
@@ -97,8 +98,10 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            if explicit and (stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode)):
+            if explicit and stat.S_ISFIFO(status.st_mode):
                 return Source(path, "pipe")
+            if explicit:
+                raise NotThere(f"{path}: a {foreign.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
             head = file.read(4096)
