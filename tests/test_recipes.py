@@ -142,8 +142,8 @@ def test_the_prolog_refuses_a_job_on_a_sick_node(node: Node):
     assert node.changes() == [
         "scontrol update NodeName=gpu-1 State=DRAIN"
         " Reason=nodedoctor: FAIL kernel.xid gpu:3: Xid 74 (2 times) at 2026-11-14 08:41:07: An NVLink"
-        " failed: link down, CRC or ECC errors, or a fabric fault. The other end of the link may be the culprit"
-        " (and 1 more)"
+        " failed: link down, CRC or ECC errors, or a fabric fault. The other end of the link may be the"
+        " culprit (and 1 more)"
     ]
 
 
