@@ -154,7 +154,7 @@ def _no_such(word: str, rails: Rails) -> Finding:
 
 def _expected(wanted: str, rails: Rails) -> Finding:
     """`8x400`: so many active rails of at least that rate in Gbit/s; `8` alone: so many."""
-    found = re.fullmatch(r"(\d{1,3})(?:x(\d{1,4}))?", wanted.strip())
+    found = re.fullmatch(r"(\d{1,3})(?:x(\d{1,4}(?:\.\d)?))?", wanted.strip())
     if found is None:
         return Finding.unknown(
             "unparsable", f"--expect ib={wanted}: not of the form 8x400", subject="ib:expected"

@@ -51,6 +51,8 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         yield Finding.ok(
             words + (f"; MIG hides them on GPU {numbers(g.index for g in hidden)}" if hidden else "")
         )
+    elif hidden and expect.get("nvlinks"):
+        yield Finding.unknown("not-visible-here", "MIG hides the links", fix=_UNREADABLE)
     elif hidden:
         yield Finding.skip("MIG hides the links")
     elif any(gpu.state == "listed" for gpu in links.gpus):

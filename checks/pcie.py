@@ -159,7 +159,8 @@ def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
     findings = [finding for gpu in told if (finding := _generation(gpu, told, gpus.source, wanted))]
     yield from findings
     if not told and any(_grace(gpu) for gpu in gpus.gpus):
-        yield Finding.skip("these GPUs reach their CPU over NVLink-C2C, not over PCIe")
+        why = "these GPUs reach their CPU over NVLink-C2C, not over PCIe"
+        yield Finding.info(why) if wanted else Finding.skip(why)
     elif not told:
         yield untold("the speed of PCIe links", gpus.gpus, "pcie_generation")
     elif not findings:

@@ -39,7 +39,9 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
 
 def _absent(target: TargetPython, expect: Expect) -> Finding:
     if not target.complete:
-        return Finding.skip(f"{target.label} does not say whether Ray is installed")
+        untold = f"{target.label} does not say whether Ray is installed"
+        asked = expect.get("ray") is not None
+        return Finding.unknown("not-visible-here", untold) if asked else Finding.skip(untold)
     summary = f"Ray is not installed in {target.label}, and no Ray process runs here"
     if expect.get("ray") is None:
         return Finding.skip(summary)

@@ -16,8 +16,9 @@ from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.collect import Source
+from nodedoctor.expect import held
 from nodedoctor.facts.waivers import Waivers
-from nodedoctor.model import Finding, Moment, Report, Result, Status, Unseen
+from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
 from nodedoctor.registry import Check, fact_of
 
 THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
@@ -131,7 +132,7 @@ class Diagnosis:
         )
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
-        findings = await self._findings(check)
+        findings = held(check.id, await self._findings(check), self._expected)
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
             findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
@@ -150,6 +151,10 @@ class Diagnosis:
             return (min(missing, key=_does_not_apply_first),)
         arguments = [None if isinstance(value, Unseen) else value for value in values]
         return tuple(judge(check, arguments))
+
+    @property
+    def _expected(self) -> Mapping[str, str]:
+        return self._given[Expect].values if Expect in self._given else {}
 
     def _cost(self, check: Check) -> float:
         seconds = {seen.probe: seen.seconds for seen in self.source.observations()}

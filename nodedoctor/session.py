@@ -14,6 +14,7 @@ from nodedoctor.collect import Live, Recorded, Source
 from nodedoctor.console import COMMANDS
 from nodedoctor.diagnose import Diagnosis, now, this_node
 from nodedoctor.discover import Catalogue, DiscoveryError, Plugins, discover
+from nodedoctor.expect import judges
 from nodedoctor.fork_server import ForkServer
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.noun import noun
@@ -57,7 +58,9 @@ class Session:
         except (DiscoveryError, snapshot.SnapshotError) as error:
             raise UsageError(str(error)) from None
         self._moment()  # complains now about a --since that cannot be read
-        self.checks = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
+        chosen = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
+        ids = {check.id for check in chosen} | judges(self._expect().values)
+        self.checks = tuple(check for _, check in sorted(self.catalogue.checks.items()) if check.id in ids)
 
     @property
     def deadline(self) -> float:
