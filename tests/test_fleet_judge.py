@@ -61,10 +61,12 @@ def test_what_follows_from_the_driver_is_told_with_it():
 
 
 def test_without_a_majority_nobody_is_blamed():
-    for nodes in ([make(1), make(2, driver="x")], [*many(4), *many(4, 10, driver="x")]):
+    few = [[make(1), make(2, driver="x")], [*many(2), make(9, driver="x")]]
+    for nodes in (*few, [*many(4), *many(4, 10, driver="x")]):
         found = only(nodes)
         assert found.odd == () and found.majority is None and found.status is Status.WARN
-        assert found.summary.startswith("no majority: gpu-")
+        doubt = "too few nodes to tell which is right" if nodes in few else "no majority"
+        assert found.summary.startswith(f"{doubt}: gpu-")
 
 
 def test_two_against_one_is_no_majority():
@@ -78,7 +80,43 @@ def test_what_every_node_has_its_own_of_is_no_oddity():
 
 def test_values_that_are_not_told_are_not_different():
     assert judge([*many(9), make(10, driver=None, nccl=None)]) == ()
-    assert only([*many(9, ray="2.51.0"), make(10, ray="none")]).odd == ("gpu-10",)
+
+
+def test_a_package_that_is_missing_is_no_other_version():
+    lacks = only([*many(9, ray="2.51.0"), make(10, ray="none")])
+    assert (lacks.odd, lacks.status) == (("gpu-10",), Status.WARN)
+    assert judge([*many(3, ray="none"), make(4, ray="2.51.1")]) == ()  # on one node, for one job
+    mixed = only([*many(4, ray="none"), *many(3, 10, ray="2.51.0"), make(20, ray="2.50.0")])
+    assert (mixed.odd, mixed.status) == (("gpu-20",), Status.FAIL)
+    assert {group.value for group in mixed.groups} == {"2.51.0", "2.50.0"}
+
+
+def test_whoever_has_less_is_odd_also_when_most_have():
+    sick = "7 x 18, 1 x 16"
+    found = only([*many(3, links=sick), make(9, links="18")])
+    assert (found.key, found.status, found.odd) == ("links", Status.WARN, ("gpu-0", "gpu-1", "gpu-2"))
+    assert found.summary == f"gpu-[0-2] have {sick}; gpu-9 has 18" and found.majority is None
+    assert only([make(1, links=sick), make(2, links="18")]).odd == ("gpu-1",)
+    assert only([*many(3, links="18"), make(9, links="17"), make(8, links=sick)]).odd == ("gpu-8", "gpu-9")
+    dark = only([*many(4, rails="none"), make(9, rails="8 x 400")])
+    assert (dark.odd, dark.status) == (("gpu-0", "gpu-1", "gpu-2", "gpu-3"), Status.WARN)
+    lost = only([*many(3, gpus="7"), make(9)])
+    assert lost.key == "gpus" and lost.odd == ("gpu-0", "gpu-1", "gpu-2")
+
+
+def test_a_majority_that_is_better_still_makes_it_a_failure():
+    found = only([*many(3, rails="8 x 400"), make(9, rails="7 x 400")])
+    assert (found.odd, found.status) == (("gpu-9",), Status.FAIL)
+    assert only([*many(3, rails="8 x 400"), make(9, rails="8 x ?")]).odd == (
+        "gpu-9",
+    )  # no number: as most have
+    assert only([*many(3, rails="8 x 400"), make(9, rails="4 x 800")]).odd == ("gpu-9",)
+
+
+def test_adapters_that_one_node_has_more_make_nobody_else_odd():
+    found = only([*many(4, hcas="8", rails="8 x 400"), make(9, hcas="9", rails="9 x 400")])
+    assert (found.key, found.odd) == ("hcas", ("gpu-9",))
+    assert found.summary.endswith("(and with it: RDMA ports that are up, Gb/s)")
 
 
 def test_kinds_are_compared_among_themselves():
@@ -162,6 +200,7 @@ def test_one_machine_counted_twice_is_named():
     one = Node("a", boot_id="b1", hostname="gpu-7")
     found = only([one, Node("b", boot_id="b1", hostname="gpu-7"), Node("c", boot_id="b2", hostname="gpu-8")])
     assert (found.key, found.odd) == ("same-machine", ("a", "b"))
+    assert found.summary == "a,b are one machine, by its boot id: b1"
     found = only([one, Node("b", boot_id="b2", hostname="gpu-7")])
     assert (found.key, found.odd) == ("same-name", ("a", "b"))
     assert judge([Node("a"), Node("b")]) == ()

@@ -1,7 +1,8 @@
 """The odd one out: what most nodes of a kind have, and which nodes have something else.
 
 Only nodes of one kind are compared, by GPU model and count: what follows from the kind is no oddity. Whoever
-is in doubt is not blamed: without a majority there are groups and no odd ones.
+is in doubt is not blamed: without a majority there are groups and no odd ones. Most nodes may be the broken
+ones, so where more is better, as with links that are up, whoever has less is odd, however many they are.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def kinds(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for model, by_count in models.items():
         usual = max(by_count, key=lambda count: (len(by_count[count]), count))
+        if usual not in SHAPES:
+            usual = min((count for count in by_count if count in SHAPES and count > usual), default=usual)
         for count in sorted(by_count, key=lambda count: count != usual):
             own = count == usual or (count in SHAPES and len(by_count[count]) >= MAJORITY)
             found.setdefault(f"{count if own else usual} x {model}", []).extend(by_count[count])
@@ -72,14 +75,12 @@ def kinds(nodes: Sequence[Node]) -> dict[str, list[Node]]:
 
 
 def twins(nodes: Sequence[Node]) -> Iterator[Oddity]:
-    """Nodes that are one machine, counted twice, and machines that share a name."""
+    """Nodes that are one machine, counted several times, and machines that share a name."""
     booted = _groups((node.host, node.boot_id) for node in nodes)
     once = [group for group in booted if len(group.hosts) > 1]
     same = {host for group in once for host in group.hosts}
     if once:
-        yield _twins(
-            "same-machine", "One machine, one node", once, "are one machine (same boot id), counted twice"
-        )
+        yield _twins("same-machine", "One machine, one node", once, "are one machine, by its boot id")
     named = _groups((node.host, node.hostname) for node in nodes if node.host not in same)
     shared = [group for group in named if len(group.hosts) > 1 and group.value != "localhost"]
     if shared:
@@ -109,7 +110,11 @@ def _judged(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
         if oddity is None:
             continue
         first = found.get(trait.after)
-        if first is not None and first.odd and set(oddity.odd) <= set(first.odd):
+        if (
+            first is not None
+            and first.odd
+            and (set(oddity.odd) <= set(first.odd) or _split(oddity) == _split(first))
+        ):
             with_it.setdefault(trait.after, []).append(trait.title)
         else:
             found[trait.key] = oddity
@@ -123,17 +128,66 @@ def _judged(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
 
 def _of_trait(trait: Trait, nodes: Sequence[Node], label: str) -> Oddity | None:
     groups = _groups((node.host, node.traits.get(trait.key, "")) for node in nodes)
+    if trait.optional:
+        return _of_optional(trait, groups, label)
+    return _by_rank(trait, groups, label) or _by_majority(trait, groups, label)
+
+
+def _by_majority(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+    """What most have is taken as right."""
     total = sum(len(group.hosts) for group in groups)
     if len(groups) < 2:
         return None
     first, *others = groups
-    if len(first.hosts) >= MAJORITY and 2 * len(first.hosts) > total:
-        odd = tuple(sorted((host for group in others for host in group.hosts), key=counted))
-        return _oddity(trait, label, trait.status, _summary(others, first), tuple(groups), first, odd)
+    if _decides(first, total):
+        return _oddity(
+            trait, label, trait.status, _summary(others, first), tuple(groups), first, _hosts(others)
+        )
     if total > MAJORITY and 2 * len(groups) > total:
         return None  # nearly every node has its own: that is its nature
-    summary = f"no majority: {_listed(groups)}"
+    doubt = "too few nodes to tell which is right" if total <= MAJORITY else "no majority"
+    summary = f"{doubt}: {_listed(groups)}"
     return _oddity(trait, label, Status.WARN, summary, tuple(groups), None, ())
+
+
+def _by_rank(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+    """Who has less than the best; only a warning where those who have as much are not the majority."""
+    ranks = {group.value: trait.rank(group.value) if trait.rank else None for group in groups}
+    known = {value: rank for value, rank in ranks.items() if rank is not None}
+    if len(groups) < 2 or len(known) < len(groups):
+        return None
+    best = max(groups, key=lambda group: known[group.value])
+    others = [group for group in groups if known[group.value] < known[best.value]]
+    if not others:
+        return None
+    decided = _decides(best, sum(len(group.hosts) for group in groups))
+    status = trait.status if decided else Status.WARN
+    summary = _summary(others, best)
+    return _oddity(trait, label, status, summary, tuple(groups), best if decided else None, _hosts(others))
+
+
+def _of_optional(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+    """Versions where it is; else who lacks what most have."""
+    there = [group for group in groups if group.value != "none"]
+    if len(there) != 1:
+        return _by_majority(trait, there, label)
+    total = sum(len(group.hosts) for group in groups)
+    return (
+        _by_majority(replace(trait, status=Status.WARN), groups, label) if _decides(there[0], total) else None
+    )
+
+
+def _decides(group: Group, total: int) -> bool:
+    """Whether these nodes are enough and most, so that they can be taken as right."""
+    return len(group.hosts) >= MAJORITY and 2 * len(group.hosts) > total
+
+
+def _split(oddity: Oddity) -> set[frozenset[str]]:
+    return {frozenset(group.hosts) for group in oddity.groups}
+
+
+def _hosts(groups: Iterable[Group]) -> tuple[str, ...]:
+    return tuple(sorted((host for group in groups for host in group.hosts), key=counted))
 
 
 def _of_reading(reading: Reading, nodes: Sequence[Node], label: str) -> Oddity | None:
@@ -189,8 +243,9 @@ def _groups(values: Iterable[tuple[str, str]]) -> list[Group]:
 
 
 def _summary(odd: Sequence[Group], majority: Group) -> str:
-    count = len(majority.hosts)
-    return f"{_listed(odd)}; {count} others {majority.value}"
+    if len(majority.hosts) == 1:
+        return f"{_listed(odd)}; {_listed([majority])}"
+    return f"{_listed(odd)}; {len(majority.hosts)} others {majority.value}"
 
 
 def _listed(groups: Sequence[Group]) -> str:

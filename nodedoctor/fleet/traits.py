@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from nodedoctor.fleet import values
-from nodedoctor.fleet.values import Facts, limit, of_adapters, of_gpus, package, said
+from nodedoctor.fleet.values import Facts, amount, average, limit, of_adapters, of_gpus, package, said
 from nodedoctor.model import Status
 from nodedoctor.noun import noun
 
@@ -31,7 +31,9 @@ class Trait:
     """One thing that should be alike on all nodes of a kind.
 
     `read` gives "" where a report does not tell, and the word none where it tells that there is nothing. What
-    comes `after` another trait differs with it, and is not told twice.
+    comes `after` another trait differs with it, and is not told twice. With a `rank` more is better, and the
+    nodes that have less are the odd ones however many they are. What is `optional` may be missing on a sound
+    node: only versions of it are compared, and its absence is at most a warning, where most have it.
     """
 
     key: str
@@ -41,6 +43,8 @@ class Trait:
     fix: str
     status: Status = Status.WARN
     after: str = ""
+    rank: Callable[[str], float | None] | None = None
+    optional: bool = False
 
 
 @noun
@@ -90,7 +94,7 @@ _FLASH = (
     "Flash the majority's version onto the odd nodes; the vendor's update tool does it while no job runs."
 )
 _HOST = "Bring the odd nodes up to the image or the configuration of the others."
-_LOOK = "Run `nodedoctor` there with the checks of this subject, and compare with a healthy node."
+_LOOK = "Run `nodedoctor` on the odd nodes with the checks of this subject, and compare with a healthy one."
 _LIMIT = "Set the same limits on all nodes: /etc/security/limits.d, slurmd's unit, the container's options."
 
 TRAITS: tuple[Trait, ...] = (
@@ -102,6 +106,7 @@ TRAITS: tuple[Trait, ...] = (
         "a job that asks for all GPUs of every node does not start, or starts with the wrong ranks.",
         "Run `nodedoctor inventory` there: a GPU fell off the bus, or is excluded.",
         Status.FAIL,
+        rank=amount,
     ),
     Trait(
         "on-bus",
@@ -110,6 +115,7 @@ TRAITS: tuple[Trait, ...] = (
         "a GPU that fell off the bus is gone until the node is power-cycled.",
         "Run `nodedoctor inventory pcie` there, and power-cycle the node.",
         Status.FAIL,
+        rank=amount,
     ),
     Trait("driver", "NVIDIA driver", values.driver, _STACK, _DRIVER),
     Trait(
@@ -130,7 +136,7 @@ TRAITS: tuple[Trait, ...] = (
     Trait("nccl", "NCCL", values.nccl, _NCCL, _IMAGE, Status.FAIL),
     Trait("torch", "torch", said("torch", "version"), _STACK, _IMAGE),
     Trait("torch-cuda", "CUDA of torch", said("torch", "cuda"), _STACK, _IMAGE, after="torch"),
-    Trait("ray", "Ray", package("ray"), _RAY, _IMAGE, Status.FAIL),
+    Trait("ray", "Ray", package("ray"), _RAY, _IMAGE, Status.FAIL, optional=True),
     Trait(
         "python",
         "Python that trains",
@@ -165,7 +171,7 @@ TRAITS: tuple[Trait, ...] = (
         _DRIVER,
         after="driver",
     ),
-    Trait("links", "NVLinks that are up", values.links_up, _SPEED, _LOOK),
+    Trait("links", "NVLinks that are up", values.links_up, _SPEED, _LOOK, rank=average),
     Trait("mig", "MIG mode", of_gpus("mig_mode"), "a GPU cut up is not the GPU the job wants.", _HOST),
     Trait("power-limit", "power limit, W", of_gpus("power_limit_w"), _SPEED, "nvidia-smi -pl, on all nodes."),
     Trait(
@@ -177,7 +183,16 @@ TRAITS: tuple[Trait, ...] = (
     ),
     Trait("ecc", "ECC mode", of_gpus("ecc_mode"), "memory size and speed differ, and so does trust.", _HOST),
     Trait("hcas", "RDMA adapters", values.adapter_count, _SPEED, _LOOK),
-    Trait("rails", "RDMA ports that are up, Gb/s", values.rails, _SPEED, _LOOK, Status.FAIL, "hcas"),
+    Trait(
+        "rails",
+        "RDMA ports that are up, Gb/s",
+        values.rails,
+        _SPEED,
+        _LOOK,
+        Status.FAIL,
+        "hcas",
+        rank=amount,
+    ),
     Trait("hca-firmware", "firmware of the adapters", of_adapters("firmware"), _SPEED, _FLASH),
     Trait(
         "peer-memory",

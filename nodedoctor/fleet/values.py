@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from nodedoctor.facts.documents import part, parts, text
 Facts = Mapping[str, Any]
 Item = Mapping[str, Any]
 
+_COUNTED = re.compile(r"(?:([0-9]{1,9}) x )?([0-9]{1,18}(?:\.[0-9]{1,9})?)")
 IDLE_PERCENT = 5.0
 """Utilisation up to which a GPU counts as idle; ours."""
 
@@ -239,6 +241,33 @@ def alike(values: Iterable[Any]) -> str:
         return words[0] if words else ""
     most_first = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} x {told}" for told, count in most_first)
+
+
+def amount(told: str) -> float | None:
+    """All of a value of `alike` or `rails` together: 8 of `8`, 2800 of `7 x 400`, 0 of `none`."""
+    counted = _counted(told)
+    return None if counted is None else sum(count * each for count, each in counted)
+
+
+def average(told: str) -> float | None:
+    """What one has on average: 18 of `18`, 17.75 of `7 x 18, 1 x 16`."""
+    counted = _counted(told)
+    if not counted:
+        return None
+    return sum(count * each for count, each in counted) / sum(count for count, _ in counted)
+
+
+def _counted(told: str) -> list[tuple[int, float]] | None:
+    """How many of what stands in a value; None where that is no number."""
+    if told == "none":
+        return []
+    found = []
+    for item in told.split(", "):
+        match = _COUNTED.fullmatch(item)
+        if match is None or int(match[1] or 1) == 0:
+            return None
+        found.append((int(match[1] or 1), float(match[2])))
+    return found
 
 
 def number(value: Any) -> float | None:
