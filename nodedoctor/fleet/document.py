@@ -30,6 +30,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
         "counts": counts(fleet.nodes),
         "passing": fold(fleet.passing),
         "failing": fold(fleet.failing),
+        "unjudged": fold(fleet.unjudged),
         "oddities": [_oddity(oddity) for oddity in fleet.oddities],
         "checks": checks(fleet),
         "nodes": [entry(node) for node in fleet.worst_first()],
@@ -92,6 +93,9 @@ def entry(node: Node) -> dict[str, Any]:
         "gpus": node.gpus,
         "hostname": node.hostname,
         "boot_id": node.boot_id,
+        "uptime": node.uptime,
+        "serials": list(node.serials),
+        "name": node.name,
         "counts": dict(node.counts),
         "traits": dict(node.traits),
         "readings": dict(node.readings),
@@ -121,6 +125,8 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         report=told["report"] or "",
         hostname=told["hostname"],
         boot_id=told["boot_id"],
+        uptime=told["uptime"],
+        serials=tuple(told["serials"]),
         peers=told["peers"],
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from nodedoctor import command
 from nodedoctor.fleet.model import State
 from nodedoctor.fleet.node_side import NO_NODEDOCTOR, REFUSALS
 from nodedoctor.model import Observation, Outcome
@@ -55,6 +56,9 @@ _UNABLE: tuple[tuple[str, str], ...] = (
 def excuse(seen: Observation, why: str) -> tuple[State, str]:
     """State and note for an answer without a report; `why` is what is wrong with its text."""
     said = f"{seen.note}\n{seen.text[-4096:]}"
+    if seen.truncated:
+        size = f"more than {command.KEPT >> 20} MiB came in {seen.seconds:.0f} s"
+        return "unreadable", f"a flood and no report: {size}, at last {_last(seen.text)[-40:]!r}"
     if seen.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
         return "silent", f"no answer in {seen.seconds:.0f} s; {_how_far(seen, why)}"
     if seen.rc == TIMED_OUT:

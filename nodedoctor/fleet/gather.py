@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -16,8 +16,10 @@ from nodedoctor import __version__
 from nodedoctor.diagnose import now
 from nodedoctor.fleet.judge import judge
 from nodedoctor.fleet.model import Errand, Fleet, Node
-from nodedoctor.fleet.nodeset import counted, fold, plain
+from nodedoctor.fleet.nodeset import counted, fold, of_file, plain
 from nodedoctor.fleet.reach import cleared
+from nodedoctor.fleet.same import one_each
+from nodedoctor.fleet.saved import kept
 from nodedoctor.noun import noun
 
 GRACE = 10.0
@@ -89,7 +91,7 @@ async def gather(
             names = fold(host.rpartition("@")[2] for host in run.hosts)
             errand = replace(errand, arguments=(*errand.arguments, "--peers", names))
         await run.ask(errand)
-    nodes = tuple(run.all())
+    nodes = await run.all(started)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
     titles = {problem.check: problem.title for node in nodes for problem in node.problems}
@@ -136,50 +138,66 @@ class _Run:
             await asyncio.wait({asking}, timeout=GRACE)
         if asking.done() and not asking.cancelled():
             asking.result()
-        if self._writing:
-            await asyncio.wait(self._writing, timeout=2 * GRACE)
+        await self._settle(self._writing)
 
-    def all(self) -> Iterator[Node]:
+    async def all(self, started: str) -> tuple[Node, ...]:
         """Every node in the order meant, the unnamed ones as people count; silent where nothing came."""
         why = INTERRUPTED if self._stopped.is_set() else "no answer, and the time for all nodes is over"
-        for host in self.hosts:
-            yield self._came.get(host) or Node(host, "silent", note=why)
-        named = frozenset(self.hosts)
-        yield from (self._came[host] for host in sorted(self._came, key=counted) if host not in named)
         if not self.hosts:
-            names = self._waiting()
-            yield from (
-                Node(plain(os.path.basename(name)) or "unnamed", "silent", note=why) for name in names
-            )
+            late = [Node(of_file(name), "silent", note=why, report=name) for name in self._waiting()]
+            return tuple(one_each([*self._came.values(), *late]))
+        for host in self.hosts:
+            self._came.setdefault(host, Node(host, "silent", note=why))
+        if self._save:
+            mute = [node for node in self._came.values() if node.state != "answered"]
+            await self._settle([self._keep(node, started) for node in mute])
+        named = dict.fromkeys(self.hosts)
+        others = (host for host in sorted(self._came, key=counted) if host not in named)
+        return tuple(self._came[host] for host in (*named, *others))
 
     async def _take_in(self, errand: Errand) -> None:
         asked = cast("AsyncGenerator[Node, None]", self._transport.ask(errand))
         async with contextlib.aclosing(asked) as answers:
             async for node in answers:
-                if self._save and node.raw:
+                if self.hosts and node.host in self._came:
+                    continue
+                if self._save and node.state == "answered":
                     self._keep(node)
-                self._came.setdefault(node.host, replace(node, raw="") if node.raw else node)
+                key = node.host if self.hosts else node.report or node.host
+                is_kept_later = self._save and node.state != "answered"
+                self._came[key] = replace(node, raw="") if node.raw and not is_kept_later else node
 
-    def _keep(self, node: Node) -> None:
-        task = asyncio.create_task(self._write(node))
+    def _keep(self, node: Node, started: str = "") -> asyncio.Task[None]:
+        task = asyncio.create_task(self._write(node, started))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
+        return task
 
-    async def _write(self, node: Node) -> None:
+    async def _write(self, node: Node, started: str) -> None:
+        """Write a node's file, and beside it an answer that was no report."""
         from nodedoctor.headless import write
 
-        ending = "json" if node.state == "answered" else "txt"
-        path = os.path.join(self._save, f"{plain(node.host) or 'unnamed'}.{ending}")
+        path = os.path.join(self._save, plain(node.host) or "unnamed")
+        files = {f"{path}.json": kept(node, started)}
+        if node.state != "answered" and node.raw:
+            files[f"{path}.txt"] = node.raw
+        problem = ""
         async with self._writers:
-            problem = await write(path, node.raw.encode("utf-8", "surrogateescape"))
+            for name, text in files.items():
+                problem = await write(name, text.encode("utf-8", "surrogateescape")) or problem
         came = self._came[node.host]
         note = "; ".join(filter(None, (came.note, f"not saved: {problem}" if problem else "")))
-        self._came[node.host] = replace(came, report="" if problem else path, note=note)
+        self._came[node.host] = replace(came, report="" if problem else f"{path}.json", note=note, raw="")
+
+    async def _settle(self, writing: Collection[asyncio.Task[None]]) -> None:
+        if writing:
+            await asyncio.wait(writing, timeout=2 * GRACE)
 
     async def _tell(self) -> None:
         while self._progress:
             expected = getattr(self._transport, "expected", 0) or len(self.hosts)
-            self._progress(State(tuple(self._came.values()), expected, self._waiting()))
+            nodes = {node.host: node for node in self._came.values()}  # reports may be of one node
+            self._progress(State(tuple(nodes.values()), expected, self._waiting()))
             await asyncio.sleep(0.5)
 
     def _waiting(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Of each report only what the fleet compares is kept, so that ten thousand of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Literal
 
@@ -15,6 +15,17 @@ from nodedoctor.noun import noun
 State = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
 """What came of asking a node: a report; nothing in time; no way to it; it was reached, but nodedoctor could
 not run there; an answer that is not a report of ours."""
+
+
+SEVERITIES = {
+    5: Status.FAIL,
+    4: Status.UNKNOWN,
+    3: Status.WARN,
+    2: Status.UNKNOWN,
+    1: Status.PASS,
+    0: Status.SKIP,
+}
+"""The status of a rank: 4 is unknown because something is broken, 2 because it could not be seen."""
 
 
 class FleetError(Exception):
@@ -65,8 +76,10 @@ class Node:
     `note` says why there is no report, or what was strange about the answer. `traits` are what somebody
     decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
     `traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname` and `boot_id`
-    are the machine's own, `peers` what came of trying the way to other nodes: "" or why there was none. `raw`
-    is the answer itself, which the gatherer saves or lets go of.
+    are the machine's own, and so are `uptime` in seconds (0 when not told) and the `serials` of its GPUs.
+    `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
+    itself, which the gatherer saves or lets go of. `alias` is set where another machine has the same name:
+    then `host` tells the two apart for people, and `alias` is what schedulers know.
     """
 
     host: str
@@ -85,6 +98,9 @@ class Node:
     report: str = ""
     hostname: str = ""
     boot_id: str = ""
+    uptime: float = 0.0
+    serials: tuple[str, ...] = ()
+    alias: str = ""
     peers: Mapping[str, str] = field(default_factory=dict)
     raw: str = ""
 
@@ -93,7 +109,17 @@ class Node:
         """Rank for sorting, as `Finding.severity`: a node without a report ranks as broken-unknown."""
         if self.state != "answered":
             return 4
-        return max((problem.severity for problem in self.problems), default=1)
+        return max((problem.severity for problem in self.problems), default=int(self.judged))
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything was looked at: a node that skipped every check is neither well nor sick."""
+        return self.verdict is not Status.SKIP
+
+    @property
+    def name(self) -> str:
+        """What lists for schedulers have."""
+        return self.alias or self.host
 
 
 @noun
@@ -144,20 +170,33 @@ class Fleet:
     @property
     def verdict(self) -> Status:
         """The worst of nodes and oddities; a node without a report counts as unknown."""
-        ranks = {5: Status.FAIL, 4: Status.UNKNOWN, 3: Status.WARN, 2: Status.UNKNOWN, 1: Status.PASS}
-        return ranks.get(self.severity, Status.SKIP)
+        return SEVERITIES[self.severity]
+
+    @property
+    def barred(self) -> frozenset[str]:
+        """The hosts that are different in what breaks jobs, whatever their own reports say."""
+        return frozenset(h for oddity in self.oddities if oddity.status is Status.FAIL for h in oddity.odd)
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """The nodes to keep a job away from: a failure, something broken, no report, or oddly different."""
-        odd = {host for oddity in self.oddities if oddity.status is Status.FAIL for host in oddity.odd}
-        return tuple(node.host for node in self.nodes if node.severity >= 4 or node.host in odd)
+        """The names to keep a job away from: a failure, something broken, no report, or oddly different.
+
+        Of two machines with one name a scheduler may give either: one that fails bars the name.
+        """
+        barred = self.barred
+        return _names(node for node in self.nodes if node.severity >= 4 or node.host in barred)
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """The names of nodes that skipped every check: nothing was looked at, so nothing is said."""
+        failing = frozenset(self.failing)
+        return _names(node for node in self.nodes if not node.severity and node.name not in failing)
 
     @property
     def passing(self) -> tuple[str, ...]:
-        """All other nodes."""
-        failing = frozenset(self.failing)
-        return tuple(node.host for node in self.nodes if node.host not in failing)
+        """All other names."""
+        others = frozenset((*self.failing, *self.unjudged))
+        return _names(node for node in self.nodes if node.name not in others)
 
     @property
     def silent(self) -> tuple[Node, ...]:
@@ -167,3 +206,7 @@ class Fleet:
     def worst_first(self) -> tuple[Node, ...]:
         """Nodes by severity, then as they were given."""
         return tuple(sorted(self.nodes, key=lambda node: -node.severity))
+
+
+def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(node.name for node in nodes))

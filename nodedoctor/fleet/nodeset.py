@@ -6,6 +6,7 @@ lets it be pasted into `srun -w`, `scontrol` or `clush`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -19,6 +20,7 @@ _DIGITS = 18  # of one number: what is longer is no count of nodes
 _NUMBER = re.compile(rf"([0-9]{{1,{_DIGITS}}})")
 _RANGE = re.compile(rf"([0-9]{{1,{_DIGITS}}})(?:-([0-9]{{1,{_DIGITS}}}))?")
 _STRANGE = re.compile(r"[^A-Za-z0-9_.:%@+-]+")
+_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%@+~-]{0,254}")
 _WORD = re.compile(r"(?:[^\s,\[\]]|\[[^\[\]]*\])+")
 
 Pieces = tuple[str, ...]
@@ -59,6 +61,26 @@ def counted(host: str) -> tuple[tuple[str | int, ...], str]:
     """Sort key: numbers by value, so that gpu-2 comes before gpu-10."""
     pieces = _NUMBER.split(host)
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), host
+
+
+def is_name(text: str) -> bool:
+    """Whether this can be a node's name or address, and no command takes it for an option or a path."""
+    return _NAME.fullmatch(text) is not None
+
+
+def named(text: str) -> list[str]:
+    """The nodes a set stands for; NodeSetError also where one of them is no name or address."""
+    names = expand(text)
+    for name in names:
+        if not is_name(name):
+            raise NodeSetError(f"{_short(name)!r} is no name or address of a node")
+    return names
+
+
+def of_file(path: str) -> str:
+    """The name of the node whose report a file is by the file's own name: `gpu-1` of `day/gpu-1.json.gz`."""
+    name = plain(os.path.basename(path).removesuffix(".gz").removesuffix(".json")).lstrip("_.%@+~-")
+    return name or "unnamed"
 
 
 def plain(name: str) -> str:

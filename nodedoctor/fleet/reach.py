@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nodedoctor.fleet.model import Group, Node, Oddity, Problem
+from nodedoctor.fleet.model import SEVERITIES, Group, Node, Oddity, Problem
 from nodedoctor.fleet.nodeset import counted, fold
 from nodedoctor.model import Status
 
@@ -18,7 +18,6 @@ _FIX = (
 )
 KEY, CHECK = "peers", "net.peers"
 """The key of the oddity, and the check of each node that it gathers."""
-_STATUS = {5: Status.FAIL, 4: Status.UNKNOWN, 3: Status.WARN, 2: Status.UNKNOWN}
 SHOWN = 4
 """Pairs of nodes named in a summary."""
 
@@ -77,16 +76,16 @@ def cleared(nodes: Iterable[Node], oddities: Iterable[Oddity]) -> Iterator[Node]
 
 def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
     """The node as if only these problems had been found."""
-    worst = max((problem.severity for problem in problems), default=0)
-    left = max((p.severity for p in problems if p.check == CHECK), default=0)
-    was, now = node.statuses.get(CHECK, Status.PASS), _STATUS.get(left, Status.PASS)
+    worst = max((problem.severity for problem in problems), default=1)
+    left = max((p.severity for p in problems if p.check == CHECK), default=1)
+    was, now = node.statuses.get(CHECK, Status.PASS), SEVERITIES[left]
     counts = dict(node.counts)
     counts[was.value] = counts.get(was.value, 1) - 1
     counts[now.value] = counts.get(now.value, 0) + 1
     return replace(
         node,
         problems=problems,
-        verdict=_STATUS.get(worst, Status.PASS),
+        verdict=SEVERITIES[worst],
         statuses={**node.statuses, CHECK: now},
         counts=counts,
     )

@@ -22,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nodedoctor.fleet.document import entry
 from nodedoctor.fleet.model import Node
-from nodedoctor.fleet.nodeset import plain
+from nodedoctor.fleet.nodeset import is_name, of_file
 from nodedoctor.fleet.reading import node
+from nodedoctor.fleet.saved import unanswered
 from nodedoctor.model import Observation
 
 LARGEST = 64 << 20
@@ -47,17 +48,21 @@ def files(path: str) -> Iterator[tuple[str, list[str]]]:
 
 def read(path: str) -> Node:
     """The node a file tells of, named as it names itself, else as the file is named."""
-    name = os.path.basename(path)
-    stem = plain(name.removesuffix(".gz").removesuffix(".json")) or "unnamed"
+    name, stem = os.path.basename(path), of_file(path)
     try:
-        seen = Observation("report", text=_text(path))
+        text = _text(path)
     except (OSError, EOFError, zlib.error) as error:
         said = getattr(error, "strerror", None) or str(error)
         return Node(stem, "unreadable", note=f"{name}: {said}", report=path)
-    found = node("", seen)
+    if mute := unanswered(text):
+        return replace(mute, report=path)
+    found = node("", Observation("report", text=text))
     if found.state != "answered":
         return replace(found, host=stem, note=f"{name}: {found.note}", report=path)
-    return replace(found, host=plain(found.hostname) or stem, report=path)
+    if is_name(found.host or found.hostname):
+        return replace(found, host=found.host or found.hostname, report=path)
+    strange = f"calls itself {found.hostname!r}, which is no name of a node" if found.hostname else ""
+    return replace(found, host=stem, note="; ".join(filter(None, (found.note, strange))), report=path)
 
 
 def _text(path: str) -> str:
@@ -78,7 +83,8 @@ def _text(path: str) -> str:
 
 def _bounded(size: int) -> None:
     if size > LARGEST:
-        raise OSError(0, f"{size >> 20} MiB, more than the {LARGEST >> 20} MiB that are read")
+        told = f"{size >> 20} MiB, " if size > LARGEST + 1 else ""
+        raise OSError(0, f"{told}more than the {LARGEST >> 20} MiB that are read")
 
 
 def _kind(mode: int) -> str:

@@ -13,14 +13,13 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from nodedoctor import command
 from nodedoctor.fleet.document import node_of
 from nodedoctor.fleet.model import Errand, FleetError, Node, State
-from nodedoctor.fleet.nodeset import plain
+from nodedoctor.fleet.nodeset import of_file, plain
 from nodedoctor.model import Status
 from nodedoctor.registry import Command
 
@@ -50,7 +49,6 @@ class Reports:
         self._files: list[str] = []
         self._lost: list[Node] = []  # folders that could not be listed
         self._waiting: dict[str, None] = {}
-        self._names: dict[str, int] = {}
         self._statuses: dict[str, dict[str, Status]] = {}
 
     async def hosts(self) -> tuple[str, ...]:
@@ -72,7 +70,10 @@ class Reports:
         return tuple(self._waiting)
 
     async def ask(self, errand: Errand) -> AsyncIterator[Node]:
-        """The node of every file as it is read; `errand.deadline` is how long one file may take."""
+        """The node of every file as it is read; `errand.deadline` is how long one file may take.
+
+        Several may be of one machine: see same.py.
+        """
         for lost in self._lost:
             yield lost
         batches = deque(_batches(self._files))
@@ -131,18 +132,12 @@ class Reports:
         told, _, statuses = line.partition("\t")
         if statuses not in self._statuses:  # nodes that have the same share one table
             self._statuses[statuses] = {c: Status(status) for c, status in json.loads(statuses).items()}
-        return self._alone(node_of(json.loads(told), self._statuses[statuses]), file)
+        self._waiting.pop(file, None)
+        return node_of(json.loads(told), self._statuses[statuses])
 
     def _named(self, file: str, state: State, why: str) -> Node:
-        name = os.path.basename(file)
-        host = plain(name.removesuffix(".gz").removesuffix(".json")) or "unnamed"
-        return self._alone(Node(host, state, note=f"{name}: {why}", report=file), file)
-
-    def _alone(self, node: Node, file: str) -> Node:
-        """The node by a name no other has: two reports may be of one machine."""
         self._waiting.pop(file, None)
-        times = self._names[node.host] = self._names.get(node.host, 0) + 1
-        return node if times == 1 else self._alone(replace(node, host=f"{node.host}+{times}"), file)
+        return Node(of_file(file), state, note=f"{os.path.basename(file)}: {why}", report=file)
 
     async def _list(self, path: str) -> list[str]:
         seen = await command.run("list", Command((*_READER, "--list", path)), LISTING)
