@@ -92,6 +92,32 @@ def test_saved_reports_say_the_same_when_they_are_read_again(ssh: dict[str, str]
         assert after[key] == before[key]
 
 
+def test_every_node_survives_being_saved_and_read_again(ssh: dict[str, str], tmp_path: Path):
+    """Stand-ins of one machine by several names, and nodes without a report: all are there again."""
+    kept = tmp_path / "kept"
+    words = ["--ssh", "root@gpu-[1-2],off-1,hang-1,bare-1", "--deadline", "12", "limits.nofile"]
+    _, asked = fleet(ssh, *words, "--save", str(kept))
+    assert len(asked["nodes"]) == 5
+    done = subprocess.run(argv("--json", "--reports", str(kept)), capture_output=True, text=True, timeout=100)
+    again = json.loads(done.stdout)
+    jsonschema.validate(again, SCHEMA)
+    after = {node["host"]: node for node in again["nodes"]}
+    assert set(after) == {"root@gpu-1", "root@gpu-2", "off-1", "hang-1", "bare-1"}
+    for node in asked["nodes"]:
+        for key in ("state", "note", "verdict", "counts", "problems", "report"):
+            assert after[node["host"]][key] == node[key], key
+    assert again["failing"] == asked["failing"] and again["passing"] == asked["passing"]
+    saved = json.loads((kept / "root@gpu-1.json").read_text())
+    assert (saved["schema"], saved["asked"]) == ("nodedoctor.report/1", "root@gpu-1")
+
+
+def test_how_to_look_again_is_what_works(ssh: dict[str, str], tmp_path: Path):
+    words = ["--text", "--ssh", "gpu-[1-2]", "--expect", "gpus=8", "driver.gpus-present"]
+    done = subprocess.run(argv(*words), capture_output=True, text=True, timeout=100, env=ssh)
+    told = [line.strip() for line in done.stdout.splitlines() if line.strip().startswith("$")]
+    assert told == ["$ nodedoctor fleet --ssh gpu-1 driver.gpus-present"]
+
+
 def test_nodes_are_asked_as_was_said(ssh: dict[str, str], tmp_path: Path):
     (tmp_path / "hosts").write_text("# all of them\ngpu-[1-2]  # two\nlogin\n")
     (tmp_path / "expect").write_text("gpus=8\n")

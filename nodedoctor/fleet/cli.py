@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from nodedoctor.console import Exit, complain, emit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from nodedoctor.fleet.gather import Gathered, State, Transport
     from nodedoctor.fleet.model import Errand, Fleet
 
@@ -77,6 +79,8 @@ def _check(arguments: argparse.Namespace) -> None:
 
     if problem := outputs.no_folder(arguments, "passing", "failing", "pyz"):
         raise UsageError(problem)
+    if problem := _written_twice(arguments):
+        raise UsageError(problem)
     for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
         value = getattr(arguments, option)
         if value and not is_one(value):
@@ -94,6 +98,17 @@ def _check(arguments: argparse.Namespace) -> None:
         from nodedoctor.diagnose import now
 
         since_when(arguments.since, now())
+
+
+def _written_twice(arguments: argparse.Namespace) -> str:
+    """What is wrong where two options name one file: the later would take the place of the earlier."""
+    taken: dict[str, str] = {}
+    for option in ("passing", "failing", "html", "junit"):
+        if path := getattr(arguments, option):
+            first = taken.setdefault(os.path.abspath(path), option)
+            if first != option:
+                return f"--{first} and --{option} name the same file: {path}"
+    return ""
 
 
 def _is_options(text: str) -> bool:
@@ -165,8 +180,9 @@ def _transport(arguments: argparse.Namespace) -> Transport:
 
 
 def _node_set(text: str) -> str:
-    """A node set, from where it is written."""
+    """A node set, from where it is written; of a file each line is looked at by itself, to name a bad one."""
     from nodedoctor.fleet.model import FleetError
+    from nodedoctor.fleet.nodeset import NodeSetError, named
 
     if text != "-" and not text.startswith("@"):
         return text
@@ -174,7 +190,13 @@ def _node_set(text: str) -> str:
         told = _all_of(sys.stdin.buffer if text == "-" else text[1:]).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FleetError(f"--ssh {text}: {getattr(error, 'strerror', None) or error}") from None
-    return "\n".join(line.partition("#")[0] for line in told.splitlines())
+    lines = [line.partition("#")[0] for line in told.split("\n")]
+    for number, line in enumerate(lines, 1):
+        try:
+            named(line)
+        except NodeSetError as error:
+            raise FleetError(f"--ssh {text}, line {number}: {error}") from None
+    return "\n".join(lines)
 
 
 def _all_of(source: BinaryIO | str) -> bytes:
@@ -244,7 +266,28 @@ def _rendered(fleet: Fleet, arguments: argparse.Namespace) -> str:
     on_terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size((80, 24)).columns, 140) if on_terminal else 100
     colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return text.render(fleet, width=width, colour=colour, quiet=arguments.quiet)
+    return text.render(fleet, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
+
+
+def _again(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str] | None:
+    """The command that asks one node again by the way that worked; None where nodes have no names for it."""
+    from nodedoctor import single_file
+
+    if arguments.ssh is None and arguments.slurm is None:
+        return None
+    ours = single_file.path()
+    program = ["python3", str(ours)] if ours else ["nodedoctor"]
+    brought = [f"--pyz={arguments.pyz}"] if arguments.pyz else []
+
+    def command(host: str, checks: Iterable[str]) -> str:
+        way = (
+            ["--ssh", host]
+            if arguments.slurm is None
+            else [f"--slurm={arguments.slurm} -w {host}".replace("= ", "=")]
+        )
+        return shlex.join([*program, "fleet", *way, *brought, *checks])
+
+    return command
 
 
 class _Teller:

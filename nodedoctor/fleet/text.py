@@ -5,64 +5,75 @@ Problems are told once with the nodes they are on, so that one broken switch is 
 
 from __future__ import annotations
 
-import re
-import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar, get_args
 
-from nodedoctor.fleet.document import counts
+from nodedoctor.fleet.alike import One, blank, families, fix, nodes
 from nodedoctor.fleet.judge import kinds
-from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, State
-from nodedoctor.fleet.nodeset import fold
+from nodedoctor.fleet.model import Fleet, Node, Oddity, State
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
 
 MOST = 40
 """Problems, oddities or notes shown of each sort; the JSON has all of them."""
+ALIKE = 3
+"""Problems of one family that are shown; ours."""
+AGAIN = 4
+"""Commands shown that look again; ours."""
 
 _INDENT = "     "
 _COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BLIND = 2
 
 Item = TypeVar("Item")
+Again = Callable[[str, Iterable[str]], str]
+"""The command that asks a node again for some checks."""
 
 
-def render(fleet: Fleet, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
-    """The whole fleet as lines; with `quiet` only what is not well."""
-    page = _Page(max(width, 40), colour, fleet.source)
+def render(
+    fleet: Fleet, *, width: int = 80, colour: bool = False, quiet: bool = False, again: Again | None = None
+) -> str:
+    """The whole fleet as lines; with `quiet` only what is not well, with `again` how to look closer."""
+    page = _Page(max(width, 40), colour)
     page.status(fleet.verdict, tally(fleet))
     if not quiet:
         page.kinds(fleet)
     page.silent(fleet)
     page.oddities(fleet.oddities)
-    page.problems(fleet)
+    page.problems(fleet, again)
     if not quiet:
         page.blind(fleet)
         page.notes(fleet)
-        page.well(fleet)
+        page.standings(fleet)
     return "\n".join(page.lines) + "\n"
 
 
 def tally(fleet: Fleet) -> str:
     """The counts in one line, worst first, without zeros."""
-    found = counts(fleet.nodes)
+    found = Counter(_standing(fleet, node) for node in fleet.nodes)
     told = [f"{found[key]} {key}" for key in ("fail", "unknown", "warn") if found[key]]
     told += [f"{found[state]} {state}" for state in get_args(State)[1:] if found[state]]
     told += [f"{found[key]} {key}" for key in ("pass", "skip") if found[key]]
-    nodes = f"{found['nodes']} node{'' if found['nodes'] == 1 else 's'}"
-    return f"{nodes} ({fleet.source}): {', '.join(told)}   in {fleet.seconds:.1f} s"
+    count = f"{len(fleet.nodes)} node{'' if len(fleet.nodes) == 1 else 's'}"
+    return f"{count} ({fleet.source}): {', '.join(told)}   in {fleet.seconds:.1f} s"
+
+
+def _standing(fleet: Fleet, node: Node) -> str:
+    """How a node counts: its state without a report; fail where it is different in what breaks jobs."""
+    if node.state != "answered" or node.verdict is None:
+        return node.state
+    return Status.FAIL.value if node.host in fleet.barred else node.verdict.value
 
 
 class _Page:
     """Lines under way, at one width."""
 
-    def __init__(self, width: int, colour: bool, source: str) -> None:
+    def __init__(self, width: int, colour: bool) -> None:
         self.lines: list[str] = []
         self._width = width
         self._colour = colour
-        self._source = source
         self._fixes: dict[str, str] = {}
 
     def kinds(self, fleet: Fleet) -> None:
@@ -71,23 +82,23 @@ class _Page:
         groups = {kind: [node.host for node in members] for kind, members in kinds(answered).items()}
         told = {host for hosts in groups.values() for host in hosts}
         if others := [node.host for node in answered if node.host not in told]:
-            groups["no GPU"] = others
+            groups["no GPU seen"] = others
         if len(groups) > 1:
             self._head("kinds of nodes")
             for kind, hosts in groups.items():
-                self._wrapped(_INDENT, f"{kind}: {_nodes(hosts)}")
+                self._wrapped(_INDENT, f"{kind}: {nodes(hosts)}")
 
     def silent(self, fleet: Fleet) -> None:
         """Nodes without a report, those with the same reason together."""
         groups: dict[tuple[str, str], list[Node]] = {}
         for node in fleet.silent:
-            groups.setdefault((node.state, _alike(node.note)), []).append(node)
+            groups.setdefault((node.state, blank(node.note)), []).append(node)
         if groups:
             self._head("no report")
         self._limited(
             sorted(groups.items(), key=lambda item: -len(item[1])),
             lambda item: self.status(
-                Status.UNKNOWN, f"{item[0][0]} {_nodes(n.host for n in item[1])}: {_noted(item[1])}"
+                Status.UNKNOWN, f"{item[0][0]} {nodes(n.host for n in item[1])}: {_noted(item[1])}"
             ),
         )
 
@@ -98,56 +109,75 @@ class _Page:
             self._head("different from the others")
         self._limited(listed, self._oddity)
 
-    def problems(self, fleet: Fleet) -> None:
+    def problems(self, fleet: Fleet, again: Again | None) -> None:
         """What the nodes' own reports say, the same on several nodes told once."""
-        groups: dict[tuple[str, ...], list[tuple[Node, Problem]]] = {}
-        for node in fleet.nodes:
-            for problem in node.problems:
-                if problem.severity > _BLIND:
-                    groups.setdefault(_sort(problem), []).append((node, problem))
-        if groups:
+        found = [(node, problem) for node in fleet.nodes for problem in node.problems]
+        listed = list(families((node, problem) for node, problem in found if problem.severity > _BLIND))
+        if listed:
             self._head("wrong on the nodes")
-        worst = sorted(groups.values(), key=lambda group: (-group[0][1].severity, -len(group)))
-        self._limited(worst, self._problem)
+        self._limited(listed, self._family)
+        if again and listed:
+            checks: dict[str, dict[str, None]] = {}
+            for first, *_ in listed:
+                checks.setdefault(first.hosts[0], {})[first.found[0][1].check] = None
+            self._head("to look again")
+            for host, wanted in list(checks.items())[:AGAIN]:
+                self.lines.append(f"{_INDENT}$ {inert(again(host, wanted))}")
 
     def blind(self, fleet: Fleet) -> None:
-        """What could not be seen, by reason."""
-        groups: dict[str, dict[str, None]] = {}
-        where: dict[str, dict[str, None]] = {}
+        """What could not be seen: the checks by reason and nodes."""
+        where: dict[tuple[str, str], dict[str, None]] = {}
         for node in fleet.nodes:
             for problem in node.problems:
                 if problem.severity == _BLIND:
-                    groups.setdefault(problem.reason, {})[problem.check] = None
-                    where.setdefault(problem.reason, {})[node.host] = None
+                    where.setdefault((problem.reason, problem.check), {})[node.host] = None
+        groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (reason, check), hosts in where.items():
+            groups.setdefault((reason, tuple(hosts)), []).append(check)
         if groups:
             self._head("could not be seen")
-        for reason, checks in groups.items():
-            self.status(Status.UNKNOWN, f"{reason}: {' '.join(checks)}   {_nodes(where[reason])}")
+        self._limited(
+            groups.items(),
+            lambda item: self.status(
+                Status.UNKNOWN, f"{item[0][0]}: {' '.join(item[1])}   {nodes(item[0][1])}"
+            ),
+        )
 
     def notes(self, fleet: Fleet) -> None:
         """What was strange about answers that came."""
         groups: dict[str, list[Node]] = {}
         for node in fleet.nodes:
             if node.state == "answered" and node.note:
-                groups.setdefault(_alike(node.note), []).append(node)
+                groups.setdefault(blank(node.note), []).append(node)
         if groups:
             self._head("notes")
         self._limited(
             groups.values(),
-            lambda group: self._wrapped(_INDENT, f"{_nodes(n.host for n in group)}: {_noted(group)}"),
+            lambda group: self._wrapped(_INDENT, f"{nodes(n.host for n in group)}: {_noted(group)}"),
         )
 
-    def well(self, fleet: Fleet) -> None:
-        """The nodes nothing is wrong with."""
+    def standings(self, fleet: Fleet) -> None:
+        """Every node that answered, once: the counts of the first line by name."""
         odd = {host for oddity in fleet.oddities for host in oddity.odd}
-        well = [
-            n.host
-            for n in fleet.nodes
-            if n.state == "answered" and n.severity <= _BLIND and n.host not in odd
-        ]
-        if well:
+        passing = frozenset(fleet.passing)
+        groups: dict[tuple[Status, str], list[str]] = {}
+        for node in fleet.nodes:
+            if node.state != "answered" or node.verdict is None:
+                continue
+            status, but = Status(_standing(fleet, node)), ""
+            if status in (Status.PASS, Status.WARN) and node.name not in passing:
+                but = "but another machine has its name, and fails: "
+            elif status is Status.PASS and node.host in odd:
+                but = "but different: "
+            elif status is Status.SKIP:
+                but = "every check was skipped, neither passing nor failing: "
+            groups.setdefault((status, but), []).append(node.host)
+        if groups:
             self.lines.append("")
-            self.status(Status.PASS, _nodes(well))
+        for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
+            for (one, but), hosts in sorted(groups.items(), key=lambda item: item[0][1]):
+                if one is status:
+                    self.status(status, but + nodes(hosts))
 
     def status(self, status: Status, text: str) -> None:
         """A line that begins with the status."""
@@ -158,21 +188,25 @@ class _Page:
         self._labelled("why", oddity.why)
         self._labelled("fix", oddity.fix)
 
-    def _problem(self, group: list[tuple[Node, Problem]]) -> None:
-        (_, first), hosts = group[0], list(dict.fromkeys(node.host for node, _ in group))
-        same = all((p.subject, p.summary) == (first.subject, first.summary) for _, p in group)
-        subject = f" {first.subject}" if first.subject else ""
-        alike = "" if same else f" (and alike, {len(group)} in all)"
-        self.status(first.status, f"{first.check}{subject}: {first.summary}{alike}   {_nodes(hosts)}")
-        if first.fix in self._fixes:
-            self._labelled("fix", f"as for {self._fixes[first.fix]}, above")
+    def _family(self, ones: list[One]) -> None:
+        """Problems that differ in numbers at most, with one fix."""
+        first = ones[0].found[0][1]
+        for one in ones[:ALIKE]:
+            subject = f" {one.subject}" if one.subject else ""
+            self.status(first.status, f"{first.check}{subject}: {one.words}   {one.where}")
+        if rest := [found for one in ones[ALIKE:] for found in one.found]:
+            where = nodes(dict.fromkeys(node.host for node, _ in rest))
+            self.status(
+                first.status, f"{first.check}: {len(rest)} more with other numbers or subjects   {where}"
+            )
+        told = fix(ones)
+        if told and told in self._fixes:
+            self._labelled("fix", f"as for {self._fixes[told]}, above")
         else:
-            self._labelled("fix", first.fix)
-            self._fixes[first.fix] = first.check
+            self._labelled("fix", told)
+            self._fixes[told] = first.check
             if first.action not in ("none", "investigate"):
                 self._labelled("action", first.action)
-        if command := _closer(self._source, group[0][0], first.check):
-            self.lines.append(f"{_INDENT}$ {inert(command)}")
 
     def _labelled(self, label: str, text: str) -> None:
         if text:
@@ -200,30 +234,7 @@ class _Page:
         return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
 
 
-def _closer(source: str, node: Node, check: str) -> str:
-    """The command that shows all that node has to say about it, where there is a short one."""
-    if source == "ssh":
-        return f"ssh {shlex.quote(node.host)} nodedoctor {shlex.quote(check)}"
-    if source == "slurm":
-        return f"srun -w {shlex.quote(node.host)} nodedoctor {shlex.quote(check)}"
-    return ""
-
-
-def _sort(problem: Problem) -> tuple[str, ...]:
-    """What makes problems one line: the same check, status and words, whatever the numbers in them."""
-    return problem.check, problem.status.value, _alike(problem.subject), _alike(problem.summary)
-
-
 def _noted(group: list[Node]) -> str:
     """The note of the first, and whether the others say the same with other numbers."""
     same = all(node.note == group[0].note for node in group)
     return group[0].note + ("" if same else " (and alike)")
-
-
-def _alike(text: str) -> str:
-    return _NUMBER.sub("#", text)
-
-
-def _nodes(hosts: Iterable[str]) -> str:
-    listed = list(hosts)
-    return f"{len(listed)} nodes {fold(listed)}" if len(listed) > 1 else fold(listed)

@@ -28,7 +28,7 @@ def render(document: Mapping[str, Any]) -> str:
     well = [node for node in answered if not (node.unseen or node.problems)]
     checks = [words(check.get("check")) for check in entries(document.get("checks"))]
     return shell.page(
-        f"{status(document.get('verdict')).word} {len(nodes)} nodes",
+        f"{status(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
         _head(document, len(nodes)),
         _set("failing", document),
         blocks.section("odd", "The odd ones out", each(map(_oddity, entries(document.get("oddities"))))),
@@ -55,7 +55,11 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
     shown = (element("span", part) for part in moment if part)
     return element(
         "header",
-        element("h1", blocks.word(verdict), f" {words(counts.get('nodes')) or count} nodes"),
+        element(
+            "h1",
+            blocks.word(verdict),
+            f" {words(counts.get('nodes')) or count} node{'' if count == 1 else 's'}",
+        ),
         element("p", each(shown, between=" "), class_="when"),
         element("p", each(_counts(counts), between=" "), class_="counts"),
         class_=f"head {verdict.value}",
