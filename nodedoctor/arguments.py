@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from nodedoctor import __version__, outputs
 from nodedoctor.console import Parser
 
+DAY = 86_400
+"""Seconds that can be waited for at most; ours."""
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 86400:
-        raise ValueError
+
+def seconds(text: str) -> float:
+    """A time somebody types."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= DAY:
+        raise argparse.ArgumentTypeError(f"wants seconds, more than 0 and up to {DAY}, not {text!r}")
     return value
 
 
 def _hosts(text: str) -> list[str]:
     """Names or addresses of nodes, or a node set; nothing that a command could take for an option."""
-    from nodedoctor.fleet.nodeset import NodeSetError, expand
+    from nodedoctor.fleet.nodeset import NodeSetError, named
 
     try:
-        hosts = expand(text) or [""]
+        hosts = named(text)
     except NodeSetError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    for host in hosts:
-        if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}", host):
-            raise argparse.ArgumentTypeError(f"{host!r} is no name or address of a node")
+    if not hosts:
+        raise argparse.ArgumentTypeError(f"{text!r} is no name or address of a node")
     return hosts
 
 
@@ -126,7 +131,7 @@ def _add_node(group: argparse._ArgumentGroup) -> None:
     add("--root", default="/", metavar="DIR", help="this machine's /sys /proc /etc ... are mounted below DIR")
     add(
         "--deadline",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help="for the whole run (default 50, 900 with deep checks)",
     )

@@ -116,23 +116,104 @@ def test_a_file_that_may_not_be_read_is_named(folder: Path):
     )
 
 
-def test_two_reports_of_one_machine_are_two_nodes_and_said_to_be_one(folder: Path):
-    for file in folder.iterdir():
-        number = file.stem[-1]
-        file.write_text(file.read_text().replace('"boot_id": null', f'"boot_id": "boot-{number}"', 1))
-    (folder / "again.json").write_text((folder / "report1.json").read_text())
-    document = fleet("--reports", str(folder))
-    assert {"gpu-001", "gpu-001+2"} <= set(notes(document))
-    assert "same-machine" in {oddity["key"] for oddity in document["oddities"]}
+def report(
+    path: Path, name: str, started: str, *, boot: str = "", up: float = 9e5, demo: str = "healthy"
+) -> None:
+    """A report of that node and moment."""
+    told = json.loads(healthy() if demo == "healthy" else run("demo", demo, "--json").stdout)
+    told["node"].update(hostname=name, boot_id=boot or None)
+    told["facts"]["machine"]["uptime_seconds"] = up
+    text = json.dumps({**told, "started": started})
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+def lists(folder: Path, tmp_path: Path) -> tuple[list[str], list[str]]:
+    """What --passing and --failing hold."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    fleet("--reports", str(folder), "--passing", str(good), "--failing", str(bad))
+    return good.read_text().split(), bad.read_text().split()
+
+
+def test_the_newest_report_of_a_node_counts(tmp_path: Path):
+    folder = tmp_path / "reports"
+    (folder / "before").mkdir(parents=True)
+    report(folder / "n1.json", "n1", "2026-11-20T09:00:00Z")
+    report(folder / "a-n2.json", "n2", "2026-11-19T09:00:00Z")
+    report(folder / "before" / "n2.json", "n2", "2026-11-18T09:00:00Z", boot="earlier")
+    for ending in ("json", "json.gz"):
+        report(
+            folder / f"n2.{ending}", "n2", "2026-11-20T09:00:00Z", boot="later", up=3600, demo="nvlinks-down"
+        )
+    document = fleet("--reports", str(folder), rc=2)
+    told = notes(document)
+    assert set(told) == {"n1", "n2"} and told["n2"][1] == "2 older reports of it were left out"
+    assert "same-name" not in {oddity["key"] for oddity in document["oddities"]}
+    assert lists(folder, tmp_path) == (["n1"], ["n2"])
+
+
+def test_two_machines_of_one_name_stay_two_and_one_that_fails_bars_it(tmp_path: Path):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    report(folder / "a.json", "n2", "2026-11-20T09:00:00Z", boot="one", demo="nvlinks-down")
+    report(folder / "b.json", "n2", "2026-11-20T09:30:00Z", boot="two")  # both were up at nine
+    document = fleet("--reports", str(folder), rc=2)
+    told = notes(document)
+    assert set(told) == {"n2", "n2+2"}
+    assert told["n2+2"][1] == f"another machine by the name n2, of {folder / 'a.json'}"
+    assert "same-name" in {oddity["key"] for oddity in document["oddities"]}
+    assert (document["passing"], document["failing"]) == ("", "n2")
+    assert lists(folder, tmp_path) == ([], ["n2"])
+    text = run("fleet", "--reports", str(folder)).stdout
+    assert "PASS but another machine has its name, and fails: n2" in text
+
+
+def test_other_gpus_are_another_machine(tmp_path: Path):
+    report(tmp_path / "a.json", "n", "2026-11-20T09:00:00Z")
+    report(tmp_path / "b.json", "n", "2026-11-10T09:00:00Z")
+    text = (tmp_path / "b.json").read_text()
+    assert '"serial": "16550' in text
+    (tmp_path / "b.json").write_text(text.replace('"serial": "16550', '"serial": "99990'))
+    assert set(notes(fleet("--reports", str(tmp_path)))) == {"n", "n+2"}
+
+
+def test_a_damaged_report_is_nobodys_older_one(tmp_path: Path):
+    report(tmp_path / "n.json.gz", "n", "2026-11-20T09:00:00Z")
+    (tmp_path / "n.json").write_text(healthy()[:5000])
+    document = fleet("--reports", str(tmp_path), rc=3)
+    assert (document["passing"], document["failing"]) == ("", "n")
+
+
+def test_a_node_that_skipped_everything_is_in_neither_list(tmp_path: Path):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    report(folder / "n1.json", "n1", "2026-11-20T09:00:00Z")
+    skipped = [{"check": "gpu.x", "title": "t", "status": "skip", "findings": []}]
+    told = {**json.loads((folder / "n1.json").read_text()), "results": skipped, "verdict": "skip"}
+    told["node"]["hostname"] = "n2"
+    (folder / "n2.json").write_text(json.dumps(told))
+    assert lists(folder, tmp_path) == (["n1"], [])
+    assert fleet("--reports", str(folder), rc=0)["unjudged"] == "n2"
+    text = run("fleet", "--reports", str(folder)).stdout
+    assert text.startswith("PASS 2 nodes (reports): 1 pass, 1 skip")
+    assert "SKIP every check was skipped, neither passing nor failing: n2" in text
 
 
 def test_hostile_names_stay_names(tmp_path: Path):
     name = "\\u001b[2J gpu,[1-9]\\n<script>"
     (tmp_path / "x.json").write_text(healthy().replace("gpu-a3-016", name))
     (node,) = fleet("--reports", str(tmp_path))["nodes"]
-    assert node["host"] == "2J_gpu_1-9_script"
+    assert node["host"] == "x" and "which is no name of a node" in node["note"]
     done = run("fleet", "--text", "--reports", str(tmp_path))
     assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["--exclude-all", "../../x", "-oProxyCommand=x", "", ";"])
+def test_names_that_commands_would_take_for_something_else_are_in_no_list(tmp_path: Path, name: str):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    report(folder / "n7.json", name, "2026-11-20T09:00:00Z")
+    report(folder / "--all.json", name, "2026-11-21T09:00:00Z", demo="nvlinks-down")
+    assert lists(folder, tmp_path) == (["n7"], ["all"])
 
 
 def test_files_of_any_name_are_read(tmp_path: Path):
@@ -178,12 +259,35 @@ def test_exit_codes(folder: Path):
         (["--ssh", "@/nowhere"], "--ssh @/nowhere: No such file"),
         (["--ssh", "a", "--expect", "gpos=8"], "did you mean gpus"),
         (["--reports", ".", "--failing", "/nowhere/x"], "--failing: no folder /nowhere"),
+        (
+            ["--reports", ".", "--passing", "p", "--failing", "./p"],
+            "--passing and --failing name the same file",
+        ),
+        (["--reports", ".", "--html", "p", "--failing", "p"], "--failing and --html name the same file"),
+        (
+            ["--ssh", "a", "--deadline", "0"],
+            "--deadline: wants seconds, more than 0 and up to 86400, not '0'",
+        ),
+        (["--ssh", "a", "--deadline", "nan"], "up to 86400, not 'nan'"),
+        (["--ssh", "a", "--width", "x"], "--width: wants a number of nodes from 1 to 4096, not 'x'"),
+        (["--ssh=-oProxyCommand=x"], "'-oProxyCommand=x' is no name or address of a node"),
+        (["--ssh", "../x"], "'../x' is no name or address of a node"),
+        (["--ssh", "a,;"], "';' is no name or address of a node"),
+        (["--ssh", "a\nb\x1bm"], "is no name or address of a node"),
     ],
 )
 def test_errors_of_use_are_one_line(words: list[str], said: str, tmp_path: Path):
     done = run("fleet", *words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
     assert (done.returncode, done.stdout) == (64, "")
     assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_bad_line_in_a_list_of_nodes_is_named(tmp_path: Path):
+    for number, line in enumerate(("\0", "gpu-\x1b[31m2", "--all", "gpu-[1-"), 2):
+        (tmp_path / "hosts").write_text("gpu-1\n" * (number - 1) + f"{line}\ngpu-3\n")
+        done = run("fleet", "--ssh", f"@{tmp_path / 'hosts'}")
+        assert done.returncode == 64 and done.stderr.count("\n") == 1 and "\x1b" not in done.stderr
+        assert f"hosts, line {number}: " in done.stderr
 
 
 def test_a_folder_without_reports_is_said(tmp_path: Path):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 
 from nodedoctor import outputs
+from nodedoctor.arguments import seconds
 from nodedoctor.console import Parser
+
+WIDEST = 4096
+"""Nodes that can be asked at once; ours."""
 
 _EPILOG = """\
 examples:
@@ -16,7 +20,7 @@ examples:
 
 exit codes: the worst of all nodes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something
 failed, 3 a node gave no report or could not be judged; 64 usage, 74 output could not be written, 130
-interrupted. A node without a report is in --failing.
+interrupted. A node without a report is in --failing; one that skipped every check is in neither list.
 """
 
 
@@ -68,7 +72,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
 
 def _add_asking(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--deadline", type=_seconds, metavar="SECONDS", help="for each node (default 50, 900 with --deep)")
+    add("--deadline", type=seconds, metavar="SECONDS", help="for each node (default 50, 900 with --deep)")
     add("--width", type=_width, default=64, metavar="N", help="nodes asked at once (default 64)")
     add("--pyz", default="", metavar="FILE", help="the single file to bring to nodes without nodedoctor")
     add("--save", default="", metavar="DIR", help="keep every node's report there, as NODE.json")
@@ -92,15 +96,8 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add("--exit-zero", action="store_true", help="exit 0 whatever was found")
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 86400:
-        raise ValueError
-    return value
-
-
 def _width(text: str) -> int:
-    value = int(text)
-    if not 0 < value <= 4096:
-        raise ValueError
+    value = int(text) if text.isdecimal() and len(text) < 9 else 0
+    if not 0 < value <= WIDEST:
+        raise argparse.ArgumentTypeError(f"wants a number of nodes from 1 to {WIDEST}, not {text!r}")
     return value

@@ -16,7 +16,7 @@ from dataclasses import replace
 from nodedoctor import command
 from nodedoctor.fleet import node_side, reading
 from nodedoctor.fleet.model import Errand, FleetError, Node
-from nodedoctor.fleet.nodeset import NodeSetError, expand
+from nodedoctor.fleet.nodeset import NodeSetError, named
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command
 
@@ -74,7 +74,7 @@ class Ssh:
 
     def _expanded(self) -> tuple[str, ...]:
         try:
-            hosts = tuple(expand(self._nodes))
+            hosts = tuple(named(self._nodes))
         except NodeSetError as error:
             raise FleetError(str(error)) from None
         if not hosts:
