@@ -4,13 +4,21 @@ A site cannot send a recording away that names its hosts, people and network. He
 the same stand-in in everything one run says, and every value keeps the shape that parsers and checks go by,
 so that a redacted recording is judged like the original.
 
-Two things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
+Three things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
 `node-1` wherever it stands as a word, also as part of `gpu-a3-017.site.example`, and with it the other
-`gpu-a3-NNN`), and what has an unmistakable shape (UUID, MAC, IPv6, GUID, IPv4 that is no version, mail, what
-follows `/home/`). A name that is an ordinary word (a host called `node`, a user called `data`: see `words`)
-is replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like, before `@`, as the value
-of a known key. PCI addresses, versions, times, names of interfaces and adapters, accounts of distributions
-and addresses that mean the same everywhere stay, and so do the names of folders, file systems, programs.
+`gpu-a3-NNN`), what `prose` knows by its ending or by the words of a log around it (`fs07.site.example`,
+`server X`, `user X`, `X@o2ib`, shares, buckets, pods, other people's programs on a GPU), and what has an
+unmistakable shape (UUID, MAC, IPv6, GUID, IPv4 that is no version, mail, iSCSI names, ids of access keys and
+of Slurm's jobs, what follows `/home/`). A name that is an ordinary word (a host called `node`, a user called
+`data`: see `words`) is replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like,
+before `@`, as the value of a known key. PCI addresses, versions, times, names of interfaces and adapters,
+accounts of distributions and addresses that mean the same everywhere stay, and so do the names of folders,
+file systems and containers' images, programs that are not on a GPU, and numbers of users outside of `uid_N`
+and `uid=N`.
+
+What cannot be promised: free text may name anything in words that nothing marks as a name (`rack of team
+blue`, a model in a folder's name, a domain with an ending that `prose` does not list). A recording is text:
+whoever sends it reads it first, and whoever asks for a recording is told so.
 """
 
 from __future__ import annotations
@@ -29,6 +37,7 @@ _KINDS = {
     **dict.fromkeys((*HOST_KEYS, "host"), "host"),
     **dict.fromkeys(USER_KEYS, "user"),
     **dict.fromkeys(LABEL_KEYS, "label"),
+    **dict.fromkeys(("job", "SLURM_JOB_ID", "SLURM_JOBID"), "job"),
 }
 
 

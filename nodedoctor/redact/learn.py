@@ -15,6 +15,7 @@ from typing import Any
 from nodedoctor.fleet import nodeset
 from nodedoctor.model import Observation
 from nodedoctor.noun import noun
+from nodedoctor.redact.prose import named_in
 from nodedoctor.redact.words import ACCOUNTS, NOWHERE, public
 
 _HOST_KEYS = """
@@ -134,18 +135,25 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
             domains[name.partition(".")[2] if name.count(".") > 1 else name] = None
     mails = (name.lower() for name in _MAIL.findall(corpus))
     domains |= {name: None for name in mails if name.rpartition(".")[2] not in UNITS}
+    prose = named_in(corpus, MOST)
+    for name in prose.hosts:
+        hosts[name] = None
+        if name.count(".") > 1:
+            domains[name.partition(".")[2].lower()] = None
     named_hosts = {name.lower() for name in hosts}
     system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
-    named = (*_values((*USER_KEYS, "UserId"), corpus), *_found(_USERS, corpus))
+    named = (*_values((*USER_KEYS, "UserId"), corpus), *_found(_USERS, corpus), *prose.users)
     users = dict.fromkeys(name.rstrip(".,:") for name in named)
     labels = dict.fromkeys(name for word in _values(LABEL_KEYS, corpus) for name in word.split(","))
-    serials = dict.fromkeys(text.strip() for text in _found(_SERIALS, corpus))
+    labels = {name: None for name in labels if _USER.fullmatch(name) and name not in NOWHERE}
+    labels |= dict.fromkeys(prose.labels)
+    serials = dict.fromkeys(text.strip() for text in (*_found(_SERIALS, corpus), *prose.serials))
     addresses, versions = _quads(seen, " ".join(_values(HOST_KEYS, corpus)))
     return Originals(
         tuple(hosts),
         tuple(name for name in domains if name and name not in (NOWHERE | named_hosts) and not public(name)),
         tuple(name for name in users if _USER.fullmatch(name) and name not in system),
-        tuple(name for name in labels if _USER.fullmatch(name) and name not in NOWHERE),
+        tuple(labels),
         tuple(text for text in serials if not _NO_SERIAL.fullmatch(text)),
         tuple(sets),
         frozenset(_guids(corpus)),

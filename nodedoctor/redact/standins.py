@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection
 
@@ -40,7 +39,12 @@ class StandIns:
 
     def serial(self, text: str) -> str:
         """As long, digits where there were digits and letters where there were letters."""
-        return self._of("serial", text, lambda n: _counted(text, n), self._taken.words("", _shape(text)))
+        return self._of("serial", text, lambda n: _counted(text, n), self._taken.text)
+
+    def number(self, kind: str, digits: str, start: int = 0) -> str:
+        """Another number, counted from `start`: ids of jobs and users. `kind` is what stands before it."""
+        taken = self._taken.words(kind, f"{kind}[0-9]{{1,12}}")
+        return self._of(kind, digits, lambda n: f"{kind}{start + n}", taken).removeprefix(kind)
 
     def uuid(self, digits: str) -> str:
         """32 hex digits that make a valid UUID of version 4; the number is in front, where one looks."""
@@ -69,7 +73,7 @@ class StandIns:
         while key not in self._given:
             self._counts[kind] += 1
             made = make(self._counts[kind])
-            if made not in taken:
+            if made.lower() not in taken:
                 self._given[key] = made
         return self._given[key]
 
@@ -93,13 +97,6 @@ def _counted(shape: str, number: int) -> str:
         else:
             made.append(sign)
     return (str(number) if number else "") + "".join(reversed(made))
-
-
-def _shape(serial: str) -> str:
-    """A pattern of texts that are written like this serial, as lower case."""
-    return "".join(
-        "[0-9]" if sign.isdigit() else "[a-z]" if sign.isalpha() else re.escape(sign) for sign in serial
-    )
 
 
 def _zeros(size: int) -> str:

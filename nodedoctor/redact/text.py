@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from nodedoctor.fleet import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
 from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, MOST, QUAD, UNITS, USER_KEYS, Originals, is_version
+from nodedoctor.redact.prose import BUCKETS, DOMAIN, NETWORKS, SHARE, names_somebody
 from nodedoctor.redact.standins import StandIns, hyphened
-from nodedoctor.redact.words import ACCOUNTS, ordinary, stem
+from nodedoctor.redact.words import ACCOUNTS, ordinary, public, stem
 
 _START = "(?<![0-9A-Za-z])"
 _END = "(?![0-9A-Za-z])"
@@ -35,8 +36,14 @@ _DIGITS = {
 _NEAR_DIGITS = r"(?=[0-9a-fA-F]{0,4}:|[0-9a-fA-F]{8}|[0-9a-fA-F]{2}-|0x|[0-9]{1,3}\.[0-9])"
 """True where one of these may begin: most words are none, and asking this first halves the time."""
 _LETTERS = {
+    "numeric": r"(?=[0-9])(?:(?<=[^A-Za-z0-9]job_)|(?<=[^A-Za-z0-9]uid_)|(?<=SLURM_JOB_ID=)|(?<=SLURM_JOBID=)"
+    r"|(?<=[^A-Za-z0-9]uid=)|(?<=\bUID:)|(?<=\bJobId=)|(?<=[Ss]lurm job )|(?<=SLURM_JOB_ID\": \"))"
+    "[0-9]{1,12}",
+    "pod": rf"pod(?:{_HEX4}){{2}}(?P<tie>[-_]){_HEX4}(?:(?P=tie){_HEX4}){{2}}(?P=tie)[0-9a-fA-F]{{12}}",
     "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}(?:-?[0-9a-fA-F]){{0,28}}(?!:)",
     "mail": rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,63}}@{_LABEL}(?:\.{_LABEL}){{0,6}}\.[A-Za-z]{{2,24}}(?!@)",
+    "target": rf"[in]qn[.][0-9]{{4}}-[0-9]{{2}}(?:[.]{_LABEL}){{1,7}}(?::[^\s,;\"'\\]{{1,223}})?",
+    "key": "(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}",
     "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
     "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
     "home": r"(?<=/home/)[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?",
@@ -47,7 +54,7 @@ _BEFORE_ADDRESS = re.compile(
     r"(?i)(?://|@|\binet6? |\baddr\w*\W{1,3}|\bip[=: ]+"
     r"|\b(?:from|to|via|src|dst|host|peer|node|server|gateway)[=: ]{1,2})$"
 )
-_AFTER_ADDRESS = re.compile(r":[0-9]{1,5}(?![0-9.])|/[0-9]{1,2}(?![0-9.])|:/")
+_AFTER_ADDRESS = re.compile(rf":[0-9]{{1,5}}(?![0-9.])|/[0-9]{{1,2}}(?![0-9.])|:/|@{NETWORKS}\b")
 _LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries: 8 to 13)
 
 _CHECK = re.compile("[a-z0-9]+[.][a-z0-9-]+")
@@ -67,11 +74,14 @@ _PLACES = {
     ),
     "host": (
         _after_key(HOST_KEYS, '"[A-Z_]*NODELIST": ?"[^"]*,', "//", r"\broot@"),
-        re.compile(r":/|:[0-9]{4,5}(?![0-9])| kernel:"),
+        re.compile(rf":/|:[0-9]{{4,5}}(?![0-9])| kernel:|@{NETWORKS}\b"),
     ),
-    "label": (_after_key(LABEL_KEYS, "Partitions=[^ ]*,"), re.compile("(?!)")),
+    "label": (_after_key(LABEL_KEYS, "Partitions=[^ ]*,", rf"\b(?:{BUCKETS})://"), re.compile("(?!)")),
 }
 """Where a name must stand, so that it is one even when it is an ordinary word: behind what, before what."""
+
+
+_FEW, _DEEP = 16, 6  # ours
 
 
 class Replacer:
@@ -90,11 +100,21 @@ class Replacer:
         self._pattern = re.compile(f"{_START}(?:{'|'.join(self._alternatives())}){_END}")
         self._become: dict[str, Callable[[re.Match[str], str], str]] = {
             name: getattr(self, f"_{name}")
-            for name in (*_DIGITS, *_LETTERS, "domain", "set", "sibling", "word")
+            for name in (*_DIGITS, *_LETTERS, "domain", "name", "set", "sibling", "word")
         }
 
     def text(self, text: str) -> str:
         """The text with its originals replaced."""
+        if "\\\\" not in text:
+            return self._plain(text)
+        made: list[str] = []
+        end = 0
+        for share in SHARE.finditer(text):
+            made += self._plain(text[end : share.start()]), self._share(share)
+            end = share.end()
+        return "".join((*made, self._plain(text[end:])))
+
+    def _plain(self, text: str) -> str:
         if _CUT in text or ("\\" not in text and "\x1b" not in text):
             return self._pattern.sub(self._replaced, text)
         cut = _ESCAPE.sub(lambda escape: escape[0] + _CUT, text)
@@ -102,6 +122,8 @@ class Replacer:
 
     def name(self, kind: str, text: str) -> str:
         """A text that can be nothing but a name, as far as it was learned; else as any text."""
+        if kind == "job":
+            return self._give.number("job_", text) if re.fullmatch("[0-9]{1,12}", text) else self.text(text)
         if text not in self.names[kind] and not (kind == "host" and text.lower() in self.names[kind]):
             return self.text(text)
         return {"host": self._give.host, "user": self._give.user, "label": self._give.label}[kind](text)
@@ -112,6 +134,7 @@ class Replacer:
         if self._known.domains:
             label = "(?:[A-Za-z0-9_-]{1,63}[.]){0,6}"
             made.append(f"(?P<domain>{label}(?:{_any(self._known.domains)})(?![.-][A-Za-z0-9]))")
+        made.append(f"(?P<name>{DOMAIN})")
         if self._known.sets:
             made.append(rf"(?P<set>(?:{_any(self._known.sets)})\[[0-9,-]{{1,4096}}\][A-Za-z0-9_.-]{{0,64}})")
         words = {*(name.upper() for name in self.hosts), *self._known.hosts}.union(*self.names.values())
@@ -122,6 +145,15 @@ class Replacer:
             made.append(f"(?P<sibling>(?:{_any(ways)})[0-9]{{1,9}})")
         made.append(f"(?P<word>{_any(left)})" if left else "(?P<word>(?!))")
         return made
+
+    def _share(self, match: re.Match[str]) -> str:
+        """A share of Windows' kind, before backslashes are taken for escapes."""
+        host, share = (
+            (match["host"], match["share"]) if match["host"] else (match["its_host"], match["its_share"])
+        )
+        slash = "\\" * (1 if match["host"] else 2)
+        end = f"{slash}{self._give.label(share)}" if share else ""
+        return f"{slash * 2}{self._give.host(host)}{end}"
 
     def _replaced(self, match: re.Match[str]) -> str:
         kind = match.lastgroup or ""
@@ -228,6 +260,38 @@ class Replacer:
         """A domain, or a host in it."""
         return self._give.domain(text) if text.lower() in self._known.domains else self._give.host(text)
 
+    def _name(self, match: re.Match[str], text: str) -> str:
+        """A name that only its ending tells of; one more label than its ending makes a domain."""
+        if text.lower() in self.hosts or not names_somebody(text):
+            return self._give.host(text) if text.lower() in self.hosts else text
+        return self._give.host(text) if text.count(".") > 1 else self._give.domain(text)
+
+    def _target(self, match: re.Match[str], text: str) -> str:
+        """What a store of blocks calls itself (RFC 3720, NVM Express): a date, a domain, a name."""
+        who, colon, name = text.partition(":")
+        kind, date, *labels = who.split(".")
+        domain = ".".join(reversed(labels))
+        if not public(domain):
+            labels = self._give.domain(domain).split(".")[::-1]
+        uuid = name.startswith("uuid:")
+        return (
+            ".".join((kind, date, *labels)) + colon + (self._plain(name) if uuid else self._give.label(name))
+        )
+
+    def _key(self, match: re.Match[str], text: str) -> str:
+        """An access key's id: its first letters say of what kind it is."""
+        return text[:4] + self._give.serial(text[4:])
+
+    def _pod(self, match: re.Match[str], text: str) -> str:
+        digits = text[3:].replace(match["tie"], "")
+        return f"pod{hyphened(self._give.uuid(digits), match['tie'])}"
+
+    def _numeric(self, match: re.Match[str], text: str) -> str:
+        """A job's number, or a user's that is no account of the system's (login.defs(5): from 1000)."""
+        if match.string[match.start() - 4 : match.start() - 1].lower() == "uid":
+            return self._give.number("uid_", text, 10_000) if int(text) >= 1000 else text
+        return self._give.number("job_", text)
+
     def _set(self, match: re.Match[str], text: str) -> str:
         try:
             names = nodeset.expand(text) if self._left > 0 else []
@@ -255,9 +319,17 @@ class Replacer:
         return text
 
 
-def _any(words: Iterable[str]) -> str:
-    """An alternative of words, longer ones first."""
-    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
+def _any(words: Iterable[str], depth: int = 0) -> str:
+    """An alternative of words, longer ones first; many of them by their first letters, which is faster."""
+    listed = sorted(set(words), key=lambda word: (-len(word), word))
+    if len(listed) <= _FEW or depth == _DEEP:
+        return "|".join(map(re.escape, listed))
+    by_first: dict[str, list[str]] = {}
+    for word in listed:
+        by_first.setdefault(word[:1], []).append(word[1:])
+    ends = by_first.pop("", None)
+    made = [f"{re.escape(first)}(?:{_any(rest, depth + 1)})" for first, rest in by_first.items()]
+    return "|".join([*made, *([""] if ends else [])])
 
 
 def _cased(made: str, like: str) -> str:
