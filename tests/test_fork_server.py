@@ -56,6 +56,8 @@ def ask(server: ForkServer | None, *commands: Command, timeout: float = 20) -> l
 
 TOLD = {
     "arguments": "print(sys.argv[1:], 'ü'); sys.exit('no: ' + sys.argv[1])",
+    "streams": "[s.reconfigure(errors='replace') for s in (sys.stdout, sys.stderr)]; print('ü')",
+    "buffers": "print([(s.line_buffering, s.errors, s.encoding) for s in (sys.stdout, sys.stderr)])",
     "surroundings": "print(os.getcwd(), sorted(os.environ)); sys.stderr.write('but')",
     "isolation": "print(sys.stdin.read() == '', sys.flags.isolated, sys.flags.no_site); sys.exit(7)",
     "packages": "print([p for p in sys.path if p.endswith('-packages')], sys._xoptions)",

@@ -18,7 +18,7 @@ from _socket import CMSG_SPACE, socket  # the module socket takes 4 ms more
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import NoReturn, TextIO
 
     Asked = tuple[str, list[str], tuple[int, int]]
 
@@ -110,10 +110,18 @@ def become(asker: socket, number: str, words: list[str], outputs: tuple[int, int
         null = os.open(os.devnull, os.O_RDWR)
         for fd, ours in enumerate((null, *outputs)):
             os.dup2(ours, fd)
+        # Made for /dev/null, which can be sought in: reconfigured, they would seek in the pipe, and fail.
+        sys.stdout, sys.stderr = reopened(sys.stdout), reopened(sys.stderr)
         os.closerange(3, max(outputs) + 8)
         code = run(words)
     finally:
         os._exit(code)
+
+
+def reopened(stream: TextIO) -> TextIO:
+    """A new stream like this one, on what its number leads to now."""
+    lines = 1 if stream.line_buffering else -1
+    return open(stream.fileno(), "w", lines, stream.encoding, stream.errors, closefd=False)
 
 
 def run(words: list[str]) -> int:
