@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -556,6 +557,18 @@ def test_denied_everywhere_says_what_would_help_and_a_container_points_to_the_ho
     assert isinstance(denied, Unseen) and denied.reason == "denied" and "systemd-journal" in denied.way_out
     assert isinstance(inside, Unseen) and inside.reason == "not-visible-here" and "host" in inside.way_out
     assert isinstance(KernelLog.parse(Observation("kernel-log", Outcome.TIMEOUT), ON_HOST), Unseen)
+
+
+def test_root_is_not_told_to_become_root():
+    nothing = {"source": None, "text": "", "failed": [{"source": "dmesg", "why": "empty", "said": "nothing"}]}
+    root, user = (KernelLog.parse(said(json.dumps(nothing | {"uid": uid})), Container()) for uid in (0, 1000))
+    assert isinstance(root, Unseen) and "Run as root" not in root.way_out and "journald" in root.way_out
+    assert isinstance(user, Unseen) and "Run as root" in user.way_out
+
+
+def test_the_child_says_as_whom_it_found_nothing(tmp_path: Path):
+    document = json.loads(ask(kernel_log, root=tmp_path, env={"PATH": str(tmp_path)}).text)
+    assert document["source"] or document["uid"] == os.geteuid()
 
 
 def test_the_child_reads_syslog_below_a_root(tmp_path: Path):

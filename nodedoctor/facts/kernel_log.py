@@ -33,6 +33,10 @@ WAY_OUT = (
     "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
     " hold the output of `sudo journalctl -k -o short-iso-precise`."
 )
+FOR_ROOT = (
+    "Root finds no log here. Inside a container or a sandbox, run on the host; else see that journald or"
+    " syslog keeps the kernel's messages."
+)
 ON_HOST = "Run on the host: the kernel's log is not visible from inside this container."
 
 # Words that lead to a line, and what reads it. A word costs one pass over the text.
@@ -226,7 +230,8 @@ def _unseen(document: Mapping[str, Any], inside: bool) -> Unseen:
     if inside:
         return Unseen("not-visible-here", note, ON_HOST, "kernel-log")
     denied = any(one.get("why") == "denied" for one in failed)
-    return Unseen("denied" if denied else "not-visible-here", note, WAY_OUT, "kernel-log")
+    way_out = FOR_ROOT if document.get("uid") == 0 else WAY_OUT
+    return Unseen("denied" if denied else "not-visible-here", note, way_out, "kernel-log")
 
 
 def _event(line: Line, text: str) -> Event | None:

@@ -5,8 +5,8 @@
 Tried in this order: the journal (this boot, or as far back as --since), dmesg, /var/log/kern.log,
 /var/log/messages. The document says which one it is (`source`), its `text`, why the earlier ones were no use
 (`failed`: a source and one of denied, absent, empty, error, with the words it used), and when the kernel
-booted (`boot_epoch`), because dmesg may count from there. What is too long loses lines that name nothing
-of interest and repetitions, then its beginning, and is `cut`.
+booted (`boot_epoch`), because dmesg may count from there; without text also as whom we looked (`uid`). What
+is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`.
 """
 
 from __future__ import annotations
@@ -154,7 +154,14 @@ def read(root: str, since: str) -> dict[str, Any]:
                 "boot_epoch": boot_epoch(root),
             }
         failed.append({"source": name, "why": found.why or "empty", "said": found.said[:300]})
-    return {"source": None, "text": "", "cut": False, "failed": failed, "boot_epoch": boot_epoch(root)}
+    return {
+        "source": None,
+        "text": "",
+        "cut": False,
+        "failed": failed,
+        "boot_epoch": boot_epoch(root),
+        "uid": os.geteuid(),
+    }
 
 
 def main() -> None:
