@@ -28,7 +28,7 @@ REPORT = {
     "seconds": 1.0,
     "verdict": "pass",
     "node": {"hostname": "gpu-1", "gpus": 8},
-    "results": [],
+    "results": [{"check": "a.b", "title": "t", "status": "pass", "findings": []}],
     "facts": {},
 }
 

@@ -39,7 +39,7 @@ REPORT = {
     "seconds": 1.0,
     "verdict": "pass",
     "node": {"hostname": "HOST", "gpus": 8},
-    "results": [],
+    "results": [{"check": "a.b", "title": "t", "status": "pass", "findings": []}],
     "facts": {},
 }
 

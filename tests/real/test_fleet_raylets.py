@@ -105,7 +105,7 @@ def test_nodes_without_nodedoctor_are_brought_it(cluster):
         "schema": "nodedoctor.report/1",
         "verdict": "pass",
         "node": {"gpus": 8},
-        "results": [],
+        "results": [{"check": "a.b", "title": "t", "status": "pass", "findings": []}],
         "facts": {},
     }
     brought.write_text(f"print({json.dumps(report)!r})\n#{'x' * 3_000_000}\n")
