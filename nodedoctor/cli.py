@@ -178,6 +178,8 @@ def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> 
     from nodedoctor.report import json
 
     failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
+    if arguments.record and arguments.redact and not (failed or arguments.json or arguments.quiet):
+        say(f"read {arguments.record} before you send it: free text in it may still name something")
     failed = outputs.write(arguments, lambda: json.document(report)) or failed
     if failed:
         return failed

@@ -471,9 +471,17 @@ def test_an_older_recording_can_be_redacted_later(tmp_path):
     old, new = tmp_path / "old.zip", tmp_path / "new.zip"
     run("demo", "raylet-1024-files", "--record", old, "--text")
     done = run("--replay", old, "--redact", "--record", new, "--text", "-q")
-    assert done.returncode == 2
+    assert (done.returncode, done.stderr) == (2, "")
     assert b"lambda-gpu-08" in zipped(old)
     assert b"lambda-gpu-08" not in zipped(new)
+
+
+def test_a_person_is_told_to_read_a_recording_before_sending_it(tmp_path):
+    file = tmp_path / "it.zip"
+    told = run("demo", "healthy", "--redact", "--record", file, "--text").stderr
+    assert re.fullmatch(r"nodedoctor: read \S+it.zip before you send it: .*\n", told)
+    assert run("demo", "healthy", "--record", file, "--text").stderr == ""
+    assert run("demo", "healthy", "--redact", "--text").stderr == ""
 
 
 def test_this_machine_is_not_named(tmp_path):
