@@ -91,8 +91,13 @@ def families(found: Iterable[Found]) -> Iterator[list[One]]:
 
 
 def fix(ones: Sequence[One]) -> str:
-    """What to do about a family: the sentences that stand in everybody's fix."""
-    first, *others = dict.fromkeys(problem.fix for one in ones for _, problem in one.found)
+    """What to do about a family."""
+    return common(problem.fix for one in ones for _, problem in one.found)
+
+
+def common(fixes: Iterable[str]) -> str:
+    """One fix for all of them: the sentences that stand in everybody's."""
+    first, *others = dict.fromkeys(fixes)
     if not others:
         return first
     theirs = [frozenset(_SENTENCE.split(other)) for other in others]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Any, get_args
 
+from nodedoctor.fleet.judge import kinds
 from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem, State
 from nodedoctor.fleet.nodeset import fold
 from nodedoctor.model import Status
@@ -31,6 +32,10 @@ def document(fleet: Fleet) -> dict[str, Any]:
         "passing": fold(fleet.passing),
         "failing": fold(fleet.failing),
         "unjudged": fold(fleet.unjudged),
+        "kinds": [
+            {"kind": kind, "nodes": fold(hosts), "count": len(hosts)}
+            for kind, hosts in kinds_of(fleet).items()
+        ],
         "oddities": [_oddity(oddity) for oddity in fleet.oddities],
         "checks": checks(fleet),
         "nodes": [entry(node) for node in fleet.worst_first()],
@@ -41,6 +46,16 @@ def render(fleet: Fleet) -> str:
     """The document as text, a node a line. ASCII only: valid in any locale, inert on a terminal."""
     lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document(fleet).items())
     return "{" + ",\n".join(lines) + "}"
+
+
+def kinds_of(fleet: Fleet) -> dict[str, list[str]]:
+    """What kinds of nodes answered, by their GPUs, and which nodes these are."""
+    answered = [node for node in fleet.nodes if node.state == "answered"]
+    groups = {kind: [node.host for node in members] for kind, members in kinds(answered).items()}
+    told = {host for hosts in groups.values() for host in hosts}
+    if others := [node.host for node in answered if node.host not in told]:
+        groups["no GPU seen"] = others
+    return groups
 
 
 def counts(nodes: Iterable[Node]) -> dict[str, int]:

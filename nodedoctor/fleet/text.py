@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, get_args
 
 from nodedoctor.fleet.alike import One, blank, families, fix, nodes
-from nodedoctor.fleet.judge import kinds
+from nodedoctor.fleet.document import kinds_of
 from nodedoctor.fleet.model import Fleet, Node, Oddity, State
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
@@ -78,11 +78,7 @@ class _Page:
 
     def kinds(self, fleet: Fleet) -> None:
         """What kinds of nodes there are, where there are several."""
-        answered = [node for node in fleet.nodes if node.state == "answered"]
-        groups = {kind: [node.host for node in members] for kind, members in kinds(answered).items()}
-        told = {host for hosts in groups.values() for host in hosts}
-        if others := [node.host for node in answered if node.host not in told]:
-            groups["no GPU seen"] = others
+        groups = kinds_of(fleet)
         if len(groups) > 1:
             self._head("kinds of nodes")
             for kind, hosts in groups.items():
