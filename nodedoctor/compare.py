@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from nodedoctor import foreign
 from nodedoctor.model import Finding, Result
 from nodedoctor.noun import noun
-from nodedoctor.report.reading import report
+from nodedoctor.report.reading import damage, report
 
 if TYPE_CHECKING:
     from nodedoctor.console import Parser
@@ -50,8 +50,8 @@ class Change:
 
     @property
     def words(self) -> str:
-        """`FAIL <- PASS`, as the screen says it."""
-        return f"{_word(self.after)} <- {_word(self.before)}"
+        """`PASS -> FAIL`."""
+        return f"{_word(self.before)} -> {_word(self.after)}"
 
 
 @noun
@@ -107,6 +107,8 @@ def read_report(data: bytes, name: str) -> dict[str, Any]:
         "nodedoctor.report/1"
     ):
         raise CompareError(f"{name}: not a report; it does not say nodedoctor.report/1")
+    if wrong := damage(document):
+        raise CompareError(f"{name}: a damaged report: {wrong}")
     return document
 
 
@@ -143,7 +145,7 @@ def render(comparison: Comparison, before: str, after: str) -> str:
     """The comparison as text: worse first, then facts."""
     from nodedoctor.report.inert import inert
 
-    lines = [f"{after}  against  {before}"]
+    lines = [f"{before}  ->  {after}"]
     for change in comparison.changes:
         lines.append(f"{change.way:<6} {change.words}  {change.check}  {told(change)}")
     lines += [f"fact   {fact.name}  {fact.words}" for fact in comparison.facts]
@@ -153,9 +155,20 @@ def render(comparison: Comparison, before: str, after: str) -> str:
 
 
 def told(change: Change) -> str:
-    """What the later result says about it (the earlier one, where there is no later)."""
-    worst = (change.after or change.before or _nothing()).worst
-    return f"{worst.subject}: {worst.summary}" if worst.subject else worst.summary
+    """What the later result says about it (the earlier one, where there is no later).
+
+    Where both are called the same, it is what one of them has and the other has not.
+    """
+    before, after = change.before or _nothing(), change.after or _nothing()
+    if change.before and change.after and before.status is after.status:
+        for way, one, other in (("also", after, before), ("no longer", before, after)):
+            if news := [f for f in one.findings if f.severity > _problems(other).get(f.subject, 1)]:
+                return f"{way} {_said(max(news, key=lambda finding: finding.severity))}"
+    return _said((change.after or before).worst)
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.subject}: {finding.summary}" if finding.subject else finding.summary
 
 
 def main(words: Sequence[str]) -> int:
@@ -272,7 +285,8 @@ def _brief(value: Any) -> str | None:
     if value in _NOTHING:
         return None
     if isinstance(value, dict):
-        return f"({len(value)} values)"
+        return "(1 value)" if len(value) == 1 else f"({len(value)} values)"
     if isinstance(value, list):
-        return f"({len(value)} entries)" if _has_parts(value) else ", ".join(map(str, value))
+        entries = "(1 entry)" if len(value) == 1 else f"({len(value)} entries)"
+        return entries if _has_parts(value) else ", ".join(map(str, value))
     return str(value)

@@ -61,7 +61,7 @@ def test_what_only_one_side_knows_is_one_change():
     before = {"schema": "nodedoctor.report/1", "facts": {"topology": known, "rails": {"ports": [{"id": 1}]}}}
     after = {"schema": "nodedoctor.report/1", "facts": {"rails": {"ports": []}}}
     told = {change.name: change.words for change in compare(before, after).facts}
-    assert told == {"topology": "(2 values) -> (none)", "rails.ports": "(1 entries) -> (none)"}
+    assert told == {"topology": "(2 values) -> (none)", "rails.ports": "(1 entry) -> (none)"}
 
 
 def test_facts_that_move_by_themselves_are_left_out():
@@ -92,11 +92,55 @@ def test_recorded_nodes_and_reports_can_be_mixed(tmp_path: Path):
     saved.write_text(run("--replay", DEMO / "healthy", "--json").stdout)
     worse = run("compare", saved, DEMO / "nvlinks-down")
     assert worse.returncode == 2
-    assert "worse  FAIL <- PASS  nvlink.links  gpu:3" in worse.stdout
+    assert "worse  PASS -> FAIL  nvlink.links  gpu:3" in worse.stdout
     back = run("compare", DEMO / "nvlinks-down", saved)
-    assert back.returncode == 0 and "better PASS <- FAIL  nvlink.links" in back.stdout
+    assert back.returncode == 0 and "better FAIL -> PASS  nvlink.links" in back.stdout
     same = run("compare", saved, DEMO / "healthy")
     assert same.returncode == 0 and "nothing differs" in same.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ([GPU3], [GPU3, GPU5], "FAIL -> FAIL  a.check  also gpu:5: fail"),
+        ([GPU3, GPU5], [GPU3], "FAIL -> FAIL  a.check  no longer gpu:5: fail"),
+        ([GPU3], [GPU5], "FAIL -> FAIL  a.check  also gpu:5: fail"),
+        (
+            [found("warn", "gpu:1"), GPU3],
+            [found("fail", "gpu:1"), GPU3],
+            "FAIL -> FAIL  a.check  also gpu:1: fail",
+        ),
+        ([found("pass")], [GPU3], "PASS -> FAIL  a.check  gpu:3: fail"),
+        ([GPU3], [found("pass")], "FAIL -> PASS  a.check  pass"),
+    ],
+)
+def test_the_news_is_told(before: list[dict[str, Any]], after: list[dict[str, Any]], says: str):
+    text = render(compare(report(a_check=before), report(a_check=after)), "old", "new")
+    assert text.startswith("old  ->  new\n") and f" {says}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        ({"results": "none"}, "results is no list"),
+        ({"facts": []}, "facts is no object"),
+        ({"node": "n1"}, "node is no object"),
+        ({"results": [7]}, "results[0] names no check"),
+        ({"results": [{"check": "a.b", "findings": 3}]}, "results[0] (a.b) has no findings"),
+        ({"results": [{"check": "a.b", "findings": [{}]}]}, "(a.b) has a finding without a status"),
+        ({"results": [{"check": "a.b", "findings": [{"status": ["pass"]}]}]}, "a finding without a status"),
+        ({"results": None}, "results is no list"),
+    ],
+)
+def test_a_damaged_report_is_refused(harm: dict[str, Any], says: str, tmp_path: Path):
+    path = tmp_path / "harmed.json"
+    path.write_text(json.dumps({**report(), **harm}))
+    done = run("compare", DEMO / "healthy", path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (64, "", 1)
+    assert "a damaged report" in done.stderr and says in done.stderr
+    done = run("triage", "--text", "--node", path, __file__)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (64, "", 1)
+    assert says in done.stderr
 
 
 def test_what_is_no_report_is_a_usage_error(tmp_path: Path):

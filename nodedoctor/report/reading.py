@@ -37,6 +37,33 @@ def report(document: Mapping[str, Any]) -> Report:
     )
 
 
+def damage(document: Mapping[str, Any]) -> str:
+    """What in a report is not of the kind it has to be, the first of it; what is left out counts as nothing.
+
+    Read on, such a report would lack results without a word, and so look better than it is.
+    """
+    for key, kind in (("results", list), ("facts", dict), ("node", dict)):
+        if key in document and not isinstance(document[key], kind):
+            return f"{key} is no {_KIND[kind]}"
+    if "results" not in document:
+        return "it has no results"
+    for number, entry in enumerate(document["results"]):
+        where = f"results[{number}]"
+        if not isinstance(entry, dict) or not isinstance(entry.get("check"), str):
+            return f"{where} names no check"
+        findings = entry.get("findings")
+        if not isinstance(findings, list) or not findings:
+            return f"{where} ({entry['check']}) has no findings"
+        for finding in findings:
+            if not isinstance(finding, dict) or str(finding.get("status")) not in _STATUSES:
+                return f"{where} ({entry['check']}) has a finding without a status"
+    return ""
+
+
+_KIND: Mapping[type, str] = {list: "list", dict: "object"}
+_STATUSES = frozenset(status.value for status in Status)
+
+
 def fix(value: Any) -> Fix | None:
     """What to do, as reports and verdicts write it."""
     if not isinstance(value, dict):

@@ -14,6 +14,7 @@ from nodedoctor import foreign
 from nodedoctor.noun import noun
 from nodedoctor.report.json import SCHEMA as REPORT
 from nodedoctor.report.json import document
+from nodedoctor.report.reading import damage
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.kernel import Stalled, Xid
 from nodedoctor.triage.events.oom import HostOom
@@ -109,9 +110,11 @@ def _report(path: str) -> Mapping[str, Any]:
         raise NotANode(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise NotANode(f"{path}: neither a report nor a recorded node") from None
-    if isinstance(loaded, dict) and loaded.get("schema") == REPORT:
-        return loaded
-    raise NotANode(f"{path}: not a {REPORT} document")
+    if not isinstance(loaded, dict) or loaded.get("schema") != REPORT:
+        raise NotANode(f"{path}: not a {REPORT} document")
+    if wrong := damage(loaded):
+        raise NotANode(f"{path}: a damaged report: {wrong}")
+    return loaded
 
 
 def _replayed(path: str) -> Mapping[str, Any]:

@@ -45,14 +45,14 @@ def _tally(comparison: Comparison) -> Iterator[Markup]:
 
 
 def _change(change: Change) -> Markup:
-    sides = (f"{side.status.word}" if side else "none" for side in (change.after, change.before))
-    after, before = sides
+    sides = (f"{side.status.word}" if side else "none" for side in (change.before, change.after))
+    before, after = sides
     return blocks.row(
         blocks.mark(change.way, _TONE[change.way]),
         change.check,
-        _side(change.after, after),
-        " <- ",
         _side(change.before, before),
+        " -> ",
+        _side(change.after, after),
         "  ",
         told(change),
     )

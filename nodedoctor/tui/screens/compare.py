@@ -73,7 +73,7 @@ class CompareScreen(Screen[None]):
         now["results"] = [entry for entry in now["results"] if entry["check"] not in state.running]
         self._comparison = compare(self._saved, now)
         self._items = dict(_items(self._comparison))
-        title = inert(f"   now against {heading(self._saved)}")
+        title = inert(f"   {heading(self._saved)} -> now")
         self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
         self.panes.listing.show([_row(key, item) for key, item in self._items.items()])
         self.on_listing_moved()
@@ -124,12 +124,12 @@ def _told(item: Change | FactChange | None) -> Iterator[Para]:
         yield Para("nothing differs")
     elif isinstance(item, FactChange):
         yield Para(inert(item.name), style=LABEL, verbatim=True)
-        yield Para(inert(item.after or "(none)"), f"{'now':<9} ", verbatim=True)
         yield Para(inert(item.before or "(none)"), f"{'before':<9} ", verbatim=True)
+        yield Para(inert(item.after or "(none)"), f"{'now':<9} ", verbatim=True)
     else:
         yield Para(item.way, f"{item.check}  ", WAY[item.way])
-        yield from _side("now", item.after)
         yield from _side("before", item.before)
+        yield from _side("now", item.after)
 
 
 def _side(name: str, result: Result | None) -> Iterator[Para]:
