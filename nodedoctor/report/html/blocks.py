@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from nodedoctor.model import Evidence, Fix, Status
-from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link
+from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
 
 EVIDENCE_LINES = 12
 """Lines of evidence that stand open; more of them are folded."""
@@ -69,9 +69,9 @@ def remedy(fix: Fix, label: str = "fix") -> Markup:
     """What to do: prose, commands, what it disturbs, and how to see that it worked."""
     return element(
         "div",
-        labelled(label, fix.text),
+        labelled(label, prose(fix.text)),
         commands(fix.commands),
-        labelled("disturbs", fix.disturbs),
+        labelled("disturbs", prose(fix.disturbs)),
         labelled("verify", command(fix.verify) if fix.verify else None, "div"),
         labelled("docs", link(fix.docs) if fix.docs else None),
         class_="do",

@@ -11,8 +11,11 @@ from typing import Any
 from nodedoctor.model import Status
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.fleet_nodes import Told, blind, breaking, host, hosts_of, matrix, problems
-from nodedoctor.report.html.markup import Markup, each, element
+from nodedoctor.report.html.markup import Markup, each, element, prose
 from nodedoctor.report.reading import entries, number, status, words
+
+WHOLE = 16
+"""Characters of a value that stays on one line, as a version must; a phone has room for 40 in all."""
 
 _STATES = ("answered", "silent", "unreachable", "unable", "unreadable")
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
@@ -31,6 +34,7 @@ def render(document: Mapping[str, Any]) -> str:
         f"{status(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
         _head(document, len(nodes)),
         _set("failing", document),
+        blocks.section("kinds", "Kinds of nodes", _kinds(list(entries(document.get("kinds"))))),
         blocks.section("odd", "The odd ones out", each(map(_oddity, entries(document.get("oddities"))))),
         blocks.section("mute", "Without a report", _mute(mute), count=len(mute)),
         blocks.section("matrix", "Checks with a problem", matrix(sick, checks)),
@@ -78,6 +82,14 @@ def _counts(counts: Mapping[str, Any]) -> Iterator[Markup]:
             yield element("a", blocks.mark(words(counts.get(state)), "unknown"), f" {state}", href="#mute")
 
 
+def _kinds(kinds: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """What nodes there are, where they are not all of one kind."""
+    if len(kinds) < 2:
+        return None
+    told = [{"value": kind.get("kind"), **kind} for kind in kinds]
+    return element("table", element("tbody", each(_group(one, None) for one in told)), class_="values groups")
+
+
 def _set(name: str, document: Mapping[str, Any]) -> Markup:
     """A node set, to be pasted into srun, scontrol or clush."""
     said = words(document.get(name))
@@ -101,8 +113,8 @@ def _oddity(item: Mapping[str, Any]) -> Markup:
         ),
         element("p", words(item.get("summary")), class_="summary"),
         table,
-        blocks.labelled("fix", words(item.get("fix"))),
-        blocks.labelled("why", words(item.get("why"))),
+        blocks.labelled("fix", prose(words(item.get("fix")))),
+        blocks.labelled("why", prose(words(item.get("why")))),
         class_=f"item problem {stands.value}",
     )
 
@@ -111,10 +123,11 @@ def _group(group: Mapping[str, Any], usual: str | None) -> Markup:
     """One value and who has it; all but the majority's is marked."""
     value, hosts, count = words(group.get("value")), words(group.get("nodes")), words(group.get("count"))
     odd = usual is not None and value != usual
+    marks = [mark for mark, has in (("odd", odd), ("whole", len(value) <= WHOLE)) if has]
     return element(
         "tr",
         element(
-            "th", (value or "(none)") + (" <" if odd else ""), scope="row", class_="odd" if odd else None
+            "th", (value or "(none)") + (" <" if odd else ""), scope="row", class_=" ".join(marks) or None
         ),
         element("td", f"{count} node{'' if count == '1' else 's'}"),
         element("td", breaking(hosts)),

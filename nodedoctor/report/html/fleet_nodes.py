@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from nodedoctor.fleet.alike import common
 from nodedoctor.fleet.nodeset import fold
 from nodedoctor.model import Finding, Reason
 from nodedoctor.report.html import blocks
-from nodedoctor.report.html.markup import Markup, Piece, each, element, joined
+from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
 from nodedoctor.report.reading import entries, status, words
 
 OPEN = 12
@@ -22,7 +23,12 @@ NAMES = 8
 CELLS = 40_000
 """Cells of the matrix; rows beyond are only listed below it. Ours: what a phone lays out in a second."""
 
+FILES = 12
+"""Reports named for a group."""
+
 Document = Mapping[str, Any]
+Problem = tuple[str, str, str]
+"""A check, a subject and what is said of it: what makes problems of two nodes the same."""
 
 
 class Told:
@@ -41,9 +47,9 @@ class Told:
                 self.problems.append((finding, problem))
 
     @property
-    def said(self) -> tuple[tuple[str, str, str], ...]:
+    def said(self) -> tuple[Problem, ...]:
         """What is wrong: the same on nodes that stand together."""
-        return tuple(sorted((_check(at), found.subject, found.summary) for found, at in self.problems))
+        return tuple(sorted(_same(found, at) for found, at in self.problems))
 
     @property
     def checks(self) -> dict[str, Finding]:
@@ -77,7 +83,7 @@ def matrix(nodes: Sequence[Told], checks: Sequence[str]) -> Markup:
 
 def problems(nodes: Sequence[Told]) -> Markup:
     """What is wrong on each node."""
-    groups: dict[tuple[tuple[str, str, str], ...], list[Told]] = {}
+    groups: dict[tuple[Problem, ...], list[Told]] = {}
     for node in nodes:
         groups.setdefault(node.said, []).append(node)
     few = len(groups) <= OPEN
@@ -152,11 +158,12 @@ def _group(group: list[Told], open_: bool) -> Markup:
         " ",
         element("span", names, class_="quiet"),
     )
+    fixes = _fixes(group)
     unseen = dict.fromkeys(check for node in group for check in node.unseen)
     return element(
         "details",
         head,
-        blocks.rows(_problem(finding, problem) for finding, problem in first.problems),
+        blocks.rows(_problem(finding, problem, fixes) for finding, problem in first.problems),
         element("p", _not_seen(list(unseen)), class_="quiet") if unseen else None,
         _reports(group),
         class_="item node",
@@ -164,7 +171,20 @@ def _group(group: list[Told], open_: bool) -> Markup:
     )
 
 
-def _problem(finding: Finding, problem: Document) -> Markup:
+def _fixes(group: Sequence[Told]) -> dict[Problem, str]:
+    """What to do about each problem of a group; where that differs, what is the same on all its nodes."""
+    fixes: dict[Problem, dict[str, None]] = {}
+    for node in group:
+        for finding, problem in node.problems:
+            fixes.setdefault(_same(finding, problem), {})[words(problem.get("fix"))] = None
+    return {problem: common(said) for problem, said in fixes.items()}
+
+
+def _same(finding: Finding, problem: Document) -> Problem:
+    return _check(problem), finding.subject, finding.summary
+
+
+def _problem(finding: Finding, problem: Document, fixes: Mapping[Problem, str]) -> Markup:
     action, reason = words(problem.get("action")), finding.reason
     told = element(
         "div",
@@ -173,7 +193,7 @@ def _problem(finding: Finding, problem: Document) -> Markup:
         finding.summary,
         f" ({reason})" if reason else None,
         element("span", f" {action}", class_="action") if action and action != "none" else None,
-        blocks.labelled("fix", words(problem.get("fix"))),
+        blocks.labelled("fix", prose(fixes[_same(finding, problem)])),
     )
     return element("li", blocks.word(finding.status), element("code", _check(problem)), told)
 
@@ -183,5 +203,6 @@ def _not_seen(checks: Sequence[str]) -> str:
 
 
 def _reports(group: Sequence[Told]) -> Markup | None:
-    files = [words(node.node.get("report")) for node in group[:OPEN] if node.node.get("report")]
-    return blocks.labelled("report", " ".join(files))
+    files = [words(node.node.get("report")) for node in group if node.node.get("report")]
+    more = [f"and {len(files) - FILES} more"] if len(files) > FILES else []
+    return blocks.labelled("report", " ".join((*files[:FILES], *more)))

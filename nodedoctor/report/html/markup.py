@@ -36,6 +36,14 @@ def lines(value: str) -> Markup:
     return Markup("\n".join(text(line) for line in inert_lines(value.strip("\n"))))
 
 
+def prose(value: str) -> Markup:
+    """One line of text in which what stands between backticks is code."""
+    parts = value.split("`")
+    if len(parts) % 2 == 0:
+        return text(value)  # one of them stands for itself
+    return joined(*(element("code", part) if place % 2 else part for place, part in enumerate(parts)))
+
+
 def element(name: str, /, *pieces: Piece, **attributes: str | bool | None) -> Markup:
     """An element: `class_` is the attribute class, `True` one without a value, `None` and `False` none."""
     told = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))

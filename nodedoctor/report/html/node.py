@@ -10,7 +10,7 @@ from urllib.parse import quote
 from nodedoctor.model import Finding, Fix, Observation, Outcome, Report, Result, Status
 from nodedoctor.report.html import blocks, shell, topology
 from nodedoctor.report.html.facts import facts
-from nodedoctor.report.html.markup import Markup, Piece, each, element, joined
+from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
 from nodedoctor.report.reading import report as read
 from nodedoctor.report.text import alike, identity
 
@@ -95,7 +95,7 @@ def _problem(group: list[Result], fixes: _Fixes) -> Markup:
         "article",
         element("h3", blocks.word(result.status), " ", names, " ", title),
         *(_finding(result, finding, fixes) for finding in shown),
-        blocks.labelled("why", "" if others else result.why),
+        blocks.labelled("why", None if others else prose(result.why)),
         class_=f"item problem {result.status.value}",
         id=f"check-{result.check}",
     )
