@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.nodeset import MOST, NodeSetError, counted, expand, fold
+from nodedoctor.fleet.nodeset import MOST, NodeSetError, counted, expand, fold, is_name, named, of_file
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,22 @@ def test_any_text_gives_names_or_one_error(text: str):
         assert all(expand(text))
     except NodeSetError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "name", ["-oProxyCommand=x", "../x", ".x", ";", "a;b", "a\0", "a\x1b[m", "--", "@", "a/b"]
+)
+def test_what_is_no_name_is_none(name: str):
+    assert not is_name(name)
+    with pytest.raises(NodeSetError):
+        named(name)
+
+
+def test_names_and_addresses_are_names():
+    names = ["gpu-1", "root@gpu-1", "10.0.0.7", "fe80::1%eth0", "::1", "n.corp", "_x"]
+    assert named(",".join(names)) == names
+
+
+@given(st.text())
+def test_a_file_names_a_node_that_no_command_mistakes(name: str):
+    assert is_name(of_file(f"day/{name.replace('/', '')}.json.gz"))

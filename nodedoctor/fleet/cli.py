@@ -280,11 +280,9 @@ def _again(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str]
     brought = [f"--pyz={arguments.pyz}"] if arguments.pyz else []
 
     def command(host: str, checks: Iterable[str]) -> str:
-        way = (
-            ["--ssh", host]
-            if arguments.slurm is None
-            else [f"--slurm={arguments.slurm} -w {host}".replace("= ", "=")]
-        )
+        way = ["--ssh", host]
+        if arguments.slurm is not None:
+            way = [f"--slurm={f'{arguments.slurm} -w {host}'.strip()}"]
         return shlex.join([*program, "fleet", *way, *brought, *checks])
 
     return command

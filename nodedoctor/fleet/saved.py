@@ -13,6 +13,7 @@ from nodedoctor.facts.documents import text
 from nodedoctor.fleet.model import Node, State
 from nodedoctor.fleet.nodeset import plain
 from nodedoctor.fleet.reading import ASKED
+from nodedoctor.fleet.values import number
 from nodedoctor.report.json import SCHEMA as REPORT
 
 SCHEMA = "nodedoctor.unanswered/1"
@@ -51,4 +52,7 @@ def unanswered(written: str) -> Node | None:
     host, state, note = plain(text(told, "host")), text(told, "state"), text(told, "note")
     if not host or state not in get_args(State)[1:] or not note:
         return None
-    return Node(host, cast("State", state), note=note[:1000], started=text(told, "started")[:40])
+    seconds = number(told.get("seconds")) or 0.0
+    return Node(
+        host, cast("State", state), note=note[:1000], started=text(told, "started")[:40], seconds=seconds
+    )
