@@ -87,6 +87,9 @@ def test_what_stands_between_backticks_is_code() -> None:
     page = told(nodes(1, ["Run `nvidia-smi -r` and `a < b`."]))
     assert "nvidia-smi -r" in page.code and "a < b" in page.code
     assert "Run nvidia-smi -r and a < b." in page.text
+    document = nodes(1, [""])
+    document["nodes"][0]["problems"][0]["summary"] = "set before `ray start`"
+    assert "ray start" in told(document).code
     assert prose("an odd ` stays") == "an odd ` stays"
     assert prose("`<b>`") == "<code>&lt;b&gt;</code>"
 

@@ -111,7 +111,7 @@ def _oddity(item: Mapping[str, Any]) -> Markup:
             " ",
             words(item.get("title")) or element("code", words(item.get("key"))),
         ),
-        element("p", words(item.get("summary")), class_="summary"),
+        element("p", prose(words(item.get("summary"))), class_="summary"),
         table,
         blocks.labelled("fix", prose(words(item.get("fix")))),
         blocks.labelled("why", prose(words(item.get("why")))),

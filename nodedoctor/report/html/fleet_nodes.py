@@ -190,7 +190,7 @@ def _problem(finding: Finding, problem: Document, fixes: Mapping[Problem, str]) 
         "div",
         element("strong", finding.subject) if finding.subject else None,
         " " if finding.subject else None,
-        finding.summary,
+        prose(finding.summary),
         f" ({reason})" if reason else None,
         element("span", f" {action}", class_="action") if action and action != "none" else None,
         blocks.labelled("fix", prose(fixes[_same(finding, problem)])),

@@ -118,7 +118,7 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
 def _said(finding: Finding) -> tuple[Piece, ...]:
     subject = element("strong", finding.subject) if finding.subject else None
     waived = element("em", f" waived: {finding.waived}") if finding.waived else None
-    return subject, " " if subject else None, finding.summary, waived
+    return subject, " " if subject else None, prose(finding.summary), waived
 
 
 def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:
