@@ -70,8 +70,8 @@ def _unpacked(data: bytes, most: int) -> bytes:
     try:
         with gzip.open(io.BytesIO(data)) as packed:
             return packed.read(most)
-    except (OSError, EOFError, zlib.error):
-        raise OSError(errno.EINVAL, "damaged: it cannot be unpacked") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise OSError(errno.EINVAL, f"damaged gzip: {error}") from None
 
 
 def _bounded(data: bytes, largest: int) -> bytes:

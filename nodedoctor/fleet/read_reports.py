@@ -7,19 +7,16 @@ python -I -S read_reports.py FILE...            one line per file: a node, a tab
 from __future__ import annotations
 
 import gc
-import gzip
-import io
 import json
 import os
-import stat
 import sys
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nodedoctor import foreign
 from nodedoctor.fleet.document import entry
 from nodedoctor.fleet.model import Node
 from nodedoctor.fleet.nodeset import is_name, of_file
@@ -27,8 +24,6 @@ from nodedoctor.fleet.reading import node
 from nodedoctor.fleet.saved import unanswered
 from nodedoctor.model import Observation
 
-LARGEST = 64 << 20
-"""Bytes of a report that are read, three hundred times those of a node with eight GPUs; ours."""
 NOT_THERE = 66
 """Exit code for a path that leads nowhere (EX_NOINPUT, sysexits(3))."""
 ENDINGS = (".json", ".json.gz")
@@ -50,10 +45,9 @@ def read(path: str) -> Node:
     """The node a file tells of, named as it names itself, else as the file is named."""
     name, stem = os.path.basename(path), of_file(path)
     try:
-        text = _text(path)
-    except (OSError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        return Node(stem, "unreadable", note=f"{name}: {said}", report=path)
+        text = foreign.read(path).decode("utf-8", "replace")
+    except OSError as error:
+        return Node(stem, "unreadable", note=f"{name}: {error.strerror}", report=path)
     if mute := unanswered(text):
         return replace(mute, report=path)
     found = node("", Observation("report", text=text))
@@ -63,33 +57,6 @@ def read(path: str) -> Node:
         return replace(found, host=found.host or found.hostname, report=path)
     strange = f"calls itself {found.hostname!r}, which is no name of a node" if found.hostname else ""
     return replace(found, host=stem, note="; ".join(filter(None, (found.note, strange))), report=path)
-
-
-def _text(path: str) -> str:
-    """A file's text. Opening does not wait: a pipe without a writer is no report."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, f"a {_kind(status.st_mode)}, not a file")
-        _bounded(status.st_size)
-        data = file.read(status.st_size + 1)
-    if data.startswith(b"\x1f\x8b"):
-        with gzip.open(io.BytesIO(data)) as packed:
-            data = packed.read(LARGEST + 1)
-    _bounded(len(data))
-    return data.decode("utf-8", "replace")
-
-
-def _bounded(size: int) -> None:
-    if size > LARGEST:
-        told = f"{size >> 20} MiB, " if size > LARGEST + 1 else ""
-        raise OSError(0, f"{told}more than the {LARGEST >> 20} MiB that are read")
-
-
-def _kind(mode: int) -> str:
-    kinds = ((stat.S_ISFIFO, "pipe"), (stat.S_ISDIR, "folder"), (stat.S_ISSOCK, "socket"))
-    return next((name for is_it, name in kinds if is_it(mode)), "device")
 
 
 def main(words: list[str]) -> None:
