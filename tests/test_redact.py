@@ -225,6 +225,7 @@ nvme nvme3: nqn.2014-08.org.nvmexpress:uuid:3f0c9a52-7be1-4c60-9d8e-0a1b2c3d4e5f
 NVRM: Xid (PCI:0000:5d:00): 13, pid=4711, name=bobs_secret_model, Graphics SM Warp Exception
 NVRM: Xid (PCI:0000:5d:00): 13, pid=4712, name=pt_main_thread, Graphics SM Warp Exception
 login: failed for user bobsmith on tty1, sudo: trudy : TTY=pts/0 ; uid=1007(peggy)
+mount.nfs: mounting store9:/export failed, slurmd: launch task StepId=8812345.0 request from UID:10421
 sshd[7]: session opened for carol from 198.51.100.7
 oom-kill: task_memcg=/slurm/uid_10421/job_8812345/step_0,task=python3,pid=9,uid=10421
 kubelet: pod="team-llm/bobs-trainer-0" in kubepods-besteffort-pod3f0c9a52_7be1_4c60_9d8e_0a1b2c3d4e5f.slice
@@ -233,7 +234,7 @@ mlx5_core 0000:5e:00.0: serial MT2233X00123, board S/N: 1654923004417
 botocore: AKIAIOSFODNN7EXAMPLE is denied, s3://bigcorp-models/x, gs://bobs-bucket, tcp://head7:6379
 mail bob.smith@bigcorp.com about fs07 (FS07.BIGCORP.COM) and mds01"""
 GONE = """
-bigcorp fs07 frodo filer7 teamsecret smb3 vault mds01 10.11.2 3.91.4 weka-be wiki.bigcorp 3f0c9a52
+store9 bigcorp fs07 frodo filer7 teamsecret smb3 vault mds01 10.11.2 3.91.4 weka-be wiki.bigcorp 3f0c9a52
 storage.vol7 secret_model bobsmith trudy peggy carol 198.51 10421 8812345 team-llm bobs-trainer eves-trainer
 MT2233X 1654923004417 IOSFODNN7 bobs-bucket head7 smith"""
 STILL = """

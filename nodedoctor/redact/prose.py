@@ -103,6 +103,7 @@ _LINES = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m"
 _HOSTS = (
     re.compile(rf": server ({_NAME}) (?:not responding|OK|still|is not)"),
     re.compile(rf"server (?=[\w.-]*[0-9])(?=[\w.-]*[A-Za-z])({_NAME})"),
+    re.compile(rf"ount(?:ing)? ({_NAME}):/"),
     re.compile(rf"rhost=({_NAME})"),
     re.compile(rf"from ({_NAME}) port [0-9]"),
 )

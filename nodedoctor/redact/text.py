@@ -37,7 +37,8 @@ _NEAR_DIGITS = r"(?=[0-9a-fA-F]{0,4}:|[0-9a-fA-F]{8}|[0-9a-fA-F]{2}-|0x|[0-9]{1,
 """True where one of these may begin: most words are none, and asking this first halves the time."""
 _LETTERS = {
     "numeric": r"(?=[0-9])(?:(?<=[^A-Za-z0-9]job_)|(?<=[^A-Za-z0-9]uid_)|(?<=SLURM_JOB_ID=)|(?<=SLURM_JOBID=)"
-    r"|(?<=[^A-Za-z0-9]uid=)|(?<=\bUID:)|(?<=\bJobId=)|(?<=[Ss]lurm job )|(?<=SLURM_JOB_ID\": \"))"
+    r"|(?<=[^A-Za-z0-9]uid=)|(?<=\bUID:)|(?<=\bJobId=)|(?<=\bStepId=)"
+    r"|(?<=[Ss]lurm job )|(?<=SLURM_JOB_ID\": \"))"
     "[0-9]{1,12}",
     "pod": rf"pod(?:{_HEX4}){{2}}(?P<tie>[-_]){_HEX4}(?:(?P=tie){_HEX4}){{2}}(?P=tie)[0-9a-fA-F]{{12}}",
     "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}(?:-?[0-9a-fA-F]){{0,28}}(?!:)",
