@@ -386,6 +386,7 @@ def test_what_only_resembles_a_name_stays(text):
 def test_jobs_keep_their_number_in_all_places():
     groups = "0::/system.slice/slurmstepd.scope/job_8812345/step_0"
     environment = {"SLURM_JOB_ID": "8812345"}
+    assert redaction().text("job_8812345 jjob_8812345") == "job_1 jjob_8812345"
     made = redaction(processes={"processes": [{"pid": 1, "cgroup": groups, "environment": environment}]})
     assert made.text(groups).endswith("/job_1/step_0")
     assert made.document({"job": "8812345", "environment": environment}) == {

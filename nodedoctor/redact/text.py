@@ -11,45 +11,17 @@ from collections.abc import Callable, Iterable
 
 from nodedoctor.fleet import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
-from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, MOST, QUAD, UNITS, USER_KEYS, Originals, is_version
+from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, MOST, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.prose import BUCKETS, DOMAIN, NETWORKS, SHARE, names_somebody
+from nodedoctor.redact.shapes import DIGITS, HEX4, LETTERS, NEAR_DIGITS
 from nodedoctor.redact.standins import StandIns, hyphened
 from nodedoctor.redact.words import ACCOUNTS, ordinary, public, stem
 
 _START = "(?<![0-9A-Za-z])"
 _END = "(?![0-9A-Za-z])"
-_HEX2, _HEX4 = "[0-9a-fA-F]{2}", "[0-9a-fA-F]{4}"
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
 _CUT = "\0"
 """Put behind escapes, so that a word begins there; escapes in the pattern take four times as long."""
-
-_LABEL = "[A-Za-z0-9-]{1,63}"
-_DIGITS = {
-    "uuid": rf"(?:{_HEX4}){{2}}(?P<dash>[-_]){_HEX4}(?:(?P=dash){_HEX4}){{2}}(?P=dash)[0-9a-fA-F]{{12}}",
-    "hardware": rf"(?<!:){_HEX2}(?P<by>[:-]){_HEX2}(?:(?P=by){_HEX2}){{4,18}}(?!:[0-9a-fA-F])",
-    "colons": rf"(?<![:.])(?:[0-9a-fA-F]{{0,4}}:){{2,7}}(?:{QUAD}|[0-9a-fA-F]{{1,4}})?(?!:?[0-9a-fA-F:])",
-    "quad": rf"(?<![0-9A-Za-z]\.){QUAD}(?!\.[0-9])",
-    "guid": "0x[0-9a-fA-F]{16}",
-    "digest": "(?:[0-9a-f]{64}|[0-9a-f]{56}|[0-9a-f]{32})",
-    "account": r"(?<=:)[0-9]{12}(?=:)",
-}
-_NEAR_DIGITS = r"(?=[0-9a-fA-F]{0,4}:|[0-9a-fA-F]{8}|[0-9a-fA-F]{2}-|0x|[0-9]{1,3}\.[0-9])"
-"""True where one of these may begin: most words are none, and asking this first halves the time."""
-_LETTERS = {
-    "numeric": r"(?=[0-9])(?:(?<=[^A-Za-z0-9]job_)|(?<=[^A-Za-z0-9]uid_)|(?<=SLURM_JOB_ID=)|(?<=SLURM_JOBID=)"
-    r"|(?<=[^A-Za-z0-9]uid=)|(?<=\bUID:)|(?<=\bJobId=)|(?<=\bStepId=)"
-    r"|(?<=[Ss]lurm job )|(?<=SLURM_JOB_ID\": \"))"
-    "[0-9]{1,12}",
-    "pod": rf"pod(?:{_HEX4}){{2}}(?P<tie>[-_]){_HEX4}(?:(?P=tie){_HEX4}){{2}}(?P=tie)[0-9a-fA-F]{{12}}",
-    "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{_HEX4}(?:-?[0-9a-fA-F]){{0,28}}(?!:)",
-    "mail": rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,63}}@{_LABEL}(?:\.{_LABEL}){{0,6}}\.[A-Za-z]{{2,24}}(?!@)",
-    "target": rf"[in]qn[.][0-9]{{4}}-[0-9]{{2}}(?:[.]{_LABEL}){{1,7}}(?::[^\s,;\"'\\]{{1,223}})?",
-    "key": "(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}",
-    "cloud": "(?:i-[0-9a-f]{8}|(?:i|vol|eni|vpc|subnet|sg|ami|snap|fs|lt|eipalloc)-[0-9a-f]{17})",
-    "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
-    "home": r"(?<=/home/)[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?",
-}
-"""What is looked for wherever it stands, by name; the first that fits is taken."""
 
 _BEFORE_ADDRESS = re.compile(
     r"(?i)(?://|@|\binet6? |\baddr\w*\W{1,3}|\bip[=: ]+"
@@ -81,7 +53,6 @@ _PLACES = {
 }
 """Where a name must stand, so that it is one even when it is an ordinary word: behind what, before what."""
 
-
 _FEW, _DEEP = 16, 6  # ours
 
 
@@ -101,7 +72,7 @@ class Replacer:
         self._pattern = re.compile(f"{_START}(?:{'|'.join(self._alternatives())}){_END}")
         self._become: dict[str, Callable[[re.Match[str], str], str]] = {
             name: getattr(self, f"_{name}")
-            for name in (*_DIGITS, *_LETTERS, "domain", "name", "set", "sibling", "word")
+            for name in (*DIGITS, *LETTERS, "domain", "name", "set", "sibling", "word")
         }
 
     def text(self, text: str) -> str:
@@ -130,8 +101,8 @@ class Replacer:
         return {"host": self._give.host, "user": self._give.user, "label": self._give.label}[kind](text)
 
     def _alternatives(self) -> list[str]:
-        digits = "|".join(f"(?P<{name}>{shape})" for name, shape in _DIGITS.items())
-        made = [f"{_NEAR_DIGITS}(?:{digits})", *(f"(?P<{name}>{shape})" for name, shape in _LETTERS.items())]
+        digits = "|".join(f"(?P<{name}>{shape})" for name, shape in DIGITS.items())
+        made = [f"{NEAR_DIGITS}(?:{digits})", *(f"(?P<{name}>{shape})" for name, shape in LETTERS.items())]
         if self._known.domains:
             label = "(?:[A-Za-z0-9_-]{1,63}[.]){0,6}"
             made.append(f"(?P<domain>{label}(?:{_any(self._known.domains)})(?![.-][A-Za-z0-9]))")
@@ -201,7 +172,7 @@ class Replacer:
     def _colons(self, match: re.Match[str], text: str) -> str:
         """An IPv6 address, a GID, a GUID; mostly a time or a PCI address."""
         if "::" not in text and text.count(":") != 7:
-            if not re.fullmatch(f"{_HEX4}(?::{_HEX4}){{3}}", text):
+            if not re.fullmatch(f"{HEX4}(?::{HEX4}){{3}}", text):
                 return text
             made = f"{self._give.addresses.guid(int(text.replace(':', ''), 16)):016x}"
             return ":".join(re.findall("....", made))
