@@ -122,6 +122,11 @@ def test_an_exception_is_told_and_a_crash_names_its_signal(server, tmp_path):
     assert "SIGSEGV" in crashes.note
 
 
+def test_a_fork_goes_by_its_programs_name(server, tmp_path):
+    (told,) = ask(server, program(tmp_path, "print(open('/proc/self/comm').read())"))
+    assert told.text.split() == ["told0"]
+
+
 def test_one_that_hangs_is_killed_with_what_it_started_and_holds_up_nobody(server, tmp_path):
     hang = (
         "[signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; print(os.fork(), flush=True); time.sleep(99)"

@@ -124,6 +124,15 @@ def reopened(stream: TextIO) -> TextIO:
     return open(stream.fileno(), "w", lines, stream.encoding, stream.errors, closefd=False)
 
 
+def call_ourselves(file: str) -> None:
+    """In ps and top, a fork that hangs goes by its program's name (the kernel keeps 15 characters)."""
+    try:
+        with open("/proc/self/comm", "w") as comm:
+            comm.write(file.removesuffix(".py"))
+    except OSError:
+        pass
+
+
 def run(words: list[str]) -> int:
     """Do what `python WORD...` would: the options -I -S -X, a program with a `main`, its arguments."""
     try:
@@ -134,6 +143,7 @@ def run(words: list[str]) -> int:
                 sys._xoptions[name] = value
         sys.argv = words
         folder, file = os.path.split(words[0])
+        call_ourselves(file)
         if folder != HERE:
             sys.path.insert(0, folder)
         __import__(file.removesuffix(".py")).main()
