@@ -408,7 +408,8 @@ def in_namespace(script: str, *words: str):
     with contextlib.suppress(OSError):
         probe = [*unshare, "mount", "-t", "tmpfs", "none", "/mnt"]
         if subprocess.run(probe, capture_output=True).returncode == 0:
-            argv = [*unshare, "sh", "-c", script, "sh", sys.executable, *words]
+            # The interpreter itself: a virtual environment may lie below what is mounted over.
+            argv = [*unshare, "sh", "-c", script, "sh", os.path.realpath(sys.executable), *words]
             return subprocess.run(argv, capture_output=True, text=True, timeout=60)
     pytest.skip("no mount namespaces here")
 
