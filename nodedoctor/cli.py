@@ -96,13 +96,13 @@ def diagnose(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments, "record") or _no_input(arguments):
         return complain(problem)
-    from nodedoctor.tui import start
+    if arguments.tui or not (arguments.json or arguments.text or arguments.summary or arguments.quiet):
+        from nodedoctor.tui import start
 
-    if arguments.tui and not start.possible(stdout=False):
-        return complain("--tui needs a terminal on stdin and stderr, and TERM other than dumb")
-    printed = arguments.json or arguments.text or arguments.summary or arguments.quiet
-    if arguments.tui or (start.possible() and not printed):
-        return _on_screen(arguments)
+        if arguments.tui and not start.possible(stdout=False):
+            return complain("--tui needs a terminal on stdin and stderr, and TERM other than dumb")
+        if arguments.tui or start.possible():
+            return _on_screen(arguments)
     import gc
 
     gc.disable()  # it is over before there is anything worth looking for
