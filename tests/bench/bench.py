@@ -25,6 +25,7 @@ NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
 def headless() -> None:
     """Whole headless runs beside the tools people run instead."""
     rows = {
+        "python -I -S -c pass": measure([sys.executable, "-I", "-S", "-c", "pass"]),  # what this machine is
         "nodedoctor --help": measure([NODEDOCTOR, "--help"]),
         "nodedoctor --json --tag fast": measure([NODEDOCTOR, "--json", "--tag", "fast"]),
         "nodedoctor --json": measure([NODEDOCTOR, "--json"]),
@@ -41,8 +42,10 @@ def headless() -> None:
 
 def _peers() -> dict[str, list[str]]:
     peers = {}
-    if importlib.util.find_spec("torch"):
-        peers["python -m torch.utils.collect_env"] = [sys.executable, "-m", "torch.utils.collect_env"]
+    torch = os.environ.get("NODEDOCTOR_TORCH_PYTHON")
+    if torch or importlib.util.find_spec("torch"):
+        argv = [torch or sys.executable, "-m", "torch.utils.collect_env"]
+        peers["python -m torch.utils.collect_env"] = argv
     nvitop = shutil.which("nvitop") or shutil.which("nvitop", path=str(Path(sys.executable).parent))
     if nvitop:
         peers["nvitop --once"] = [nvitop, "--once"]
