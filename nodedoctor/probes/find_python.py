@@ -250,6 +250,7 @@ def _working_directory() -> str:
 
 def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
     environ = dict(os.environ)
+    program = _program(found, deep)  # read while we may: we may lie in a home of root's
     owner = foreign_owner(python) if is_root() else None
     if owner is not None:
         try:
@@ -258,7 +259,7 @@ def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
             note = f"{python} runs code of uid {owner}; root does not, and could not become that user"
             raise Refused("denied", f"{note}: {error.strerror}") from None
     os.chdir("/")
-    _exec([python, *_program(found, deep)], environ)
+    _exec([python, *program], environ)
 
 
 def _program(found: dict[str, Any], deep: bool) -> list[str]:
