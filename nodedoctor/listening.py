@@ -83,6 +83,7 @@ class _Heard(asyncio.SubprocessProtocol):
         self._queue: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
         self._rests = {1: b"", 2: b""}
         self._paused = False
+        self._came = False  # something, since the last look
         self._transport: asyncio.SubprocessTransport | None = None
 
     async def next(self) -> tuple[int, str] | None:
@@ -94,6 +95,7 @@ class _Heard(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._came = True
         *lines, rest = (self._rests[fd] + data).split(b"\n")
         self._rests[fd] = rest[-KEPT:]
         for line in lines:
@@ -113,10 +115,11 @@ class _Heard(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(LAST_WORDS, self._outlived)
 
     def _outlived(self) -> None:
-        """End although a grandchild holds a pipe; while we keep the child waiting there is more to come."""
+        """End although a grandchild holds a pipe, once it is silent: a late reader has more to come."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._paused:
+        if self._paused or self._came:
+            self._came = False
             asyncio.get_running_loop().call_later(LAST_WORDS, self._outlived)
         elif self._rests:
             self._queue.put_nowait(None)
