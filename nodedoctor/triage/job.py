@@ -9,14 +9,15 @@ from dataclasses import replace
 from nodedoctor.noun import noun
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
+from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.live import look
 from nodedoctor.triage.model import Collective, Coverage, Verdict
 from nodedoctor.triage.nodes import Node, joined
 from nodedoctor.triage.physics import physics
-from nodedoctor.triage.read import Reading, read, unexpected
+from nodedoctor.triage.read.identity import resolved
+from nodedoctor.triage.read.reader import Reading, read, unexpected
 from nodedoctor.triage.sources import Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.unpickle import Refused
@@ -44,6 +45,7 @@ def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool
         if source.kind in _DUMPS or reading.interrupted:
             continue
         read(source, reading)
+    reading.events = resolved(reading.events, reading.tally)
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
     story = tell([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
@@ -89,6 +91,11 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
         except Exception as fault:  # whatever one dump does to us costs the others nothing
             reading.notes.append(unexpected(source.path, fault))
         reading.size += source.size
+    for name, data in reading.dumps:
+        try:
+            dumps.append(parse_dump(name, data))
+        except Refused as problem:
+            reading.notes.append(f"{name}: {problem}")
     kept, notes = one_per_rank(dumps)
     told = report(kept, notes)
     reading.notes += told.notes

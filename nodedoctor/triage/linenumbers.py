@@ -27,7 +27,7 @@ class LineNumbers:
 
     def of(self, event: Event[Any]) -> int | None:
         """The line of an event, counted from one; None for streams and files that changed."""
-        return self._lines.get((event.place.source, event.place.offset))
+        return event.place.line or self._lines.get((event.place.source, event.place.offset))
 
     def _count(self, path: str, offsets: list[int], anchors: list[Anchor]) -> None:
         line, position = 1, 0

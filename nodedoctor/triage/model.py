@@ -61,6 +61,8 @@ class Who:
     pid: int | None = None
     gpu: int | None = None
     world: str = DEFAULT_WORLD
+    labels: tuple[tuple[str, int], ...] = ()
+    """Numbers in front of the line that may be its rank, and what they are; `identity` decides, none stay."""
 
     def filled(self, other: Who) -> Who:
         """This identity, its gaps filled from another."""
@@ -68,6 +70,9 @@ class Who:
         world = other.world if self.world == DEFAULT_WORLD else self.world
         return replace(self, world=world, **gaps)
 
+
+NOBODY = Who()
+"""Nothing is known about who spoke."""
 
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
@@ -77,7 +82,8 @@ class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
-    `repeated` counts copies folded by Ray: which process each came from is lost.
+    `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
+    the program's logger gave it: D I W E F, '' when it gave none.
     """
 
     text: str
@@ -87,6 +93,7 @@ class Line:
     origin: str = ""
     repeated: int = 0
     key: str = ""
+    level: str = ""
 
 
 W = TypeVar("W", covariant=True)

@@ -15,8 +15,9 @@ from typing import Literal
 from nodedoctor import foreign
 from nodedoctor.noun import noun
 from nodedoctor.triage.model import Who
+from nodedoctor.triage.read.decode import is_text
 
-Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
+Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "zip", "tar", "pickle", "json", "ras", "stdin", "pipe"]
 
 FILES_AT_MOST = 20_000
 """Files taken from folders: a folder of a whole cluster's logs, and an end to a wrong path like `/`."""
@@ -26,7 +27,10 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"PK\3\4", "zip"),
 )
+HEAD = 4096
+"""Bytes by which a file is judged."""
 _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
 
 
@@ -104,14 +108,16 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
                 raise NotThere(f"{path}: a {foreign.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
-            head = file.read(4096)
+            head = file.read(HEAD)
+            file.seek(max(0, status.st_size - HEAD))
+            tail = file.read(HEAD)
     except OSError as error:
         if explicit:
             raise NotThere(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
         return None
     kind = kind_of(head)
-    if kind == "text" and not explicit and b"\0" in head:
+    if kind == "text" and not explicit and not (is_text(head) or is_text(tail)):
         notes.append(f"{path}: left out, it is neither text nor a dump")
         return None
     return Source(path, kind, status.st_size)
@@ -122,6 +128,8 @@ def kind_of(head: bytes) -> Kind:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
+    if head[257:262] == b"ustar":
+        return "tar"
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return "pickle"
     if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _RECORDER):

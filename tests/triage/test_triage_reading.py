@@ -42,7 +42,6 @@ def one(text: str) -> Line:
         ("[default1]:[rank9]: ValueError: x", 9, "ValueError: x"),
         ("\x1b[36m(Worker pid=12, ip=10.0.0.1)\x1b[0m [rank5]:[E1121 05:42:39.931 a.cpp:1] text", 5, "text"),
         ("[36m(Worker pid=12)[0m text", None, "text"),
-        ("11: text", 11, "text"),
         ("[1,7]<stderr>:text", 7, "text"),
         ("[rank: 4] Seed set to 1", 4, "Seed set to 1"),
         ("[RANK 2] text", 2, "text"),

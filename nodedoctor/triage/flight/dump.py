@@ -56,7 +56,11 @@ def read_dump(path: str) -> Dump:
     """Read a file as a dump; Refused when it is none, broken beyond use, or dangerous."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(min(size, LARGEST) + 1)
+        return parse_dump(path, file.read(min(size, LARGEST) + 1))
+
+
+def parse_dump(path: str, data: bytes) -> Dump:
+    """The bytes of a file as a dump; `path` is where they are said to stand."""
     if data[:1] == b"\x80":
         document, note = _pickled(data)
     else:
