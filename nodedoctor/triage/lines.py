@@ -7,6 +7,7 @@ text is a rank within one process group. Nothing here raises, whatever the bytes
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -231,7 +232,9 @@ def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT)
 
 def _take(text: str, prefix: _Prefix) -> str | None:
     """Take one prefix off and note what it says; None when there is no more."""
-    for pattern, read in _READERS:
+    if not text:
+        return None
+    for pattern, read in _BY_FIRST.get(text[0]) or _readers(text[0]):
         found = pattern.match(text)
         if found and found.end():
             read(found, prefix)
@@ -378,28 +381,40 @@ def _read_nccl(found: re.Match[str], prefix: _Prefix) -> None:
     prefix.know(host=found[1], pid=int(found[2]))
 
 
-_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None]], ...] = (
-    (_RANK, _read_rank),
-    (_MPI, _read_mpi),
-    (_LOGGER_RANK, _read_logger_rank),
-    (_GLOG, _read_glog),
-    (_RFC5424, _read_rfc5424),
-    (_SYSLOG, _read_syslog),
-    (_DATE, _read_date),
-    (_CLOCK, _read_clock),
-    (_WORDED, _read_worded),
-    (_SECONDS, _read_seconds),
-    (_SHORT_DATE, _read_short_date),
-    (_UPTIME, _read_nothing),
-    (_PRIORITY, _read_nothing),
-    (_TEE, _read_tee),
-    (_SEAT, _read_seat),
-    (_RAY, _read_ray),
-    (_RAYLET, _read_raylet),
-    (_NCCL, _read_nccl),
-    (_POD, _read_pod),
-    (_PDSH, _read_pdsh),
-    (_LEVEL, _read_level),
-    (_COMMAND, _read_command),
-    (_MARKUP, _read_nothing),
+_UPPER, _LOWER, _DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None], str], ...] = (
+    (_RANK, _read_rank, "["),
+    (_MPI, _read_mpi, "[m"),
+    (_LOGGER_RANK, _read_logger_rank, "[(<rRgG"),
+    (_GLOG, _read_glog, "[EWIF"),
+    (_RFC5424, _read_rfc5424, "<1"),
+    (_SYSLOG, _read_syslog, _UPPER + _DIGITS),
+    (_DATE, _read_date, "[(_" + _UPPER + _LOWER + _DIGITS),
+    (_CLOCK, _read_clock, "[" + _DIGITS),
+    (_WORDED, _read_worded, "[(" + _UPPER + _DIGITS),
+    (_SECONDS, _read_seconds, "1"),
+    (_SHORT_DATE, _read_short_date, _DIGITS),
+    (_UPTIME, _read_nothing, "[<"),
+    (_PRIORITY, _read_nothing, "<"),
+    (_TEE, _read_tee, "["),
+    (_SEAT, _read_seat, "["),
+    (_RAY, _read_ray, "("),
+    (_RAYLET, _read_raylet, "("),
+    (_NCCL, _read_nccl, _UPPER + _LOWER + _DIGITS),
+    (_POD, _read_pod, "[_.-" + _UPPER + _LOWER + _DIGITS),
+    (_PDSH, _read_pdsh, _LOWER),
+    (_LEVEL, _read_level, " [<DINWECFTS"),
+    (_COMMAND, _read_command, "#:"),
+    (_MARKUP, _read_nothing, " \t#>*-`"),
 )
+"""Each prefix, what it says, and what it can begin with: a line is asked only about a few."""
+
+_BY_FIRST: dict[str, tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None]], ...]] = {}
+
+
+def _readers(first: str) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None]], ...]:
+    """The prefixes that begin with a character."""
+    found = tuple((pattern, read) for pattern, read, firsts in _READERS if first in firsts)
+    if first.isascii():
+        _BY_FIRST[first] = found
+    return found

@@ -18,7 +18,8 @@ from nodedoctor.triage.events import NEEDLES
 
 WHOLE = 384 << 10
 """Files up to this size (bytes) are read line by line; so is this much of a stream's beginning. A line takes
-some 80 us: a log of 8 MB read so takes thirty times as long as one of a line, and as grep says three times."""
+some 80 us: read so, a log of 8 MB takes thirty times as long as one of a line, and twice by what grep finds.
+"""
 EDGE = 96 << 10
 """Bytes at both ends of a larger file that are read line by line: how a job began, and what it did last."""
 AFTER = 8192

@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import signal
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from say import caught, judged, steps
 from test_triage_stories import STORIES
 
-from nodedoctor.triage import scan
+from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import LONGEST, parse
@@ -217,3 +218,10 @@ def _reads_stdin(pid: int) -> bool:
     """True when the process has taken what was written and waits for more."""
     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return state == "S" and "pipe" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+@given(st.text(string.printable, min_size=1, max_size=60) | st.from_regex(r"[\[(<]?\w{3,8}[ :=\])>].{0,20}"))
+def test_a_prefix_is_found_by_its_first_character(text: str) -> None:
+    matching = [read for pattern, read, _ in lines._READERS if (found := pattern.match(text)) and found.end()]
+    asked = [read for pattern, read in lines._readers(text[0]) if (m := pattern.match(text)) and m.end()]
+    assert asked == matching
