@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
         return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         nodes = [read_node(path) for path in arguments.node]
-        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node)
+        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job)
     except (NotThere, NotANode) as problem:
         return complain(str(problem))
     return _show(arguments, examined)
@@ -130,6 +130,12 @@ def parser() -> Parser:
         "--no-node",
         action="store_true",
         help="do not look at this machine; else its checks are asked when the logs evidently come from it",
+    )
+    add(
+        "--job",
+        default="",
+        metavar="ID",
+        help="of several jobs in the logs, judge this one (default: the newest); the list is in `jobs`",
     )
     add(
         "--live",

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.model import Fix
-from nodedoctor.triage.model import Collective, Event, Verdict, Who
+from nodedoctor.triage.model import Collective, Event, OtherJob, Verdict, Who
 from nodedoctor.triage.physics import physics
 from nodedoctor.whole_numbers import spans
 
@@ -50,6 +50,8 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
             "ranks_missing_spans": spans(missing),
             "notes": list(coverage.notes),
         },
+        "unread_lines": coverage.unread,
+        "jobs": [_job(job) for job in verdict.jobs],
     }
 
 
@@ -68,6 +70,10 @@ def clock(seconds: float | None) -> str | None:
     rest = seconds % 86400
     hour, minute = int(rest // 3600), int(rest % 3600 // 60)
     return f"{month + 1:02d}-{day - starts[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
+
+
+def _job(job: OtherJob) -> dict[str, Any]:
+    return {**asdict(job), "hosts": list(job.hosts), "first": clock(job.first), "last": clock(job.last)}
 
 
 def _who(who: Who) -> dict[str, Any]:

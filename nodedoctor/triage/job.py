@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from nodedoctor.noun import noun
 from nodedoctor.triage import advice, here, live_judge, verdict
@@ -13,12 +14,13 @@ from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_o
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.live import look
-from nodedoctor.triage.model import Collective, Coverage, Verdict
+from nodedoctor.triage.model import Collective, Coverage, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import Node, joined
 from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read.identity import resolved
 from nodedoctor.triage.read.reader import Reading, read, unexpected
-from nodedoctor.triage.sources import Source, find
+from nodedoctor.triage.read.runs import Job, events_of, jobs
+from nodedoctor.triage.sources import NotThere, Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.unpickle import Refused
 
@@ -34,10 +36,13 @@ class Examined:
     interrupted: bool = False
 
 
-def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool = False) -> Examined:
+def examine(
+    paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool = False, job: str = ""
+) -> Examined:
     """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path.
 
-    With `look_here` and no nodes, this machine is looked at where the logs evidently come from it.
+    With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
+    jobs in the logs the newest is judged, or the one whose id is `job`.
     """
     found = find(list(paths))
     reading = Reading(notes=list(found.notes))
@@ -45,7 +50,12 @@ def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool
         if source.kind in _DUMPS or reading.interrupted:
             continue
         read(source, reading)
-    reading.events = resolved(reading.events, reading.tally)
+    everything = resolved(reading.events, reading.tally)
+    found_jobs = jobs(everything, reading.tally)
+    chosen = _chosen(found_jobs, job)
+    reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
+    if chosen and len(found_jobs) > 1:
+        reading.notes.append(_several(chosen, found_jobs))
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
     story = tell([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
@@ -60,10 +70,43 @@ def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool
         ranks_seen=tuple(sorted({*story.ranks_seen, *flight.ranks})),
         ranks_expected=story.expected or flight.expected,
         notes=tuple(reading.notes),
+        unread=reading.unread,
     )
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
+    judged = replace(
+        judged, jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs)
+    )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+
+
+def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
+    """The job that is asked for, else the newest; NotThere for one that is not in the logs."""
+    if not wanted:
+        return found[-1] if found else None
+    chosen = next((job for job in found if job.id == wanted), None)
+    if chosen is None:
+        raise NotThere(
+            f"no job {wanted!r} in these logs; jobs: {' '.join(job.id for job in found) or 'none'}"
+        )
+    return chosen
+
+
+def _several(chosen: Job, found: Sequence[Job]) -> str:
+    others = " ".join(job.id for job in found if job is not chosen)[:400]
+    return f"{len(found)} jobs are in these logs; {chosen.id} was judged, others: {others} (--job picks one)"
+
+
+def _seen(
+    job: Job, chosen: Job | None, found: Sequence[Job], events: list[Event[Any]], judged: Verdict
+) -> OtherJob:
+    """A job in the list of jobs; those that were not chosen are judged by their logs alone."""
+    if job is not chosen:
+        judged = verdict.judge(tell(events_of(job, found, events)), Coverage())
+    hosts = tuple(sorted(job.hosts))[:64]
+    return OtherJob(
+        job.id, hosts, job.world, job.first, job.last, judged.outcome, judged.cause, job is chosen
+    )
 
 
 def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[Node]:

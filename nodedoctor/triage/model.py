@@ -166,12 +166,28 @@ class Coverage:
     ranks_seen: tuple[int, ...] = ()
     ranks_expected: int | None = None
     notes: tuple[str, ...] = ()
+    unread: int = 0
+    """Lines, members of archives and envelopes that could not be opened."""
 
     @property
     def ranks_missing(self) -> tuple[int, ...]:
         """Ranks that nothing was read from."""
         seen = frozenset(self.ranks_seen)
         return tuple(r for r in range(min(self.ranks_expected or 0, LARGEST_WORLD)) if r not in seen)
+
+
+@noun
+class OtherJob:
+    """A job in the same logs: times are seconds of a year; `judged` is the one that the verdict is about."""
+
+    id: str
+    hosts: tuple[str, ...]
+    world: int | None
+    first: float | None
+    last: float | None
+    outcome: Outcome
+    cause: Cause
+    judged: bool = False
 
 
 @noun
@@ -194,3 +210,4 @@ class Verdict:
     next: tuple[Fix, ...] = ()
     incidents: int = 0
     coverage: Coverage = Coverage()
+    jobs: tuple[OtherJob, ...] = ()

@@ -113,7 +113,7 @@ class Tally:
 def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
     """The same events with the ranks that are proven, and without the numbers that are not."""
     world = _world(events)
-    files = _by_files(tally, world)
+    files = seats(tally, world)
     hosts = _by_hosts(tally, world)
     proven = {
         (source, kind): _is_rank(kind, spread, world)
@@ -206,13 +206,15 @@ def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
     return {}
 
 
-def _by_files(tally: Tally, world: int | None) -> Mapping[str, Who]:
+def seats(tally: Tally, world: int | None) -> Mapping[str, Who]:
     """Who each file is from: by the word in front of its number, or by the number that tells them apart."""
     told = {source: _seat(source) for source in tally.sources}
     for numbers in _numbered(list(tally.sources)):
         contradicted = any(tally.sources[source].ranks - {number} for source, number in numbers.items())
-        together = world == len(numbers) or _together([tally.sources[source] for source in numbers])
-        if not contradicted and together and _is_permutation(numbers.values(), world):
+        heard = [tally.sources[source] for source in numbers]
+        agreed = any(tally.sources[source].ranks == {number} for source, number in numbers.items())
+        likely = agreed or world == len(numbers) or _together(heard)
+        if not contradicted and likely and _is_permutation(numbers.values(), world):
             for source, number in numbers.items():
                 if told[source].rank is None and told[source].local_rank is None:
                     told[source] = replace(told[source], rank=number)
