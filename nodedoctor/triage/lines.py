@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD, NOBODY, Line, Place, Who
 from nodedoctor.triage.read.unwrap import moment
 from nodedoctor.whole_numbers import whole

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.read.decode import Readable
 from nodedoctor.triage.sources import FILES_AT_MOST, HEAD, Kind, kind_of
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events import ASIDE, read_events
 from nodedoctor.triage.lines import LONGEST, Habit, bare, is_known, parse
 from nodedoctor.triage.model import NOBODY, Line, Place

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from nodedoctor import foreign
+from nodedoctor.engine import input_files
 from nodedoctor.triage import scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
@@ -299,7 +299,7 @@ def _opened(source: Source) -> BinaryIO:
         return open(os.dup(sys.stdin.buffer.fileno()), "rb")
     if source.kind == "pipe":
         try:
-            return foreign.opened(source.path, pipes=True)
+            return input_files.opened(source.path, pipes=True)
         except OSError as error:
             raise NotThere(f"{source.path}: {error.strerror}") from None
     return open(source.path, "rb")

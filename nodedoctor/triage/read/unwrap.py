@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
 from nodedoctor.whole_numbers import json_integer, whole
 
