@@ -7,27 +7,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.live import look
-from nodedoctor.triage.model import Collective, Coverage, Event, OtherJob, Verdict
-from nodedoctor.triage.nodes import Node, joined
+from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
+from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read.identity import resolved
 from nodedoctor.triage.read.reader import Reading, read, unexpected
 from nodedoctor.triage.read.runs import Job, events_of, jobs
-from nodedoctor.triage.sources import NotThere, Source, find
+from nodedoctor.triage.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
-from nodedoctor.triage.unpickle import Refused
+from nodedoctor.triage.unpickle import PickleRefused
 
 _DUMPS = ("pickle", "json")
 
 
-@noun
+@record
 class Examined:
     """A verdict with what its views need besides it."""
 
@@ -37,9 +37,9 @@ class Examined:
 
 
 def examine(
-    paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool = False, job: str = ""
+    paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here: bool = False, job: str = ""
 ) -> Examined:
-    """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path.
+    """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
     jobs in the logs the newest is judged, or the one whose id is `job`.
@@ -81,12 +81,12 @@ def examine(
 
 
 def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
-    """The job that is asked for, else the newest; NotThere for one that is not in the logs."""
+    """The job that is asked for, else the newest; NoSuchPath for one that is not in the logs."""
     if not wanted:
         return found[-1] if found else None
     chosen = next((job for job in found if job.id == wanted), None)
     if chosen is None:
-        raise NotThere(
+        raise NoSuchPath(
             f"no job {wanted!r} in these logs; jobs: {' '.join(job.id for job in found) or 'none'}"
         )
     return chosen
@@ -109,7 +109,7 @@ def _seen(
     )
 
 
-def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[Node]:
+def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
     why = here.evidence(story, [source.path for source in sources])
     if not why:
         return ()
@@ -129,7 +129,7 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
             dump = read_dump(source.path)
             dumps.append(dump)
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
-        except (Refused, OSError) as problem:
+        except (PickleRefused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
         except Exception as fault:  # whatever one dump does to us costs the others nothing
             reading.notes.append(unexpected(source.path, fault))
@@ -137,7 +137,7 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
     for name, data in reading.dumps:
         try:
             dumps.append(parse_dump(name, data))
-        except Refused as problem:
+        except PickleRefused as problem:
             reading.notes.append(f"{name}: {problem}")
     kept, notes = one_per_rank(dumps)
     told = report(kept, notes)
@@ -170,7 +170,7 @@ def examine_live(pids: Sequence[int]) -> Examined:
 
 def advised(judged: Verdict, story: Story) -> Verdict:
     """The verdict with its fixes, what it is not, and what would decide."""
-    told = physics(judged.collective or Collective())
+    told = physics(judged.collective or CollectiveCall())
     suspects = [who.rank for who in (*judged.culprits, *judged.parties)]
     return replace(
         judged,

@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD, NOBODY, Line, Place, Who
 from nodedoctor.triage.read.unwrap import moment
 from nodedoctor.whole_numbers import whole
@@ -105,7 +105,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 
-@noun
+@record
 class Habit:
     """What the lines of one file have in common in front: learned prefixes, and blanks.
 

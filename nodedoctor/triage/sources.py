@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from nodedoctor.engine import input_files
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.model import Who
 from nodedoctor.triage.read.decode import is_text
 
@@ -34,7 +34,7 @@ HEAD = 4096
 _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
 
 
-@noun
+@record
 class Source:
     """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
 
@@ -43,7 +43,7 @@ class Source:
     size: int = 0
 
 
-@noun
+@record
 class Found:
     """What the paths came to, and what was left out and why."""
 
@@ -51,12 +51,12 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-class NotThere(Exception):
+class NoSuchPath(Exception):
     """A path that was given does not exist or cannot be read, in one line."""
 
 
 def find(paths: list[str]) -> Found:
-    """The sources behind paths, folders and patterns; NotThere for one that leads nowhere."""
+    """The sources behind paths, folders and patterns; NoSuchPath for one that leads nowhere."""
     sources: dict[str, Source] = {}
     notes: list[str] = []
     for given in paths:
@@ -82,7 +82,7 @@ def _paths(given: str) -> Iterator[tuple[str, bool]]:
     else:
         matches = sorted(glob.glob(given, recursive=True))
         if not matches:
-            raise NotThere(f"{given}: no such file or folder")
+            raise NoSuchPath(f"{given}: no such file or folder")
         for match in matches:
             if os.path.isdir(match):
                 yield from ((path, False) for path in _walk(match))
@@ -105,7 +105,7 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
             if explicit and stat.S_ISFIFO(status.st_mode):
                 return Source(path, "pipe")
             if explicit:
-                raise NotThere(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
+                raise NoSuchPath(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
             head = file.read(HEAD)
@@ -113,7 +113,7 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
             tail = file.read(HEAD)
     except OSError as error:
         if explicit:
-            raise NotThere(f"{path}: {error.strerror}") from None
+            raise NoSuchPath(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
         return None
     kind = kind_of(head)

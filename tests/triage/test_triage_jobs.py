@@ -12,7 +12,7 @@ from test_triage_stories import SCHEMA
 
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.sources import NotThere
+from nodedoctor.triage.sources import NoSuchPath
 
 
 def stamped(hour: int, text: str, minute: int = 0) -> str:
@@ -52,7 +52,7 @@ def test_a_job_is_picked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (tmp_path / f"slurm-{number}.out").write_text(job(hour, guilty))
     assert culprits(examine([str(tmp_path)], job="4711")) == [0]
     assert culprits(examine([str(tmp_path)], job="4712")) == [1]
-    with pytest.raises(NotThere, match="jobs: 4711 4712"):
+    with pytest.raises(NoSuchPath, match="jobs: 4711 4712"):
         examine([str(tmp_path)], job="9")
     assert main([str(tmp_path), "--job", "4711", "--json", "--no-node"]) == 2
     assert json.loads(capsys.readouterr().out)["culprits"][0]["rank"] == 0

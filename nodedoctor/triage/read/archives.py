@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.read.decode import Readable
 from nodedoctor.triage.sources import FILES_AT_MOST, HEAD, Kind, kind_of
 
@@ -29,7 +29,7 @@ BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfi
 """What the unpackers of the standard library raise for damaged files."""
 
 
-@noun
+@record
 class Part:
     """One file of an archive, or the file itself: its name, what it is, and how to read it."""
 

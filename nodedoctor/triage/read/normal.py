@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, read_events
 from nodedoctor.triage.lines import LONGEST, Habit, bare, is_known, parse
 from nodedoctor.triage.model import NOBODY, Line, Place
@@ -25,13 +25,13 @@ _PARTIAL = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|std
 _STREAM = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
 
 
-@noun
+@record
 class Raw:
     """One line as it stands in a file, or one record of a document."""
 
     place: Place
     data: bytes = b""
-    record: unwrap.Record | None = None
+    entry: unwrap.Record | None = None
 
 
 @dataclass(slots=True)
@@ -41,12 +41,12 @@ class Lost:
     lines: int = 0
 
 
-@noun
+@record
 class _Piece:
     """The text of one line and what its envelope said."""
 
     place: Place
-    record: unwrap.Record
+    entry: unwrap.Record
 
 
 def normal(raws: Iterator[Raw], lost: Lost) -> Iterator[Line]:
@@ -59,11 +59,11 @@ def normal(raws: Iterator[Raw], lost: Lost) -> Iterator[Line]:
     habit = _habit([piece.record.text for piece in rest])
     tail = chain(rest, _joined(pieces, wide))
     for piece in tail:
-        record = piece.record
-        for line in parse(record.text, piece.place, habit, record.who):
-            if (record.time is not None and line.time is None) or (record.level and not line.level):
-                time = record.time if line.time is None else line.time
-                line = replace(line, time=time, level=line.level or record.level)
+        entry = piece.record
+        for line in parse(entry.text, piece.place, habit, entry.who):
+            if (entry.time is not None and line.time is None) or (entry.level and not line.level):
+                time = entry.time if line.time is None else line.time
+                line = replace(line, time=time, level=line.level or entry.level)
             if line.text:
                 yield line
 
@@ -121,8 +121,8 @@ def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
         lost.lines += records is None and text.rstrip()[-1:] != "}"
         return records
     if head[:1] == '"':
-        record = unwrap.pair(text)
-        return [record] if record else None
+        entry = unwrap.pair(text)
+        return [entry] if entry else None
     stream = _STREAM.match(text) if text[:2] == "20" else None
     if stream and text[stream.end() : stream.end() + 2] == '{"':
         inner = unwrap.one(text[stream.end() :])
@@ -138,11 +138,11 @@ def _joined(pieces: Iterator[_Piece], wide: int) -> Iterator[_Piece]:
     begun: _Piece | None = None
     full = False
     for piece in pieces:
-        record = piece.record
-        open_ended = not record.whole or (wide > 0 and len(record.text) == wide)
+        entry = piece.record
+        open_ended = not entry.whole or (wide > 0 and len(entry.text) == wide)
         if begun is not None and full:
             text = begun.record.text + (
-                _STREAM.sub("", record.text, count=1) if not begun.record.whole else record.text
+                _STREAM.sub("", entry.text, count=1) if not begun.record.whole else entry.text
             )
             piece = _Piece(begun.place, replace(begun.record, text=text[: 4 * LONGEST]))
         elif begun is not None:

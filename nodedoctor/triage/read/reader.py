@@ -21,7 +21,7 @@ from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
 from nodedoctor.triage.read.normal import Lost, Raw, normal
-from nodedoctor.triage.sources import NotThere, Source
+from nodedoctor.triage.sources import NoSuchPath, Source
 from nodedoctor.whole_numbers import json_integer
 
 KEPT = 150
@@ -76,7 +76,7 @@ def read(source: Source, reading: Reading) -> None:
             f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
         )
         reading.unread += 1
-    except NotThere:
+    except NoSuchPath:
         raise
     except Exception as fault:  # whatever one source does to us costs the others nothing
         reading.notes.append(unexpected(source.path, fault))
@@ -193,7 +193,7 @@ class _Text:
 
 def _take(text: _Text) -> None:
     """The events of one log."""
-    thin = Thinner()
+    thin = EventSampler()
     reading = text.reading
     try:
         for event in read_events(_lines(text)):
@@ -223,7 +223,7 @@ def _lines(text: _Text) -> Iterator[Line]:
             reading.notes.append(f"{text.name}: {lost.lines} lines could not be read")
 
 
-class Thinner:
+class EventSampler:
     """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
 
     def __init__(self) -> None:
@@ -301,5 +301,5 @@ def _opened(source: Source) -> BinaryIO:
         try:
             return input_files.opened(source.path, pipes=True)
         except OSError as error:
-            raise NotThere(f"{source.path}: {error.strerror}") from None
+            raise NoSuchPath(f"{source.path}: {error.strerror}") from None
     return open(source.path, "rb")

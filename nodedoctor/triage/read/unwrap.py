@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
 from nodedoctor.whole_numbers import json_integer, whole
 
@@ -55,7 +55,7 @@ _DOCKER = {"log", "stream", "time", "attrs"}
 """docker's json-file alone writes the end of a line into its text, and none where it cut a line."""
 
 
-@noun
+@record
 class Record:
     """The text of one envelope and what it says beside it; not `whole` when the text goes on in the next."""
 
@@ -132,7 +132,7 @@ def _records(value: Any, who: Who, depth: int) -> list[Record]:
     for item in value.values():
         if isinstance(item, (dict, list)):
             found += _records(item, mine, depth + 1)
-    return [_filled(record, named) for record in found] if len(found) == 1 else found
+    return [_filled(entry, named) for entry in found] if len(found) == 1 else found
 
 
 def _text(value: Any) -> str:
@@ -152,7 +152,7 @@ def _said(text: str, named: Mapping[str, Any], who: Who) -> Iterator[Record]:
     if text.lstrip().startswith("{"):
         inner = one(text)
         if inner is not None:
-            yield from (_filled(record, named) for record in inner)
+            yield from (_filled(entry, named) for entry in inner)
             return
     whole_line = not (_DOCKER >= named.keys() >= {"log", "stream"}) or text.endswith("\n")
     for line in text.rstrip("\n").split("\n"):
@@ -167,9 +167,9 @@ def _said(text: str, named: Mapping[str, Any], who: Who) -> Iterator[Record]:
             yield from (Record(line, who, time, level) for line in trace.rstrip("\n").split("\n"))
 
 
-def _filled(record: Record, named: Mapping[str, Any]) -> Record:
-    time = record.time if record.time is not None else _when(named)
-    return Record(record.text, record.who, time, record.level or _level(named), record.whole)
+def _filled(entry: Record, named: Mapping[str, Any]) -> Record:
+    time = entry.time if entry.time is not None else _when(named)
+    return Record(entry.text, entry.who, time, entry.level or _level(named), entry.whole)
 
 
 def _listed(value: list[Any], who: Who, depth: int) -> list[Record]:
@@ -207,7 +207,7 @@ def _rows(named: Mapping[str, Any]) -> Iterator[list[str]]:
 
 def _ordered(found: list[Record]) -> list[Record]:
     """Consoles of clouds show the newest first: turned round when the times only fall."""
-    times = [record.time for record in found if record.time is not None]
+    times = [entry.time for entry in found if entry.time is not None]
     if len(times) > 1 and times[0] > times[-1] and all(a >= b for a, b in pairwise(times)):
         return _turned(found)
     return found
@@ -216,12 +216,12 @@ def _ordered(found: list[Record]) -> list[Record]:
 def _turned(found: list[Record]) -> list[Record]:
     """Newest last; lines of one text, which share its time, stay in their order."""
     groups: list[list[Record]] = []
-    for record in found:
-        if groups and groups[-1][0].time == record.time and record.time is not None:
-            groups[-1].append(record)
+    for entry in found:
+        if groups and groups[-1][0].time == entry.time and entry.time is not None:
+            groups[-1].append(entry)
         else:
-            groups.append([record])
-    return [record for group in reversed(groups) for record in group]
+            groups.append([entry])
+    return [entry for group in reversed(groups) for entry in group]
 
 
 def _who(named: Mapping[str, Any], known: Who) -> Who:
