@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import signal
-import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,6 +17,7 @@ from nodedoctor.collect import Source
 from nodedoctor.expect import held
 from nodedoctor.facts.waivers import Waivers
 from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
+from nodedoctor.plugin_code import PluginFailed, contained
 from nodedoctor.registry import Check, fact_of
 
 THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
@@ -150,7 +149,7 @@ class Diagnosis:
             # "Does it apply here?" comes first; then a broken source says more than a blind one.
             return (min(missing, key=_does_not_apply_first),)
         arguments = [None if isinstance(value, Unseen) else value for value in values]
-        return tuple(judge(check, arguments))
+        return judge(check, arguments)
 
     @property
     def _expected(self) -> Mapping[str, str]:
@@ -161,21 +160,20 @@ class Diagnosis:
         return max((seconds.get(name, 0.0) for name in probes_of(check)), default=0.0)
 
 
-def judge(check: Check, arguments: list[Any]) -> Iterator[Finding]:
+def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
     """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
-    anything = False
+    found: list[Finding] = []
     try:
-        with _interrupted_after(THINKING):
+        with contained(THINKING):
             for finding in check.function(*arguments):
                 if not isinstance(finding, Finding):
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
-                anything = True
-                yield finding
-    except Exception as error:  # a check is a plug-in: its crash is one finding, not ours
-        yield Finding.unknown("crash", f"the check itself raised {_where(error)}")
-        return
-    if not anything:
-        yield Finding.unknown("crash", f"the check looked at nothing ({check.where})")
+                found.append(finding)
+    except PluginFailed as failed:  # a check is a plug-in: its crash is one finding, not ours
+        return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
+    if not found:
+        return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
+    return tuple(found)
 
 
 def probes_of(check: Check) -> frozenset[str]:
@@ -249,22 +247,3 @@ def _where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
-
-
-@contextlib.contextmanager
-def _interrupted_after(seconds: float) -> Iterator[None]:
-    """Interrupt Python code that never ends. Only the main thread gets signals; elsewhere nothing happens."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def overdue(signum: int, frame: object) -> None:
-        raise TimeoutError(f"took longer than {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, overdue)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
