@@ -179,15 +179,15 @@ def _who_else_writes(point: EntryPoint) -> Writer | None:
     ours.path(str(Path(__file__).parent))
     if point.dist is not None:
         for file in ("", *(point.dist.files or ())):
-            theirs.path(os.path.abspath(str(point.dist.locate_file(file))))
-        theirs.tree(os.path.abspath(str(getattr(point.dist, "_path", "."))))  # its metadata
+            theirs.path(_absolute(point.dist.locate_file(file)))
+        theirs.tree(_absolute(getattr(point.dist, "_path", ".")))  # its metadata
     spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0].strip())
     if spec is not None:
         folders = list(spec.submodule_search_locations or ())
         for place in folders or [spec.origin or ""]:
-            theirs.tree(os.path.abspath(place))
+            theirs.tree(_absolute(place))
         if spec.cached and not folders:
-            theirs.path(os.path.abspath(spec.cached))
+            theirs.path(_absolute(spec.cached))
     paths, uids = {seen.path for seen in ours.found}, {seen.uid for seen in ours.found} - {0}
     return next((seen for seen in theirs.found if seen.path not in paths and seen.uid not in uids), None)
 
@@ -209,12 +209,17 @@ def _offers_checks(folder: str) -> bool:
     return False
 
 
+def _absolute(path: object) -> str:
+    """Not normalized: `..` after a link leads elsewhere than it reads."""
+    return os.path.join(os.getcwd(), str(path))
+
+
 def _refuse_if_writable_by_others(folder: Path) -> None:
     """As root, code that another user may change is not run."""
     if not is_root() or not folder.is_dir():
         return
     writers = Writers()
-    writers.tree(os.path.abspath(folder))
+    writers.tree(_absolute(folder))
     if writers.found:
         why = writers.found[0]
         way_out = "run nodedoctor as yourself, or copy the folder to where only root can write"

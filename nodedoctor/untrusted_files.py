@@ -20,6 +20,7 @@ Used by the programs in `probes` too: standard library only. Cost: 3 microsecond
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Collection
@@ -65,6 +66,7 @@ class Writers:
         self._ends = time.monotonic() + seconds
         self._seen: dict[str, os.stat_result] = {}  # folders and links
         self._walked: set[str] = set()
+        self._mounted = mounted_by_users(_read("/proc/self/mountinfo"))
 
     def path(self, path: str) -> str:
         """Look at a path and all that leads to it, links included; the real path, "" where there is none."""
@@ -149,14 +151,24 @@ class Writers:
             return None
         if stat.S_ISDIR(about.st_mode) or stat.S_ISLNK(about.st_mode):
             self._seen[path] = about
-        if about.st_uid != 0:
-            self._add(path, about.st_uid, f"belongs to uid {about.st_uid}")
+        uid = about.st_uid or self._mounted.get(about.st_dev, 0)
+        if uid:
+            self._add(path, uid, f"belongs to uid {uid}")
         elif not stat.S_ISLNK(about.st_mode) and not _sticky(about) and (how := _shared(path, about)):
             self._add(path, 0, how)
         return about
 
     def _add(self, path: str, uid: int, how: str) -> None:
         self.found.append(Writer(path, uid, how))
+
+
+def mounted_by_users(mountinfo: str) -> dict[int, int]:
+    """Device numbers of the FUSE file systems of ordinary users, and whose each is (fuse(4): user_id).
+
+    Such a file system may say of any file that it is root's.
+    """
+    rows = re.findall(r"^\d+ \d+ (\d+):(\d+) .* - fuse\S* .*\buser_id=([1-9]\d*)", mountinfo, re.M)
+    return {os.makedev(int(major), int(minor)): int(uid) for major, minor, uid in rows}
 
 
 def _sticky(about: os.stat_result) -> bool:
@@ -197,10 +209,14 @@ def _named(gid: int) -> str:
 
 
 def _rows(file: str, field: int, number: int) -> list[list[str]]:
-    """The lines of an account file with this number in a field; none where it cannot be read."""
+    """The lines of an account file with this number in a field."""
+    rows = [line.split(":") for line in _read(file).splitlines()]
+    return [row for row in rows if len(row) > 3 and row[field] == str(number)]
+
+
+def _read(file: str) -> str:
     try:
         with open(file, encoding="utf-8", errors="replace") as opened:
-            rows = [line.rstrip("\n").split(":") for line in opened]
+            return opened.read()
     except OSError:
-        return []
-    return [row for row in rows if len(row) > 3 and row[field] == str(number)]
+        return ""

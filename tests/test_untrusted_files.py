@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from fake_python import add_torch, ask
 
-from nodedoctor.untrusted_files import Writers
+from nodedoctor.untrusted_files import Writers, mounted_by_users
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")
 
@@ -367,3 +367,47 @@ def test_nothing_of_root_s_torch_is_imported_unless_asked(venv):
     add_torch(site_of(venv))
     told = ask("find_python", "--python", str(venv))
     assert told["torch"]["version"] == "2.9.0+cu128" and told["uid"] == 0
+
+
+def test_a_file_system_of_a_user_s_own():
+    rows = (
+        "29 1 0:26 / /proc rw,nosuid - proc proc rw",
+        "66 29 0:59 / /tmp/x rw,nosuid shared:1 - fuse.sshfs me@far:/ rw,user_id=1000,allow_other",
+        "67 29 0:60 / /lustre rw - fuse.gcsfuse bucket rw,user_id=0,group_id=0,allow_other",
+    )
+    assert mounted_by_users("\n".join(rows)) == {os.makedev(0, 59): 1000}
+
+
+def test_a_pipe_keeps_nobody_waiting(venv, shared):
+    """Candidates are looked into before one is chosen, also those of other users."""
+    torch = shared / "theirs" / "lib" / "python3.11" / "site-packages" / "torch"
+    torch.mkdir(parents=True)
+    os.mkfifo(torch / "version.py")
+    (shared / "theirs" / "bin").mkdir()
+    os.mkfifo(shared / "theirs" / "bin" / "python", 0o755)
+    give(shared / "theirs")
+    told = ask("find_python", env={"VIRTUAL_ENV": str(shared / "theirs"), "PATH": f"{venv}/bin"})
+    assert told["found"]["others"][0]["problem"] == "there is no interpreter"
+    (shared / "theirs" / "bin" / "python").unlink()
+    (shared / "theirs" / "bin" / "python").symlink_to(PYTHON)
+    told = ask("find_python", env={"VIRTUAL_ENV": str(shared / "theirs"), "PATH": f"{venv}/bin"})
+    assert told["uid"] == THEM
+
+
+def test_dots_after_a_link_do_not_mislead(shared, mark, planted):
+    """/ROOT/link/../bin is what the link leads to, not /ROOT/bin."""
+    theirs = their_installation(shared, planted)
+    (shared / "ours" / "bin").mkdir(parents=True)
+    (shared / "ours" / "bin" / "python3").symlink_to(PYTHON)
+    (shared / "ours" / "link").symlink_to(theirs / "lib")
+    told = ask("find_python", env={"PATH": f"{shared}/ours/link/../bin:/usr/bin:/bin"})
+    assert told["uid"] == 0 or told["uid"] == THEM
+    assert "0" not in (mark.read_text().split() if mark.exists() else [])
+    checks = shared / "ours" / "link" / ".." / "checks"
+    (theirs / "checks").mkdir()
+    (theirs / "checks" / "rack.py").write_text(planted)
+    (shared / "ours" / "checks").mkdir()
+    argv = [sys.executable, "-m", "nodedoctor", "--json", "--checks", str(checks), "doctor.plugins"]
+    give(theirs)
+    done = subprocess.run(argv, cwd=PROBES.parent.parent, capture_output=True, text=True)
+    assert done.returncode == 64 and f"uid {THEM}" in done.stderr

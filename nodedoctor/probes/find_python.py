@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         WAY_OUT,
         become,
         owner_to_become,
+        read_text,
         trusted_loading,
         who_else_writes,
     )
@@ -42,6 +43,7 @@ else:  # python -I leaves our own folder out
         WAY_OUT,
         become,
         owner_to_become,
+        read_text,
         trusted_loading,
         who_else_writes,
     )
@@ -102,7 +104,7 @@ def main() -> None:
         chosen = _named(options.python) if options.python else _choose(candidates)
         found.update(why=chosen.why, explicit=bool(options.python))
         found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
-        _exec_as_owner(_binary(chosen.path), found, options.deep)
+        _exec_as_owner(os.path.abspath(_binary(chosen.path)), found, options.deep)
     except Refused as error:
         print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
 
@@ -223,23 +225,15 @@ def _torch_below(prefix: str) -> str:
     )
     for folder in folders:
         for file in glob.iglob(f"{glob.escape(prefix)}/{folder}/torch/version.py"):
-            try:
-                text = _read(file)
-            except OSError:
-                continue
-            version = re.search(r"^__version__ *= *'([^']*)'", text, re.M)
+            version = re.search(r"^__version__ *= *'([^']*)'", read_text(file), re.M)
             return version.group(1) if version else "of unknown version"
     return ""
 
 
 def _binary(python: str) -> str:
     """The program behind a shim or wrapper script; a real binary stands for itself, links untouched."""
-    try:
-        with open(python, "rb") as file:
-            if file.read(2) != b"#!":
-                return python
-    except OSError as error:
-        raise Refused("denied", f"{python}: {error.strerror}") from None
+    if read_text(python, 2) != "#!":
+        return python
     if is_root() and (writer := _who_else_writes_script(python)):
         note = f"{python} is a script of another user: {writer}; root does not run it"
         raise Refused("denied", f"{note}; {WAY_OUT}")
@@ -269,7 +263,7 @@ def _working_directory() -> str:
 
 def _who_else_writes_script(script: str) -> Writer | None:
     """As who_else_writes, of a script and the files that it names in full."""
-    paths = [script, *re.findall(r"/[^\s\"'`;|&()<>$:={}]+", _read(script))]
+    paths = [script, *re.findall(r"/[^\s\"'`;|&()<>$:={}]+", read_text(script))]
     writers = (who_else_writes(path) for path in paths if os.path.isfile(path))
     return next((writer for writer in writers if writer is not None), None)
 
@@ -308,15 +302,10 @@ def _program(found: dict[str, Any], deep: bool, environ: dict[str, str]) -> list
     site-packages as Python does, which runs .pth files and sitecustomize.
     """
     folder = os.path.dirname(os.path.realpath(__file__))
-    parts = [(name, _read(os.path.join(folder, f"{name}.py"))) for name in PARTS]
+    parts = [(name, read_text(os.path.join(folder, f"{name}.py"))) for name in PARTS]
     source = f"PARTS = {parts!r}\nENVIRON = {environ!r}\n{_START}"
     options = ["-I", "-B"] if deep else ["-I", "-S", "-B"]
     return [*options, "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
-
-
-def _read(file: str) -> str:
-    with open(file, encoding="utf-8", errors="replace") as opened:
-        return opened.read()
 
 
 def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:

@@ -32,6 +32,7 @@ def main() -> None:
         place = words.index("--")
         words, prefix = words[:place], words[place + 1 :]
     python, program, *arguments = words
+    python = python if prefix else os.path.abspath(python)
     source = (Path(__file__).resolve().parent / f"{program}.py").read_text(encoding="utf-8")
     argv = [*prefix, python, "-I", "-B", "-W", "ignore", "-c", source, *arguments]
     environ = dict(os.environ)

@@ -30,7 +30,7 @@ def main() -> None:
     """Replace this process by the question."""
     if len(sys.argv) != 3:
         sys.exit("usage: ray_status.py PYTHON ADDRESS")
-    python, address = sys.argv[1:]
+    python, address = os.path.abspath(sys.argv[1]), sys.argv[2]
     environ = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
     note = ""
     try:

@@ -12,6 +12,7 @@ import glob
 import os
 import pwd
 import re
+import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from errno import EPERM
@@ -62,19 +63,20 @@ class Owner(NamedTuple):
 def owner_to_become(python: str, *, imports: bool, also: Iterable[str] = ()) -> Owner | None:
     """The user to run this interpreter as; None to stay who we are.
 
-    As root: None when only root can write what it runs. The owner when that is one user, or when the folder
-    of the program is hers, who then chose all the rest. Uid 65534 when several can write it. With `imports`
-    it is going to import packages, from the folders `also` too. Untrusted when there is nobody to import
-    them as.
+    `python` is an absolute path. As root: None when only root can write what it runs. The owner when that is
+    one user, or when the folder of the program is hers, who then chose all the rest. Uid 65534 when several
+    can write it. With `imports` it is going to import packages, from the folders `also` too. Untrusted when
+    there is nobody to import them as.
     """
     if not is_root():
         return None
-    writers, named = Writers(), os.path.abspath(python)
+    writers, named = Writers(), os.path.normpath(python)
     writers.path(os.path.dirname(named))
     its_own = list(writers.found)
-    _look_at_start(named, writers, () if imports else BARE)
-    for path in _loaded(os.environ) if imports else ():
-        writers.path(path)
+    if not its_own:
+        _look_at_start(named, writers, () if imports else BARE)
+        for path in _loaded(os.environ) if imports else ():
+            writers.path(path)
     if writers.found:
         owners = {writer.uid for writer in its_own[:1] or writers.found}
         owner = Owner((owners.pop() if len(owners) == 1 else 0) or NOBODY, writers.found[0])
@@ -147,7 +149,7 @@ def _look_at_packages(python: str, writers: Writers) -> None:
     """Everything that `import` can reach from site-packages."""
     programs = _programs(python)
     prefixes, waiting = _prefixes(programs), list[str]()
-    config = "".join(map(_read, _configs(programs[:1])))
+    config = "".join(map(read_text, _configs(programs[:1])))
     if config and not re.search(r"^\s*include-system-site-packages\s*=\s*true", config, re.M | re.I):
         prefixes = [os.path.dirname(os.path.dirname(python))]
     for prefix in prefixes:
@@ -168,14 +170,14 @@ def _look_at_packages(python: str, writers: Writers) -> None:
 def _named_by_startup_files(folder: str) -> Iterator[str]:
     """What .pth files add to the search path, and the paths that their code and editable finders hold."""
     for file in glob.iglob(f"{glob.escape(folder)}/*.pth"):
-        for line in _read(file).splitlines():
+        for line in read_text(file).splitlines():
             if line.startswith(("import ", "import\t")):
                 yield from _ABSOLUTE.findall(line)
             elif line.strip() and not line.startswith("#"):
                 yield os.path.normpath(os.path.join(folder, line.rstrip()))
     for pattern in ("__editable__*.py", "*finder*.py"):
         for file in glob.iglob(f"{glob.escape(folder)}/{pattern}"):
-            yield from _ABSOLUTE.findall(_read(file))
+            yield from _ABSOLUTE.findall(read_text(file))
 
 
 def _programs(python: str) -> list[str]:
@@ -194,7 +196,7 @@ def _configs(programs: list[str]) -> list[str]:
 def _homes(programs: list[str]) -> list[str]:
     """The folder of the installation that a virtual environment was made from, as pyvenv.cfg names it."""
     pattern = re.compile(r"^\s*home\s*=\s*(.+?)\s*$", re.M | re.I)
-    return [home for file in _configs(programs) for home in pattern.findall(_read(file))]
+    return [home for file in _configs(programs) for home in pattern.findall(read_text(file))]
 
 
 def _prefixes(programs: list[str]) -> list[str]:
@@ -213,15 +215,14 @@ def _rpaths(program: str) -> list[str]:
     return [folder for folder in (*elf.rpath, *elf.runpath) if os.path.isabs(folder)] if elf else []
 
 
-def _read(file: str) -> str:
-    """A text as far as it is one: a pipe or a device is not opened."""
+def read_text(file: str, limit: int = _TEXT_BYTES) -> str:
+    """The beginning of a file that may be anybody's; empty when it cannot be read, is a pipe or a device."""
     try:
-        if os.path.isfile(file):
-            with open(file, encoding="utf-8-sig", errors="surrogateescape") as opened:
-                return opened.read(_TEXT_BYTES)
-    except OSError:
-        pass
-    return ""
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, encoding="utf-8-sig", errors="surrogateescape") as opened:
+            return opened.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def become(uid: int, environ: Mapping[str, str]) -> dict[str, str]:
