@@ -3,6 +3,7 @@
 import json
 import os
 import py_compile
+import signal
 import subprocess
 import sys
 import tempfile
@@ -246,3 +247,14 @@ def test_root_loads_no_entry_point_that_others_can_write(planting, what):
     (finding,) = found["doctor.plugins"]["findings"]
     assert "as root nodedoctor does not load it" in finding["summary"] and "uid 65534" in finding["summary"]
     assert not mark.exists()
+
+
+def test_ctrl_c_while_a_plugin_loads_ends_the_run(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    argv = [sys.executable, "-m", "nodedoctor", "--json", "--checks", str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True, cwd="/") as running:
+        assert running.stderr and running.stderr.readline() == "here\n"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=20) == 130
