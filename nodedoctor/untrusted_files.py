@@ -13,8 +13,9 @@ is. What cannot be looked at, or is too large to look at, is not trusted.
 - An access control list shows in the mode as a right of the group: such a right with a list is not trusted.
 - Not judged is what root's own environment has already done to our own process.
 
-Used by the programs in `probes` too: standard library only. Cost: 3 microseconds an entry on a local disk,
-4 ms for an interpreter of the distribution, 0.3 s for the 100 000 files of a large environment with torch.
+Used by the programs in `probes` too: standard library only. Measured on a virtual machine of two busy cores:
+12 microseconds an entry; 18 to 35 ms for a bare start of the distribution's Python, which starting it without
+module `site` saves again; 0.1 to 0.6 s for an interpreter with its 7000 files of packages.
 """
 
 from __future__ import annotations
