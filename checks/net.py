@@ -22,7 +22,7 @@ _SLOW_SECONDS = 1.0
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd")
 
 
-@check("net.hostname", "The node's own name leads to its own address", tags={"fast"})
+@check("net.hostname", "The node's own name leads to its own address", tags={"fast"}, without=(Container,))
 def hostname(
     net: Net, processes: Processes | None, container: Container | None, peers: Peers | None
 ) -> Iterator[Finding]:

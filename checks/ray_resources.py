@@ -29,7 +29,15 @@ _MEANS = {
 }
 
 
-@check("ray.resources", "Ray has what it believes, and its work fits", tags={"ray"})
+@check(
+    "ray.resources",
+    "Ray has what it believes, and its work fits",
+    tags={"ray"},
+    without=(
+        Pci,
+        Driver,
+    ),
+)
 def ray_resources(
     session: RaySession | None,
     cluster: RayCluster | None,
@@ -67,7 +75,7 @@ def ray_resources(
 def _count(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | None:
     """GPUs here: NVML's, else none where nothing of NVIDIA's is; None when it could not be seen."""
     if gpus is not None:
-        return len(gpus.gpus) or gpus.counted
+        return gpus.counted if gpus.interrupted else len(gpus.gpus) or gpus.counted
     return 0 if looked(pci, driver) and not signs(pci, driver) else None
 
 

@@ -23,7 +23,14 @@ WITH_PTX = (2, 12)
 FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 
-@check("stack.torch-arch", "torch is compiled for these GPUs")
+@check(
+    "stack.torch-arch",
+    "torch is compiled for these GPUs",
+    without=(
+        ImportedTorch,
+        Driver,
+    ),
+)
 def torch_arch(
     target: TargetPython,
     torch: Torch,

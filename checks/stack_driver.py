@@ -25,7 +25,7 @@ DISTURBS = "the Python environment; a new driver needs the GPUs idle"
 Fit = Literal["native", "minor", "forward", "none"]
 
 
-@check("stack.torch-driver", "torch's CUDA runs on this driver")
+@check("stack.torch-driver", "torch's CUDA runs on this driver", without=(ImportedTorch,))
 def torch_driver(
     target: TargetPython,
     torch: Torch | None,

@@ -119,7 +119,9 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
             )
 
 
-@check("stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"})
+@check(
+    "stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"}, without=(ImportedTorch,)
+)
 def nccl_copies(
     target: TargetPython, torch: Torch, libraries: Libraries | None, imported: ImportedTorch | None
 ) -> Iterator[Finding]:

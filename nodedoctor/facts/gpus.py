@@ -74,6 +74,13 @@ class Gpus:
         best = next((reading for reading in readings if reading.gpus), readings[0])
         return replace(cls.of(best), lost=merged(best.lost, *(reading.lost for reading in readings)))
 
+    @property
+    def partly(self) -> Unseen | None:
+        """Why not every GPU was read to the end; None when all were."""
+        if self.interrupted is None:
+            return None
+        return Unseen(self.interrupted, self.interrupted_note, probe=self.source)
+
     @classmethod
     def of(cls, reading: GpuReading) -> Gpus:
         """The same values as a reading."""
