@@ -54,6 +54,7 @@ _RIVAL = Fix(
         DriverPackages,
         Container,
         Inventory,
+        Gpus,
     ),
 )
 def module_userspace(

@@ -152,7 +152,7 @@ def _firewall(net: Net) -> str:
     return "ufw is enabled" if net.ufw else ""
 
 
-@check("net.clock", "The clock is synchronised", tags={"fast"})
+@check("net.clock", "The clock is synchronised", tags={"fast"}, without=(Services,))
 def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     """The kernel's word on its clock (adjtimex), and the time services that run.
 

@@ -16,7 +16,7 @@ VLLM_WHEEL = "vllm-nccl-"
 """vLLM 0.4 downloaded an NCCL of its own at install time, and loads that one for its collectives."""
 
 
-@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"})
+@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"}, without=(Libraries,))
 def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
     """The installed nvidia-nccl package against what this torch requires, by its metadata or the table.
 

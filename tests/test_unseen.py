@@ -88,6 +88,7 @@ class _Node:
         self.session = Session(Request(replay=folder))
         assert self.session.snapshot is not None
         self.recorded = dict(self.session.snapshot.observations)
+        self.changes: dict[str, list[Change]] = {}
         self.rests = {item.id: probes_of(item) for item in self.session.checks}
 
     def judge(self, probe: str, changed: Observation | None) -> dict[str, Result]:
@@ -109,13 +110,21 @@ def node(request: pytest.FixtureRequest) -> _Node:
     return _Node(request.param)
 
 
-def _changes(node: _Node, kinds: str) -> Iterator[tuple[str, str, dict[str, Result], dict[str, Result]]]:
-    for probe, seen in node.recorded.items():
-        if not seen.answered:
-            continue
-        before = node.judge(probe, seen)
-        for kind, changed in (_lost if kinds == "lost" else _broken)(seen):
-            yield probe, kind, before, node.judge(probe, changed)
+Change = tuple[str, str, dict[str, Result], dict[str, Result]]
+
+
+def _changes(node: _Node, kinds: str) -> list[Change]:
+    """Probe, what became of it, results before and after; judged once for all tests of a node."""
+    if kinds not in node.changes:
+        variants = _lost if kinds == "lost" else _broken
+        node.changes[kinds] = [
+            (probe, kind, before, node.judge(probe, changed))
+            for probe, seen in node.recorded.items()
+            if seen.answered
+            for before in [node.judge(probe, seen)]
+            for kind, changed in variants(seen)
+        ]
+    return node.changes[kinds]
 
 
 @pytest.mark.parametrize("kinds", ["lost", "broken"])

@@ -104,7 +104,7 @@ class Inventory:
     @property
     def none_here(self) -> bool:
         """Nothing of NVIDIA's was found where one can look without a driver, and no source shows a GPU."""
-        return self.looked and not self.signs and not self.shown
+        return self.looked and self.partly is None and not self.signs and not self.shown
 
     @property
     def none_by_design(self) -> str | None:

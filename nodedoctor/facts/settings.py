@@ -70,7 +70,7 @@ class Settings:
             foreign=frozenset(_foreign(training, env.variables.get("HOME"))),
             unread={file.path: file.error or "" for file in env.files if _is_missed(file)},
             misread={file.path: file.misread for file in env.files if file.misread},
-            partly=processes if isinstance(processes, Unseen) else env.partly,
+            partly=processes if isinstance(processes, Unseen) and processes.applies else env.partly,
         )
 
     def nccl_files(self) -> tuple[str, ...]:

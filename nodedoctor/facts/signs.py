@@ -26,8 +26,16 @@ def signs(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> tuple[str
 
 
 def looked(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> bool:
-    """True when both places could be seen: a GPU without a driver is on the bus only, WSL2's in files only."""
-    return isinstance(pci, Pci) and isinstance(driver, Driver)
+    """True when at least one of the two places could be looked at."""
+    return isinstance(pci, Pci) or isinstance(driver, Driver)
+
+
+def nothing_here(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> bool:
+    """True when both places were looked at and held nothing.
+
+    One is not enough: a GPU without a driver is on the bus only, those of WSL2 and Tegra in files only.
+    """
+    return isinstance(pci, Pci) and isinstance(driver, Driver) and not signs(pci, driver)
 
 
 def reason_not_to_ask(pci: Observation, driver: Observation) -> str | None:
@@ -37,4 +45,4 @@ def reason_not_to_ask(pci: Observation, driver: Observation) -> str | None:
     the only way left.
     """
     bus, files = Pci.parse(pci), Driver.parse(driver)
-    return NONE_HERE if looked(bus, files) and not signs(bus, files) else None
+    return NONE_HERE if nothing_here(bus, files) else None
