@@ -23,7 +23,7 @@ _TEMPORARY = ("/tmp", "TMPDIR", "Ray's temporary files")
 _RAY = "Ray's temporary files"
 
 
-@check("limits.memory", "There is memory left, and no swapping", tags={"fast"})
+@check("limits.memory", "There is memory left, and no swapping", tags={"fast"}, without=(Processes,))
 def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     """Memory of the host and of our control group without page cache, swap, and huge page reservations.
 
@@ -116,7 +116,15 @@ def _swap(memory: Memory) -> Finding:
     return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
 
 
-@check("limits.disk", "File systems answer, can be written and have room", tags={"fast"})
+@check(
+    "limits.disk",
+    "File systems answer, can be written and have room",
+    tags={"fast"},
+    without=(
+        Processes,
+        Container,
+    ),
+)
 def disk(disk: Disk, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """The file systems behind /, /tmp, HOME, caches and Ray's files, and every network mount.
 

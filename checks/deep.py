@@ -36,7 +36,7 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
         yield Finding.ok(f"{sum(row[1] == 'Pass' for row in diag.results)} tests pass")
 
 
-@check("deep.nvbandwidth", "nvbandwidth was run", tags={"gpu", "deep"})
+@check("deep.nvbandwidth", "nvbandwidth was run", tags={"gpu", "deep"}, without=(Bandwidth,))
 def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Finding]:
     """The sums nvbandwidth prints, beside what we measured.
 
@@ -49,7 +49,7 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     yield Finding.info(f"{len(said)} tests ran{beside}", evidence=said)
 
 
-@check("deep.nccl-tests", "all_reduce_perf computes rightly", tags={"gpu", "deep"})
+@check("deep.nccl-tests", "all_reduce_perf computes rightly", tags={"gpu", "deep"}, without=(Collective,))
 def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
     """Bus bandwidth and wrong results of nccl-tests, beside those of our own job.
 

@@ -24,7 +24,16 @@ from nodedoctor.registry import check
 _HANGS = ("stuck", "timeout")
 
 
-@check("driver.gpus-present", "Every GPU of this node can be used", tags={"fast"})
+@check(
+    "driver.gpus-present",
+    "Every GPU of this node can be used",
+    tags={"fast"},
+    without=(
+        Machine,
+        Container,
+        Env,
+    ),
+)
 def gpus_present(
     inventory: Inventory,
     gpus: Gpus | None,
@@ -74,7 +83,7 @@ def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator
     troubles = [_missing(slot) for slot in missing]
     troubles += [_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
     troubles += _incomplete(inventory, machine)
-    troubles += _fewer_than_nodes(inventory) if not troubles else []
+    troubles += _fewer_than_nodes(inventory) if not (troubles or gpus.interrupted) else []
     yield from troubles
     yield from _hidden(inventory)
     if gpus.interrupted:

@@ -72,7 +72,16 @@ _RECOVERY: dict[str, tuple[str, tuple[str, ...], Action, str]] = {
 }
 
 
-@check("driver.persistence", "The driver keeps the GPUs initialised", tags={"fast"})
+@check(
+    "driver.persistence",
+    "The driver keeps the GPUs initialised",
+    tags={"fast"},
+    without=(
+        Machine,
+        Services,
+        Container,
+    ),
+)
 def persistence(
     gpus: Gpus, machine: Machine | None, services: Services | None, container: Container | None
 ) -> Iterator[Finding]:

@@ -46,7 +46,17 @@ _RIVAL = Fix(
 )
 
 
-@check("driver.module-userspace", "Kernel module and libraries are of one version", tags={"fast"})
+@check(
+    "driver.module-userspace",
+    "Kernel module and libraries are of one version",
+    tags={"fast"},
+    without=(
+        DriverPackages,
+        Container,
+        Inventory,
+        Gpus,
+    ),
+)
 def module_userspace(
     driver: Driver | None,
     gpus: Gpus | None,
@@ -171,12 +181,14 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     elif driver.loaded is None or (driver.loaded and driver.modules is None):
         yield Finding.unknown("not-visible-here", "/proc/modules could not be read")
     elif not driver.loaded:
-        yield _not_loaded(len(gpus), inventory)
+        yield _not_loaded(len(gpus), pci)
     else:
         yield from _loaded(driver)
 
 
-def _not_loaded(gpus: int, inventory: Inventory | None) -> Finding:
+def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
+    if pci is None:
+        return Finding.unknown("not-visible-here", "no module loaded; whether there are GPUs was not seen")
     if not gpus:
         return Finding.skip("no GPU of ours, and no module loaded")
     summary = f"nvidia is not loaded, and there are {gpus} GPUs on the PCI bus"
@@ -197,7 +209,15 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
         yield Finding.ok(f"{', '.join(name for name in known)} loaded{kind}")
 
 
-@check("driver.branch", "The driver's branch is still maintained", tags={"fast"})
+@check(
+    "driver.branch",
+    "The driver's branch is still maintained",
+    tags={"fast"},
+    without=(
+        Driver,
+        Gpus,
+    ),
+)
 def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Moment) -> Iterator[Finding]:
     """The driver's branch against the month NVIDIA names as its end.
 

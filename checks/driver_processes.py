@@ -26,7 +26,12 @@ _END = "End them: they hold GPU memory that the next job expects to be free."
 _LAUNCHED = ("rank", "ray-worker")
 
 
-@check("driver.processes", "Nobody hangs in the driver or left anything on the GPUs", tags={"fast"})
+@check(
+    "driver.processes",
+    "Nobody hangs in the driver or left anything on the GPUs",
+    tags={"fast"},
+    without=(Container,),
+)
 def processes(
     inventory: Inventory,
     gpus: Gpus | None,

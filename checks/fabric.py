@@ -51,7 +51,15 @@ _START = Fix(
 )
 
 
-@check("fabric.manager", "The fabric manager runs where it must", tags={"fast", "nvlink", "service"})
+@check(
+    "fabric.manager",
+    "The fabric manager runs where it must",
+    tags={"fast", "nvlink", "service"},
+    without=(
+        Gpus,
+        Container,
+    ),
+)
 def manager(
     board: Board, services: Services | None, gpus: Gpus | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -71,7 +79,7 @@ def manager(
         yield Finding.skip(
             "whether it must run here cannot be told from here; fabric.state tells whether it works"
         )
-    elif services is None:
+    elif services is None or not services.reported(_UNIT):
         if well:
             yield Finding.info(
                 "the service is not visible from here; all GPUs are registered with the fabric"
@@ -144,7 +152,12 @@ def version(
         yield Finding.ok(f"both {driving}")
 
 
-@check("fabric.state", "Every GPU is registered with the NVLink fabric", tags={"fast", "gpu", "nvlink"})
+@check(
+    "fabric.state",
+    "Every GPU is registered with the NVLink fabric",
+    tags={"fast", "gpu", "nvlink"},
+    without=(Machine,),
+)
 def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
     """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
 

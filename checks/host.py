@@ -23,7 +23,15 @@ _BLOCKED = 4
 """Processes asleep in the kernel at once from which it is no coincidence."""
 
 
-@check("host.pressure", "Nothing on this host is starved", tags={"fast"})
+@check(
+    "host.pressure",
+    "Nothing on this host is starved",
+    tags={"fast"},
+    without=(
+        Machine,
+        Processes,
+    ),
+)
 def pressure(limits: Limits, machine: Machine | None, processes: Processes | None) -> Iterator[Finding]:
     """Pressure stall information of memory, io and processors, the load, and processes asleep in the kernel.
 
@@ -96,7 +104,7 @@ def _in_driver(process: Process) -> bool:
     return bool(process.nvidia) or (process.wchan or "").startswith(("nv_", "nvidia", "uvm_", "os_acquire"))
 
 
-@check("host.governor", "Processors may run fast", tags={"fast"})
+@check("host.governor", "Processors may run fast", tags={"fast"}, without=(Machine,))
 def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     """The frequency governor of each processor.
 

@@ -20,7 +20,7 @@ _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
 
-@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"})
+@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"}, without=(Container,))
 def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
     """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
 

@@ -28,7 +28,7 @@ _ROCE_HEADERS = 96
 """Bytes RoCE needs beside its payload: linux, include/rdma/ib_addr.h, iboe_get_mtu."""
 
 
-@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"})
+@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"}, without=(Machine,))
 def gdr(
     rails: Rails,
     driver: Driver,

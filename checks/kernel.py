@@ -19,7 +19,7 @@ _SEATING = (
 )
 
 
-@check("kernel.pcie", "No PCI error of a GPU or adapter in the kernel log", tags={"fast"})
+@check("kernel.pcie", "No PCI error of a GPU or adapter in the kernel log", tags={"fast"}, without=(Pci,))
 def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """AER, DPC and lost links since boot or --since, by device. Corrected errors matter only in masses.
 
@@ -72,7 +72,7 @@ def _elsewhere(events: Iterable[PcieError]) -> bool:
     return mild and all(event.driver not in (None, "pcieport") for event in events)
 
 
-@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"})
+@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"}, without=(Pci,))
 def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Faults that the IOMMU of Intel, AMD or ARM reported, by device.
 

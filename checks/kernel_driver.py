@@ -12,7 +12,7 @@ from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.registry import check
 
 
-@check("kernel.driver", "The driver reported no failure to start", tags={"fast"})
+@check("kernel.driver", "The driver reported no failure to start", tags={"fast"}, without=(Pci,))
 def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Messages of NVIDIA's modules about GPUs that do not initialise and versions that do not fit.
 

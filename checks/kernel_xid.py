@@ -53,7 +53,15 @@ class Judged:
         return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
 
 
-@check("kernel.xid", "No GPU error in the kernel log", tags={"fast"})
+@check(
+    "kernel.xid",
+    "No GPU error in the kernel log",
+    tags={"fast"},
+    without=(
+        Gpus,
+        Pci,
+    ),
+)
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: what NVIDIA's catalogue says of it, on which GPU, of whose process.
 

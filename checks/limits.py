@@ -22,7 +22,16 @@ _RAY = ("raylet", "ray-worker", "gcs-server")
 _NEAR_THE_LIMIT = 0.8  # of the open files allowed; sockets of one more communicator come in hundreds
 
 
-@check("limits.shm", "Shared memory is large enough", tags={"fast"})
+@check(
+    "limits.shm",
+    "Shared memory is large enough",
+    tags={"fast"},
+    without=(
+        Container,
+        Pci,
+        Driver,
+    ),
+)
 def shm(
     limits: Limits,
     container: Container | None,
@@ -123,7 +132,7 @@ def _memory_gib(memory: Memory | None, cgroup_gib: float | None) -> float | None
     return min(sizes, default=None)
 
 
-@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"})
+@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"}, without=(Container,))
 def memlock(
     limits: Limits, rdma: Rdma | None, container: Container | None, processes: Processes | None
 ) -> Iterator[Finding]:
@@ -170,7 +179,16 @@ def _judge_memlock(
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 
-@check("limits.nofile", "Enough files may be open", tags={"fast"})
+@check(
+    "limits.nofile",
+    "Enough files may be open",
+    tags={"fast"},
+    without=(
+        Container,
+        Pci,
+        Driver,
+    ),
+)
 def nofile(
     limits: Limits,
     processes: Processes | None,

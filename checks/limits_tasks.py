@@ -22,7 +22,7 @@ _CPUS_PER_GPU = 2
 _MANY_CPUS = 256
 
 
-@check("limits.processes", "Enough tasks may run", tags={"fast"})
+@check("limits.processes", "Enough tasks may run", tags={"fast"}, without=(Machine,))
 def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) -> Iterator[Finding]:
     """The pids limit of our control group and its use, the process limit of running ranks, kernel.pid_max.
 
@@ -170,7 +170,7 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
         yield Finding.ok(f"{told} for {count} GPUs", evidence=evidence)
 
 
-@check("limits.removeipc", "Shared memory survives the end of a login", tags={"fast"})
+@check("limits.removeipc", "Shared memory survives the end of a login", tags={"fast"}, without=(Container,))
 def removeipc(limits: Limits, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """systemd-logind's RemoveIPC, and whether ranks of ordinary users run outside a service.
 

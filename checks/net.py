@@ -22,7 +22,7 @@ _SLOW_SECONDS = 1.0
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd")
 
 
-@check("net.hostname", "The node's own name leads to its own address", tags={"fast"})
+@check("net.hostname", "The node's own name leads to its own address", tags={"fast"}, without=(Container,))
 def hostname(
     net: Net, processes: Processes | None, container: Container | None, peers: Peers | None
 ) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ def _firewall(net: Net) -> str:
     return "ufw is enabled" if net.ufw else ""
 
 
-@check("net.clock", "The clock is synchronised", tags={"fast"})
+@check("net.clock", "The clock is synchronised", tags={"fast"}, without=(Services,))
 def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     """The kernel's word on its clock (adjtimex), and the time services that run.
 

@@ -198,7 +198,15 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
     return judge(f"generation {now} of {most} under load", subject=gpu.subject, evidence=said, fix=fix)
 
 
-@check("pcie.replays", "PCIe links do not repeat packets", tags={"gpu", "pcie"})
+@check(
+    "pcie.replays",
+    "PCIe links do not repeat packets",
+    tags={"gpu", "pcie"},
+    without=(
+        ErrorGrowth,
+        Machine,
+    ),
+)
 def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:
     """Replay counters: their growth within a second, their mean rate since boot, and peers.
 

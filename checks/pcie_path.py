@@ -43,7 +43,12 @@ _PASS_THROUGH = Fix(
 )
 
 
-@check("pcie.acs", "ACS does not redirect traffic between GPUs and adapters", tags={"fast", "pcie"})
+@check(
+    "pcie.acs",
+    "ACS does not redirect traffic between GPUs and adapters",
+    tags={"fast", "pcie"},
+    without=(Machine,),
+)
 def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     """The ACS control register of every bridge above GPUs and RDMA adapters (needs root).
 
@@ -102,7 +107,12 @@ def _redirected(bridge: Bridge) -> Finding:
     return Finding.fail(summary, subject=subject, evidence=[Evidence("pci", said)], fix=_ACS_OFF)
 
 
-@check("pcie.iommu", "The IOMMU does not translate what GPUs and adapters send", tags={"fast", "pcie"})
+@check(
+    "pcie.iommu",
+    "The IOMMU does not translate what GPUs and adapters send",
+    tags={"fast", "pcie"},
+    without=(Machine,),
+)
 def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     """IOMMU units, the type of the groups GPUs and adapters are in, and the kernel's parameters.
 

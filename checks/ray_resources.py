@@ -9,7 +9,7 @@ from nodedoctor.facts.limits import Limits
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.ray_node import Demand, RayCluster, RaySession, Trouble
-from nodedoctor.facts.signs import looked, signs
+from nodedoctor.facts.signs import nothing_here
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.regex import regex
 from nodedoctor.registry import check
@@ -29,7 +29,15 @@ _MEANS = {
 }
 
 
-@check("ray.resources", "Ray has what it believes, and its work fits", tags={"ray"})
+@check(
+    "ray.resources",
+    "Ray has what it believes, and its work fits",
+    tags={"ray"},
+    without=(
+        Pci,
+        Driver,
+    ),
+)
 def ray_resources(
     session: RaySession | None,
     cluster: RayCluster | None,
@@ -67,8 +75,8 @@ def ray_resources(
 def _count(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | None:
     """GPUs here: NVML's, else none where nothing of NVIDIA's is; None when it could not be seen."""
     if gpus is not None:
-        return len(gpus.gpus) or gpus.counted
-    return 0 if looked(pci, driver) and not signs(pci, driver) else None
+        return gpus.counted if gpus.interrupted else len(gpus.gpus) or gpus.counted
+    return 0 if nothing_here(pci, driver) else None
 
 
 def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
-@check("slurm.gres", "Slurm and the driver agree on the GPUs", tags={"slurm"})
+@check("slurm.gres", "Slurm and the driver agree on the GPUs", tags={"slurm"}, without=(Processes,))
 def gres(
     node: SlurmNode | None, env: Env | None, gpus: Gpus | None, processes: Processes | None
 ) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def gres(
     if node is None and job is None:
         yield Finding.skip(NO_SLURM)
         return
-    count = len(gpus.gpus) if gpus else None
+    count = len(gpus.gpus) if gpus and not gpus.interrupted else None
     if job is not None and env is not None:
         yield from _granted(job, env.get("SLURM_GPUS_ON_NODE"), count)
     elif node is not None:

@@ -8,7 +8,7 @@ from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.packages import numbers
 from nodedoctor.facts.pci import Pci
-from nodedoctor.facts.signs import NONE_HERE, looked, signs
+from nodedoctor.facts.signs import NONE_HERE, nothing_here
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch, torch_index
@@ -23,7 +23,16 @@ WITH_PTX = (2, 12)
 FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 
-@check("stack.torch-arch", "torch is compiled for these GPUs")
+@check(
+    "stack.torch-arch",
+    "torch is compiled for these GPUs",
+    without=(
+        ImportedTorch,
+        Driver,
+        Gpus,
+        Pci,
+    ),
+)
 def torch_arch(
     target: TargetPython,
     torch: Torch,
@@ -40,7 +49,7 @@ def torch_arch(
     names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
     models = names or [(name, None) for name in target.gpu_names]
     archs, source = _archs(target, torch, imported)
-    if not models and looked(pci, driver) and not signs(pci, driver):
+    if not models and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not models:
         yield Finding.unknown("not-visible-here", "which GPUs this node has could not be seen")

@@ -8,7 +8,7 @@ from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.libraries import Libraries
 from nodedoctor.facts.packages import numbers
 from nodedoctor.facts.pci import Pci
-from nodedoctor.facts.signs import NONE_HERE, looked, signs
+from nodedoctor.facts.signs import NONE_HERE, nothing_here, signs
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch, torch_index
@@ -25,7 +25,17 @@ DISTURBS = "the Python environment; a new driver needs the GPUs idle"
 Fit = Literal["native", "minor", "forward", "none"]
 
 
-@check("stack.torch-driver", "torch's CUDA runs on this driver")
+@check(
+    "stack.torch-driver",
+    "torch's CUDA runs on this driver",
+    without=(
+        ImportedTorch,
+        Gpus,
+        Pci,
+        Driver,
+        Libraries,
+    ),
+)
 def torch_driver(
     target: TargetPython,
     torch: Torch | None,
@@ -45,7 +55,7 @@ def torch_driver(
     here = bool(version or (gpus and gpus.gpus) or target.gpu_names or signs(pci, driver))
     if torch is None:
         yield _no_torch(target, expect)
-    elif not here and looked(pci, driver):
+    elif not here and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not here:
         yield Finding.unknown("not-visible-here", "whether this node has NVIDIA GPUs could not be seen")

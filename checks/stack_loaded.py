@@ -23,7 +23,7 @@ PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80",
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"})
+@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"}, without=(Libraries,))
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
     """The libnccl in the memory map of every running rank, Ray worker and engine, and its version.
 

@@ -126,7 +126,9 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-@check("stack.lambda", "Lambda Stack and other sources of torch do not mix", tags={"fast"})
+@check(
+    "stack.lambda", "Lambda Stack and other sources of torch do not mix", tags={"fast"}, without=(Container,)
+)
 def lambda_stack(
     system: SystemPackages,
     target: TargetPython | None,

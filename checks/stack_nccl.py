@@ -16,7 +16,7 @@ VLLM_WHEEL = "vllm-nccl-"
 """vLLM 0.4 downloaded an NCCL of its own at install time, and loads that one for its collectives."""
 
 
-@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"})
+@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"}, without=(Libraries,))
 def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
     """The installed nvidia-nccl package against what this torch requires, by its metadata or the table.
 
@@ -119,7 +119,9 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
             )
 
 
-@check("stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"})
+@check(
+    "stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"}, without=(ImportedTorch,)
+)
 def nccl_copies(
     target: TargetPython, torch: Torch, libraries: Libraries | None, imported: ImportedTorch | None
 ) -> Iterator[Finding]:

@@ -16,9 +16,9 @@ from nodedoctor import __version__
 from nodedoctor.collect import Source
 from nodedoctor.expect import held
 from nodedoctor.facts.waivers import Waivers
-from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
+from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
 from nodedoctor.plugin_code import PluginFailed, contained
-from nodedoctor.registry import Check, fact_of
+from nodedoctor.registry import Check, Need, fact_of
 
 THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
 
@@ -149,7 +149,9 @@ class Diagnosis:
             # "Does it apply here?" comes first; then a broken source says more than a blind one.
             return (min(missing, key=_does_not_apply_first),)
         arguments = [None if isinstance(value, Unseen) else value for value in values]
-        return judge(check, arguments)
+        gap = _gap(check, needs, values)
+        found = judge(check, arguments)
+        return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
 
     @property
     def _expected(self) -> Mapping[str, str]:
@@ -174,6 +176,28 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
     if not found:
         return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
     return tuple(found)
+
+
+def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:
+    """What this check needs for a PASS and could not see, broken before blind; None when it saw all."""
+    gaps = []
+    for need, value in zip(needs, values, strict=True):
+        if need.cls in check.without:
+            continue
+        unseen = value if isinstance(value, Unseen) else getattr(value, "partly", None)
+        if isinstance(unseen, Unseen) and unseen.applies:
+            gaps.append(unseen)
+    return min(gaps, key=lambda gap: gap.reason in BLIND, default=None)
+
+
+def unpassed(finding: Finding, gap: Unseen) -> Finding:
+    """A PASS that rests on half of what it needs is UNKNOWN; other findings rest on what was seen."""
+    if finding.status is not Status.PASS:
+        return finding
+    fix = Fix(gap.way_out, action="none") if gap.way_out else finding.fix
+    what = gap.note if gap.note.startswith(gap.probe) else f"{gap.probe}: {gap.note}"
+    summary = f"{finding.summary}; judged without {what}"
+    return Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
 
 
 def probes_of(check: Check) -> frozenset[str]:

@@ -257,7 +257,7 @@ def test_names_in_free_text_are_replaced(form):
 
 
 def test_a_log_with_names_becomes_findings_without_them(tmp_path):
-    recorded = snapshot.load(RECORDED["log-harmless-noise"])
+    recorded = snapshot.load(RECORDED["log-oom-hang-and-adapter"])
     xid = "[   99.000000] NVRM: Xid (PCI:0000:5d:00): 79, pid=4711, name=bobs_secret_model, Lost\n"
     log = Observation("kernel-log", text=recorded.observations["kernel-log"].text + xid, rc=0)
     seen = [*(one for one in recorded.observations.values() if one.probe != "kernel-log"), log]

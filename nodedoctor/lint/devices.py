@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.facts.settings import HERE, Setting
+from nodedoctor.facts.settings import HERE, Setting, Settings
 from nodedoctor.lint.remark import Node, Remark
 from nodedoctor.lint.values import NCCL_ENV
 
@@ -27,6 +27,19 @@ def judge_devices(setting: Setting, node: Node) -> Iterator[Remark]:
         yield from _ucx(setting, node.hcas, node.interfaces)
     elif setting.name == "CUDA_VISIBLE_DEVICES" and HERE in setting.places:
         yield from _gpus(setting.value, node.gpu_count)
+
+
+def unseen_devices(settings: Settings, node: Node) -> Iterator[tuple[str, str]]:
+    """Variables that name adapters, interfaces or GPUs of a kind that was not seen, and that kind."""
+    for setting in settings.all():
+        if setting.value.strip().startswith("^"):
+            continue
+        if setting.name in (*_INTERFACES, "UCX_NET_DEVICES") and node.interfaces is None:
+            yield setting.name, "network interfaces"
+        elif setting.name in ("NCCL_IB_HCA", "UCX_NET_DEVICES") and node.hcas is None:
+            yield setting.name, "RDMA devices"
+        elif setting.name == "CUDA_VISIBLE_DEVICES" and HERE in setting.places and node.gpu_count is None:
+            yield setting.name, "GPUs"
 
 
 def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
