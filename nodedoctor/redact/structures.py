@@ -59,7 +59,10 @@ def _fix(fix: Fix, redaction: Redaction) -> Fix:
     return replace(
         fix,
         text=text(fix.text),
-        commands=tuple(map(text, fix.commands)),
+        steps=tuple(
+            replace(step, command=text(step.command), when=text(step.when), disturbs=text(step.disturbs))
+            for step in fix.steps
+        ),
         disturbs=text(fix.disturbs),
         verify=text(fix.verify),
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result, Status
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result, Status, Step
 
 SCHEMA = "nodedoctor.report/1"
 
@@ -91,6 +91,17 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "disturbs": fix.disturbs or None,
         "verify": fix.verify or None,
         "docs": fix.docs or None,
+        "steps": [_step(step) for step in fix.plan],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "role": step.role,
+        "command": step.command,
+        "when": step.when or None,
+        "disturbs": step.disturbs or None,
+        "needs_root": step.needs_root,
     }
 
 

@@ -18,8 +18,11 @@ from nodedoctor.model import (
     Reason,
     Report,
     Result,
+    Role,
     Status,
+    Step,
 )
+from nodedoctor.steps import as_steps
 
 
 def report(document: Mapping[str, Any]) -> Report:
@@ -61,6 +64,7 @@ def damage(document: Mapping[str, Any]) -> str:
 
 
 _KIND: Mapping[type, str] = {list: "list", dict: "object"}
+_ROLES = frozenset(get_args(Role)) - {"verify"}
 _STATUSES = frozenset(status.value for status in Status)
 
 
@@ -71,11 +75,28 @@ def fix(value: Any) -> Fix | None:
     action = value.get("action")
     return Fix(
         text=words(value.get("text")),
-        commands=tuple(command for command in listed(value.get("commands")) if isinstance(command, str)),
+        steps=_steps(value),
         action=cast("Action", action) if action in get_args(Action) else "investigate",
         disturbs=words(value.get("disturbs")),
         verify=words(value.get("verify")),
         docs=words(value.get("docs")),
+    )
+
+
+def _steps(value: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The steps but for the one that verifies; a document of an earlier version has bare commands."""
+    if "steps" not in value:
+        return as_steps(command for command in listed(value.get("commands")) if isinstance(command, str))
+    return tuple(
+        Step(
+            cast("Role", entry["role"]),
+            words(entry.get("command")),
+            words(entry.get("when")),
+            words(entry.get("disturbs")),
+            entry.get("needs_root") is True,
+        )
+        for entry in entries(value["steps"])
+        if entry.get("role") in _ROLES and words(entry.get("command"))
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from nodedoctor.model import Finding, Fix, Report, Result, Status
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import told
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
@@ -150,10 +151,21 @@ class _Page:
             return
         self._fixes[finding.fix] = check
         self._labelled(label, finding.fix.text)
-        self.line(*(f"{_INDENT}$ {inert(command)}" for command in finding.fix.commands))
+        self._steps(finding.fix)
         for name in ("disturbs", "verify", "docs"):
             if getattr(finding.fix, name):
                 self._labelled(name, getattr(finding.fix, name))
+
+    def _steps(self, fix: Fix) -> None:
+        """Each command alone on its line, under what it is for; a last resort stands apart."""
+        heading = ""
+        for step in told(fix):
+            if step.heading != heading:
+                if step.last:
+                    self.line("")
+                self._indented(f"{step.heading}:")
+            heading = step.heading
+            self.line(f"{_INDENT}$ {step.command}")
 
     def _labelled(self, label: str, text: str) -> None:
         lead = f"{_INDENT}{label:<9} "

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.report.inert import inert
+from nodedoctor.report.steps import told
 from nodedoctor.triage.document import LineOf
 from nodedoctor.triage.model import Event, Verdict
 
@@ -71,7 +72,7 @@ class _Page:
             self.head(title)
             for number, fix in enumerate(fixes, 1):
                 self.text(fix.text, "     ", f"  {number}. ")
-                self.lines += [f"     $ {inert(command)}" for command in fix.commands]
+                self.lines += [f"     $ {step.command}" for step in told(fix)]
 
     def coverage(self, verdict: Verdict) -> None:
         seen = verdict.coverage

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from nodedoctor.model import Finding, Fix, Observation, Result, Status
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import Card, State, Waiting
@@ -132,8 +133,15 @@ def _findings(result: Result, seen: dict[str, Observation], full: bool) -> Itera
 
 def _fix(fix: Fix, label: str) -> Iterator[Para]:
     yield _labelled(label, fix.text)
-    for command in fix.commands:
-        yield Para(inert(command), " " * 10 + "$ ", "bold cyan", "cyan", verbatim=True)
+    heading = ""
+    for step in told(fix):
+        if step.heading != heading:
+            if step.last:
+                yield Para()
+            yield Para(step.heading, " " * 10, style="bold red" if step.last else QUIET)
+        heading = step.heading
+        colour = "red" if step.last else "cyan"
+        yield Para(step.command, " " * 10 + "$ ", f"bold {colour}", colour, verbatim=True)
     for name in ("disturbs", "verify", "docs"):
         value = getattr(fix, name)
         if value:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.model import Finding, Report, Result
+from nodedoctor.model import Finding, Report, Result, Step
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import told
+
+_ORDER = ("look", "keep", "repair", "verify", "last-resort")
 
 
 def markdown(result: Result, report: Report) -> str:
@@ -22,11 +25,15 @@ def markdown(result: Result, report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def commands(result: Result) -> tuple[str, ...]:
-    """The fix commands of the findings that are not well, worst first, each once."""
+def steps(result: Result) -> tuple[Step, ...]:
+    """What can be copied: the steps of the fixes, worst finding first, each once.
+
+    Look-ups come first, last resorts last.
+    """
     order = sorted(result.findings, key=lambda finding: -finding.severity)
     fixes = [finding.fix for finding in order if finding.fix and (finding.severity > 1 or finding.note)]
-    return tuple(dict.fromkeys(command for fix in fixes for command in fix.commands))
+    found = {step.command: step for fix in reversed(fixes) for step in reversed(fix.plan)}
+    return tuple(sorted(reversed(found.values()), key=lambda step: _ORDER.index(step.role)))
 
 
 def _finding(finding: Finding) -> str:
@@ -35,8 +42,8 @@ def _finding(finding: Finding) -> str:
     parts += [_fenced(evidence.text, f"# {evidence.probe}") for evidence in finding.evidence]
     if finding.fix:
         parts.append(f"Fix: {inert(finding.fix.text)}")
-        if finding.fix.commands:
-            parts.append(_fenced("\n".join(finding.fix.commands), "", "sh"))
+        for step in told(finding.fix):
+            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}:", _fenced(step.command, "", "sh")]
         for label in ("disturbs", "verify", "docs"):
             value = getattr(finding.fix, label)
             if value:
