@@ -82,8 +82,8 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
             subject="ray:gpus",
             evidence=evidence,
             fix=Fix(
-                "Find the GPUs that are missing (driver.gpus-present), or restart Ray with the number there is "
-                f"(ray start's --num-gpus={count}, beside the options it was started with).",
+                "Find the GPUs that are missing (driver.gpus-present), or restart Ray with the "
+                f"number there is (ray start's --num-gpus={count}, beside the options it was started with).",
                 (stop_ray("its jobs may end"),),
                 "restart-service",
                 RESTART,

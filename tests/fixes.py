@@ -1,4 +1,4 @@
-"""Every fix there is to look at: of all recorded nodes and demos, of the tables, and of the checks' own constants."""
+"""Every fix there is: of all recorded nodes and demos, of the tables, of the checks' own constants."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from nodedoctor.session import Request, Session
 
 REPOSITORY = Path(__file__).parent.parent
 NODES = REPOSITORY / "tests" / "nodes"
-RUNTIMES = (
-    None, "docker", "podman", "containerd", "kubernetes", "enroot", "apptainer", "lxc", "systemd-nspawn", "other"
-)  # fmt: skip
+RUNTIMES = (None, "docker", "podman", "containerd", "kubernetes", "enroot", "apptainer", "lxc", "other")
 
 
 @functools.cache

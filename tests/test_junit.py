@@ -110,7 +110,7 @@ def test_a_failure_says_what_the_evidence_is_and_what_repairs_it():
         "  | Link 4\n"
         "  | Link 11\n"
         "fix: Reset it.\n"
-        "  repair; interrupts jobs on GPU 3:\n"
+        "  repair: interrupts jobs on GPU 3\n"
         "  $ nvidia-smi --gpu-reset -i 3\n"
         "disturbs: jobs on GPU 3\n"
         "verify: nodedoctor a.b\n"

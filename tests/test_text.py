@@ -45,7 +45,7 @@ def test_problems_come_first_with_evidence_fix_and_reason():
         "FAIL a.bad  gpu:3: 2 links down\n"
         "     | Link 4\n"
         "     fix       Reset it.\n"
-        "     repair; interrupts jobs on GPU 3:\n"
+        "     repair: interrupts jobs on GPU 3\n"
         "     $ nvidia-smi --gpu-reset -i 3\n"
         "     disturbs  jobs on GPU 3\n"
         "     verify    nodedoctor a.b\n"

@@ -1,7 +1,7 @@
 """Values that must look like what they are called before anybody rests on them.
 
-A version is read from files that any user can write; it decides findings and stands in commands, so what has no
-version's shape is not kept as one.
+A version is read from files that any user can write; it decides findings and stands in commands, so what has
+no version's shape is not kept as one.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _steps(fix: Data) -> list[str]:
     """Commands under what they are for; a document of an earlier version has bare ones."""
     if "steps" not in fix:
         return [f"  $ {command}" for command in fix.get("commands") or ()]
-    return [line for step in told_of(fix["steps"]) for line in (f"  {step.heading}:", f"  $ {step.command}")]
+    return [line for step in told_of(fix["steps"]) for line in (f"  {step.heading}", f"  $ {step.command}")]
 
 
 def _sentence(finding: Data) -> str:

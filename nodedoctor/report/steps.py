@@ -12,53 +12,59 @@ from nodedoctor.model import Fix, Step
 from nodedoctor.noun import noun
 from nodedoctor.report.inert import inert
 
-LAST = "LAST RESORT"
 _WORDS = {
     "look": "look",
-    "keep": "keep evidence",
+    "keep": "keep",
     "repair": "repair",
-    "last-resort": LAST,
+    "last-resort": "LAST RESORT",
     "verify": "verify",
 }
 
 
 @noun
 class Told:
-    """One step in words: the heading over it (one for several steps alike) and the command, both inert."""
+    """One step in words, all inert: what it is for, its condition and what it interrupts, the command."""
 
-    heading: str
+    word: str
+    when: str
+    interrupts: str
     command: str
     last: bool = False
+
+    @property
+    def detail(self) -> str:
+        """`when persistence mode is on; interrupts monitoring`; "" when there is nothing to say."""
+        parts = (("when", self.when), ("interrupts", self.interrupts))
+        return "; ".join(f"{label} {text}" for label, text in parts if text)
+
+    @property
+    def heading(self) -> str:
+        """What stands over the command."""
+        return f"{self.word}: {self.detail}" if self.detail else self.word
 
 
 def told(fix: Fix) -> list[Told]:
     """The steps of a fix but for the one that verifies, which views show on a line of its own."""
-    return list(told_of(map(_plain, fix.plan)))
+    return [told_step(step) for step in fix.plan if step.role != "verify"]
+
+
+def told_step(step: Step) -> Told:
+    """One step in words."""
+    return _told({"role": step.role, "command": step.command, "when": step.when, "disturbs": step.disturbs})
 
 
 def told_of(steps: Iterable[Mapping[str, Any]]) -> Iterator[Told]:
-    """The same from the `steps` of a document."""
-    for step in steps:
-        if step.get("role") != "verify":
-            yield Told(
-                heading(step), inert(str(step.get("command") or "")), step.get("role") == "last-resort"
-            )
+    """The steps of a document, but for the one that verifies."""
+    return (_told(step) for step in steps if step.get("role") != "verify")
 
 
-def heading(step: Mapping[str, Any]) -> str:
-    """What a step is for, its condition, what it interrupts: `repair, when persistence mode is on; ...`."""
-    word = _WORDS.get(str(step.get("role")), "repair")
-    when, disturbs = step.get("when"), step.get("disturbs")
-    parts = [f"{word}, when {inert(str(when))}" if when else word]
-    if disturbs not in (None, "", "nothing") and step.get("role") in ("repair", "last-resort"):
-        parts.append(f"interrupts {inert(str(disturbs))}")
-    return "; ".join(parts)
-
-
-def heading_of(step: Step) -> str:
-    """The same of a step."""
-    return heading(_plain(step))
-
-
-def _plain(step: Step) -> dict[str, Any]:
-    return {"role": step.role, "command": step.command, "when": step.when, "disturbs": step.disturbs}
+def _told(step: Mapping[str, Any]) -> Told:
+    role, disturbs = str(step.get("role")), str(step.get("disturbs") or "")
+    interrupts = disturbs if role in ("repair", "last-resort") and disturbs != "nothing" else ""
+    return Told(
+        _WORDS.get(role, "repair"),
+        inert(str(step.get("when") or "")),
+        inert(interrupts),
+        inert(str(step.get("command") or "")),
+        role == "last-resort",
+    )

@@ -163,7 +163,7 @@ class _Page:
             if step.heading != heading:
                 if step.last:
                     self.line("")
-                self._indented(f"{step.heading}:")
+                self._indented(step.heading)
             heading = step.heading
             self.line(f"{_INDENT}$ {step.command}")
 

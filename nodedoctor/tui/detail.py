@@ -10,7 +10,7 @@ from datetime import datetime
 
 from nodedoctor.model import Finding, Fix, Observation, Result, Status
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import Told, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import Card, State, Waiting
@@ -133,19 +133,26 @@ def _findings(result: Result, seen: dict[str, Observation], full: bool) -> Itera
 
 def _fix(fix: Fix, label: str) -> Iterator[Para]:
     yield _labelled(label, fix.text)
-    heading = ""
     for step in told(fix):
-        if step.heading != heading:
-            if step.last:
-                yield Para()
-            yield Para(step.heading, " " * 10, style="bold red" if step.last else QUIET)
-        heading = step.heading
-        colour = "red" if step.last else "cyan"
-        yield Para(step.command, " " * 10 + "$ ", f"bold {colour}", colour, verbatim=True)
+        yield from _step(step, fix)
     for name in ("disturbs", "verify", "docs"):
         value = getattr(fix, name)
         if value:
             yield _labelled(name, value)
+
+
+def _step(step: Told, fix: Fix) -> Iterator[Para]:
+    """The command beside its role; of a last resort the condition stands first, and apart."""
+    under = " " * 10
+    if step.last:
+        yield Para()
+        yield Para(step.heading, under, style="bold red")
+        yield Para(step.command, f"{under}$ ", "red", "bold red", verbatim=True)
+        return
+    yield Para(step.command, f"{_lead(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
+    detail = f"when {step.when}" if step.when and step.interrupts == fix.disturbs else step.detail
+    if step.when or step.interrupts not in ("", fix.disturbs):
+        yield Para(detail, f"{under}  ", QUIET)
 
 
 def _evidence(finding: Finding, seen: dict[str, Observation], full: bool) -> Iterator[Para]:

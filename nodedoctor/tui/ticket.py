@@ -43,7 +43,7 @@ def _finding(finding: Finding) -> str:
     if finding.fix:
         parts.append(f"Fix: {inert(finding.fix.text)}")
         for step in told(finding.fix):
-            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}:", _fenced(step.command, "", "sh")]
+            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", _fenced(step.command, "", "sh")]
         for label in ("disturbs", "verify", "docs"):
             value = getattr(finding.fix, label)
             if value:

@@ -76,7 +76,7 @@ class ChecksScreen(Screen[None]):
         self.watch(self.app, "state", self.show)
 
     def show(self, state: State | None) -> None:
-        """Show a new state. A selection nobody made moves on to the first problem that turns up."""
+        """Show a new state. A selection nobody made stays on the worst problem there is."""
         self.state = state
         if state is None:
             return
@@ -85,7 +85,7 @@ class ChecksScreen(Screen[None]):
         listing = self.panes.listing
         listing.show(self._rows(state))
         problems = self._problems()
-        if not self._by_hand and problems and listing.key not in problems:
+        if not self._by_hand and problems and listing.key != problems[0]:
             listing.select(problems[0], by_hand=False)
         self._show_detail()
 

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from nodedoctor.model import Step
 from nodedoctor.report.inert import inert
-from nodedoctor.report.steps import heading_of
+from nodedoctor.report.steps import told_step
 from nodedoctor.tui.look import LABEL, QUIET, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -74,6 +74,6 @@ def _paras(key: str, step: Step) -> list[Para]:
     above = [Para()] if last else []
     return [
         *above,
-        Para(heading_of(step), f" {key}  ", "bold red" if last else QUIET),
+        Para(told_step(step).heading, f" {key}  ", "bold red" if last else QUIET),
         Para(inert(step.command), "    $ ", "red" if last else "cyan", "bold", verbatim=True),
     ]
