@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from string import ascii_uppercase
 from typing import ClassVar
 
 from textual import events
@@ -20,7 +19,8 @@ from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page
 
 _SAFE_KEYS = "123456789abdefhilmnoprstuvwxyz"
-"""Without the letters that move and leave: c g j k q."""
+_LAST_KEYS = "ABDEFHIJKLMOPQRSTUVWXYZ"
+"""Without the letters that move and leave: c g j k q, and C G N of the other screens."""
 
 
 class StepsScreen(Screen[None]):
@@ -36,7 +36,7 @@ class StepsScreen(Screen[None]):
         last = [step for step in steps if step.role == "last-resort"]
         safe = [step for step in steps if step.role != "last-resort"]
         self._safe = dict(zip(_SAFE_KEYS, safe, strict=False))
-        self._last = dict(zip(ascii_uppercase, last, strict=False))
+        self._last = dict(zip(_LAST_KEYS, last, strict=False))
 
     def compose(self) -> ComposeResult:
         """A title, the steps, the way back."""
@@ -53,11 +53,13 @@ class StepsScreen(Screen[None]):
         page.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Copy the step of that key."""
-        step = dict(self._keys()).get(event.character or "")
-        if step is None:
+        """Copy the step of that key; a key without a step does nothing, least of all open another screen."""
+        if event.character is None or event.character not in _SAFE_KEYS + _LAST_KEYS:
             return
         event.stop()
+        step = dict(self._keys()).get(event.character)
+        if step is None:
+            return
         self.app.copy_to_clipboard(step.command)
         self.app.pop_screen()
         self.app.notify(f"copied: {inert(step.command)}", markup=False)
