@@ -27,9 +27,19 @@ RUNTIMES = (None, "docker", "podman", "containerd", "kubernetes", "enroot", "app
 @functools.cache
 def reports() -> dict[str, Report]:
     """All recorded nodes and demos, judged with every check."""
-    folders = {path.parent.name: path.parent for path in NODES.glob("*/manifest.json")}
-    folders |= {f"demo {name}": Path(demo_folder(name)) for name in DEMOS}
-    return {name: judged(folder) for name, folder in sorted(folders.items())}
+    return {name: judged(folder) for name, folder in sorted(folders().items())}
+
+
+def folders() -> dict[str, Path]:
+    """Where the recorded nodes and demos lie."""
+    found = {path.parent.name: path.parent for path in NODES.glob("*/manifest.json")}
+    return {**found, **{f"demo {name}": Path(demo_folder(name)) for name in DEMOS}}
+
+
+def sources() -> Iterator[Path]:
+    """Our own code."""
+    for folder in ("checks", "nodedoctor"):
+        yield from sorted((REPOSITORY / folder).rglob("*.py"))
 
 
 def judged(folder: Path) -> Report:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fixes import REPOSITORY, checks, every_fix, reports
+from fixes import REPOSITORY, checks, every_fix, reports, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +122,7 @@ def test_every_nodedoctor_command_in_any_text_of_ours_is_one():
 
 def test_templates_are_literals_of_ours():
     """A template made of what a node says would not be quoted."""
-    for path in _sources():
+    for path in sources():
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
@@ -151,7 +151,7 @@ def test_every_template_keeps_the_laws_whatever_node_it_is_for():
 
 
 def _templates() -> Iterator[tuple[str, str, str]]:
-    for path in _sources():
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
             if isinstance(node, ast.Call) and name in (*BUILDERS, "looks"):
@@ -215,13 +215,8 @@ def _accepted(words: list[str], where: str) -> None:
     assert set(told.checks) <= known, (where, set(told.checks) - known)
 
 
-def _sources() -> Iterator[Path]:
-    for folder in ("checks", "nodedoctor"):
-        yield from sorted((REPOSITORY / folder).rglob("*.py"))
-
-
 def _texts() -> Iterator[tuple[Path, str]]:
-    for path in _sources():
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield path, node.value
