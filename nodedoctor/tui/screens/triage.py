@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.steps import as_steps
 from nodedoctor.tui import diagnosis, reading
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import AskTriage
@@ -80,10 +79,10 @@ class TriageScreen(Screen[None]):
     def action_copy(self) -> None:
         """Show the steps of the selected fix or measurement, to copy one."""
         entry = self._entries.get(self.panes.listing.key or "")
-        if entry is None or not entry.commands:
+        if entry is None or not entry.steps:
             self.notify("no command to copy here; they stand at fix and next", markup=False)
             return
-        self.app.push_screen(StepsScreen(entry.row.text, as_steps(entry.commands)))
+        self.app.push_screen(StepsScreen(entry.row.text, entry.steps))
 
     @work(group="around", exclusive=True)
     async def _read_around(self, key: str, source: str, line: int) -> None:
