@@ -83,7 +83,13 @@ def _cut_off() -> Finding:
     fix = Fix(
         "Restart the container. For good: create the missing links on the host, or hand GPUs out by CDI"
         " (docker run's `--device nvidia.com/gpu=all`), or let the runtime use cgroupfs.",
-        (repair("sudo nvidia-ctk system create-dev-char-symlinks --create-all"),),
+        (
+            repair(
+                "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+                when="you are on the host",
+                disturbs="nothing",
+            ),
+        ),
         "config",
         _ANEW,
         "nodedoctor driver.gpus-present",

@@ -80,7 +80,11 @@ def manager(
             )
         else:
             inside = " inside the container" if container and container.inside else ""
-            fix = Fix("Run on the host.", (look("systemctl status nvidia-fabricmanager"),), action="none")
+            fix = Fix(
+                "Run on the host.",
+                (look("systemctl status nvidia-fabricmanager", when="you are on the host"),),
+                action="none",
+            )
             yield Finding.unknown("not-visible-here", f"services cannot be seen{inside}", fix=fix)
     elif unit is None:
         summary = f"{board.platform} needs the fabric manager, and systemd knows no {_UNIT}"
@@ -132,7 +136,9 @@ def version(
         yield Finding.skip("no fabric manager here; whether one must be cannot be told")
     elif manager is None:
         fix = Fix(
-            "Run on the host, where it is installed.", (look("nv-fabricmanager --version"),), action="none"
+            "Run on the host, where it is installed.",
+            (look("nv-fabricmanager --version", when="you are on the host"),),
+            action="none",
         )
         yield Finding.unknown("missing-tool", "the fabric manager's version cannot be seen here", fix=fix)
     elif not driving:

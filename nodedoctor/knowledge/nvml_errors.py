@@ -121,7 +121,7 @@ DEVICES_LOST = Fix(
     (
         repair(
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-            when="on the host",
+            when="you are on the host",
             disturbs="nothing",
         ),
     ),
