@@ -192,6 +192,48 @@ def test_places_and_values_must_match():
     assert word("$(touch X)") == "'$(touch X)'" and word("a\nb") == r"$'a\x0ab'"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sudo reboot",
+        "sudo systemctl reboot",
+        "sudo poweroff",
+        "sudo shutdown -r now",
+        "echo w | sudo tee /proc/sysrq-trigger",
+        "ray stop",
+        "ray stop --force",
+        "sudo nvidia-smi --gpu-reset",
+        "sudo nvidia-smi -r",
+        "sudo modprobe -r nvidia_uvm nvidia",
+        "sudo rmmod nvidia",
+        "sudo systemctl stop slurmd",
+        "sudo systemctl restart docker",
+        "docker restart trainer",
+        "sudo kill -9 4242",
+        "sudo pkill python",
+        "ipmitool chassis power cycle",
+    ],
+)
+def test_what_ends_the_work_of_others_is_known_by_what_it_says(command: str):
+    assert drastic(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sudo nvidia-smi --gpu-reset -i 3",
+        "nvidia-smi topo -p2p r",
+        "sudo modprobe nvidia_uvm",
+        "sudo systemctl enable --now nvidia-fabricmanager",
+        "systemctl status docker",
+        "sudo lspci -s 0000:3a:00.0 -vv",
+        "pip install ray==2.51.1",
+    ],
+)
+def test_what_ends_nothing_is_not_drastic(command: str):
+    assert not drastic(command)
+
+
 def test_commands_of_an_older_document_are_read_with_what_is_drastic_apart():
     roles = [step.role for step in as_steps(("nvidia-smi -q", "sudo reboot", "sudo nvidia-smi --gpu-reset"))]
     assert roles == ["repair", "last-resort", "last-resort"]
