@@ -47,7 +47,6 @@ def test_problems_come_first_with_evidence_fix_and_reason():
         "     fix       Reset it.\n"
         "     repair: interrupts jobs on GPU 3\n"
         "     $ nvidia-smi --gpu-reset -i 3\n"
-        "     disturbs  jobs on GPU 3\n"
         "     verify    nodedoctor a.b\n"
         "     why       rings get slow\n"
         "\n"

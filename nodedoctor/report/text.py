@@ -152,7 +152,8 @@ class _Page:
         self._fixes[finding.fix] = check
         self._labelled(label, finding.fix.text)
         self._steps(finding.fix)
-        for name in ("disturbs", "verify", "docs"):
+        said = any(step.interrupts for step in told(finding.fix))
+        for name in ("verify", "docs") if said else ("disturbs", "verify", "docs"):
             if getattr(finding.fix, name):
                 self._labelled(name, getattr(finding.fix, name))
 
