@@ -129,7 +129,12 @@ def test_a_report_says_the_verdict_first_then_the_problems_then_the_rest(links_d
     follow(text, order)
     assert page.inside["title"] == ["FAIL gpu-a3-017"]
     problem = text[text.index("All NVLinks of every GPU are up") : text.index("topo.matrix")]
-    told = ["16 of 18 NVLinks up; down: 4, 11", "GPU 3: Link 4: <inactive>", "fix", "Links to a switch"]
+    told = [
+        "16 of 18 NVLinks up; down: 4, 11",
+        "GPU 3: Link 4: <inactive>",
+        "fix",
+        "See that the fabric manager runs",
+    ]
     told += ["nvidia-smi nvlink -s -i 3", "disturbs", "verify", "nodedoctor nvlink.links", "why"]
     follow(problem, told)
     assert "https://docs.nvidia.com/deploy/xid-errors/" in [link["href"] for link in page.all("a")]
@@ -162,7 +167,7 @@ def test_a_matrix_marks_the_odd_by_a_character(links_down: dict[str, Any]) -> No
 
 def test_a_repair_that_mends_several_is_told_once(tmp_path: Path) -> None:
     page = read(html.render(document_of(DEMO / "driver-mismatch")))
-    assert page.text.count("sudo modprobe nvidia_uvm") == 1
+    assert page.text.count("sudo modprobe -r < nodedoctor-modules.txt") == 1
     assert page.text.count("as for driver.answers") == 2
     assert len(page.all("a", href="#check-driver.answers")) == 2
     assert "Could not be seen 21" in page.text and "10 checks" in page.text

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Report, Result
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Report, Result, Step
 from nodedoctor.report import json
 from nodedoctor.tui import detail, diagnosis
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
 from nodedoctor.tui.screens import probes
 from nodedoctor.tui.state import State, Waiting
-from nodedoctor.tui.ticket import commands, markdown
+from nodedoctor.tui.ticket import markdown, steps
 
 LIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 NASTY = st.one_of(
@@ -33,7 +33,15 @@ FINDINGS = st.builds(
     subject=NASTY,
     evidence=st.lists(st.builds(Evidence, st.just("probe"), NASTY), max_size=2).map(tuple),
     fix=st.none()
-    | st.builds(Fix, NASTY, st.lists(NASTY, max_size=2).map(tuple), disturbs=NASTY, verify=NASTY),
+    | st.builds(
+        Fix,
+        NASTY,
+        st.lists(
+            st.builds(Step, st.sampled_from(["look", "repair", "last-resort"]), NASTY, NASTY), max_size=2
+        ).map(tuple),
+        disturbs=NASTY,
+        verify=NASTY,
+    ),
     note=st.booleans(),
     reason=st.sampled_from([None, "denied", "stuck"]),
     waived=st.none() | NASTY,
@@ -111,7 +119,7 @@ def test_a_ticket(result: Result, seen: Observation):
     assert not LIVE.search(text)
     fences = [line for line in text.split("\n") if re.match("`{3,}", line)]
     assert len(fences) >= 2 * sum(len(f.evidence) for f in result.findings if f.severity > 1)
-    assert all(isinstance(command, str) for command in commands(shown))
+    assert all(isinstance(step["command"], str) for step in steps(shown))
 
 
 KEYS = st.sampled_from(

@@ -57,7 +57,7 @@ def test_moving_filtering_hiding(tmp_path: Path):
 
 def test_copied_is_remembered_for_the_end(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("c")(app, pilot)
+        await press("c", "1")(app, pilot)
         assert app.clipboard == "nvidia-smi --gpu-reset -i 3"
         await press("C")(app, pilot)
         assert app.clipboard.startswith("**FAIL `rack.links`** on `gpu-a3-017`")

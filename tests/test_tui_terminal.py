@@ -103,6 +103,8 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"18 links down")
         screen.type("c")
+        screen.wait_for(b"copy one step")
+        screen.type("1")
         screen.wait_for(b"\x1b]52;c;")
         screen.type("q")
         assert screen.end() == 2

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from nodedoctor.facts import shapes
 from nodedoctor.facts.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.nvml_gpu import flag, gpu_of
 from nodedoctor.facts.nvml_raw import Raw, index_of
@@ -60,9 +61,13 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
     return reading if complete and seen.answered else _interrupted(reading, seen)
 
 
+def _driver_version(value: Any) -> str | None:
+    return shapes.version(text_of(value)) or None
+
+
 def _with_versions(reading: GpuReading, system: Raw) -> GpuReading:
     told = {
-        "driver_version": system.read("driver_version", text_of),
+        "driver_version": system.read("driver_version", _driver_version),
         "nvml_version": system.read("nvml_version", text_of),
         "cuda_version": system.read("cuda_version", _cuda_version),
         "driver_branch": system.read("driver_branch", lambda value: text_of(value["branch"])),

@@ -87,6 +87,7 @@ def _fix(fix: Fix) -> shape.Fix:
         "disturbs": fix.disturbs or None,
         "verify": fix.verify or None,
         "docs": fix.docs or None,
+        "steps": [shape.step_of(step) for step in fix.plan],
     }
 
 
