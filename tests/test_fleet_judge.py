@@ -169,6 +169,13 @@ def test_a_counter_stands_out_far_above_the_others():
     assert judge(measured([900.0] * 20 + [5000.0], "nvlink-errors")) == ()  # all have some
 
 
+def test_a_reading_stands_out_six_usual_spreads_from_the_median_and_not_before():
+    """Copies that differ by 30 GB/s (a standard deviation) from node to node."""
+    noisy = [400.0 + 20.236 * step for step in (-1, 1) * 20] + [400.0]
+    assert judge(measured([*noisy, 400.0 - 5.5 * 30], "pair")) == ()
+    assert only(measured([*noisy, 400.0 - 6.5 * 30], "pair")).odd == ("gpu-41",)
+
+
 def test_a_hot_node_stands_out_and_a_cool_one_does_not():
     assert only(measured([34.0] * 9 + [62.0], "temperature")).odd == ("gpu-9",)
     assert judge(measured([34.0] * 9 + [45.0, 12.0], "temperature")) == ()
