@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,7 +182,7 @@ def test_a_hot_node_stands_out_and_a_cool_one_does_not():
     assert judge(measured([34.0] * 9 + [45.0, 12.0], "temperature")) == ()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 1000))
 def test_healthy_nodes_with_noise_are_all_alike(seed: int, count: int):
     """Speeds spread by one per cent, temperatures by three degrees, counters as sound links count."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
@@ -394,7 +395,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["report", "triage", "fleet"]), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=12)
 )
@@ -402,7 +403,10 @@ def test_garbage_of_the_right_outer_shape_gives_a_page(kind: str, document: dict
     read(html.render({**document, "schema": f"nodedoctor.{kind}/1"}))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(st.integers(0, 2**32), st.lists(JSON, min_size=1, max_size=6), st.sampled_from([0, 1, 2]))
 def test_a_damaged_document_gives_a_page(
     links_down: dict[str, Any], seed: int, junk: list[Any], which: int

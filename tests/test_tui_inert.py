@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -79,7 +80,7 @@ def test_ten_thousand_columns_are_cut_or_folded():
     plain(probes._told(now.report.observations[0], ""), 80)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS, st.booleans(), st.integers(12, 200))
 def test_a_result(result: Result, seen: Observation, running: bool, width: int):
     now = state(result, seen, running)
@@ -89,7 +90,7 @@ def test_a_result(result: Result, seen: Observation, running: bool, width: int):
         assert not LIVE.search("".join(text for text, _ in line))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(OBSERVATIONS, st.integers(12, 200))
 def test_an_observation(seen: Observation, width: int):
     plain(probes._told(seen, "what it is"), width)
@@ -98,7 +99,7 @@ def test_an_observation(seen: Observation, width: int):
         plain_row(row)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS)
 def test_a_ticket(result: Result, seen: Observation):
     text = markdown(result, state(result, seen).report)
@@ -122,7 +123,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.dictionaries(KEYS, ANYTHING, max_size=6))
 def test_a_triage_document_of_any_shape(document: dict[str, object]):
     for line in diagnosis.head(document):
@@ -132,7 +133,7 @@ def test_a_triage_document_of_any_shape(document: dict[str, object]):
         plain(entry.paras, 60)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(NASTY, RESULTS, st.booleans())
 def test_any_filter_is_a_filter(text: str, result: Result, running: bool):
     assert Filter(text).fits(result, running) in (True, False)
