@@ -62,7 +62,7 @@ test-real: $(VENV)/.dev
 	$(BIN)/pytest -m real -rs $(ARGS) || [ $$? -eq 5 ]
 
 trial: $(VENV)/.dev
-	$(BIN)/pytest -m "race and not real" --times $(TIMES) $(PARALLEL) $(ARGS)
+	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS)
 
 fuzz: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)

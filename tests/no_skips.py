@@ -1,4 +1,4 @@
-"""`--no-skips FILE`: a skipped test fails the run, unless the file says that its reason is a good one.
+"""`--no-skips=FILE`: a skipped test fails the run, unless the file says that its reason is a good one.
 
 What is skipped in silence is not tested. The file has one regular expression a line, which is searched in the
 reason; what follows `#` says why nothing can be done about it.
