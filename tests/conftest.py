@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from fakes import build_nvml, nvml_env, write_config
 
 pytest_plugins = ("no_skips",)
 examples.load_profile()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # We are a background job of a shell; what tests start and interrupt must not inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
