@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -90,7 +91,7 @@ def test_ten_thousand_columns_are_cut_or_folded():
     plain(probes._told(probe, "", now.answers["probe"].text), 80)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS, st.booleans(), st.integers(12, 200))
 def test_a_result(result: Result, seen: Observation, running: bool, width: int):
     now = state(result, seen, running)
@@ -101,7 +102,7 @@ def test_a_result(result: Result, seen: Observation, running: bool, width: int):
         assert not LIVE.search("".join(text for text, _ in line))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(OBSERVATIONS, st.integers(12, 200))
 def test_an_observation(seen: Observation, width: int):
     now = state(Result("a.check", "", (Finding.ok("well"),)), seen)
@@ -110,7 +111,7 @@ def test_an_observation(seen: Observation, width: int):
         plain_row(row)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS)
 def test_a_ticket(result: Result, seen: Observation):
     report = state(result, seen).report
@@ -136,7 +137,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.dictionaries(KEYS, ANYTHING, max_size=6))
 def test_a_triage_document_of_any_shape(document: dict[str, object]):
     for line in diagnosis.head(document):
@@ -146,7 +147,7 @@ def test_a_triage_document_of_any_shape(document: dict[str, object]):
         plain(entry.paras, 60)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(NASTY, RESULTS, st.booleans())
 def test_any_filter_is_a_filter(text: str, result: Result, running: bool):
     (shown,) = state(result, Observation("probe")).report["results"]
