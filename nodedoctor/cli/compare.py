@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Status
 from nodedoctor.record import record
 from nodedoctor.report.document import (
@@ -45,7 +46,7 @@ _RESTLESS = frozenset(
 """Words in the keys of facts whose values differ between any two moments of a healthy node."""
 
 
-class CompareError(Exception):
+class CompareError(NodeDoctorError):
     """Why something cannot be compared, in one line."""
 
 
@@ -189,8 +190,8 @@ def main(words: Sequence[str]) -> int:
         return complain(problem)
     try:
         before, after = document_of(arguments.before), document_of(arguments.after)
-    except CompareError as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     comparison = compare(before, after)
     names = heading(before), heading(after)
     if not emit(render(comparison, *names)):
