@@ -20,10 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
 
-from nodedoctor.cli.compare import compare, document_of, heading
-from nodedoctor.cli.compare import render as comparison_text
+from nodedoctor.cli.compare import document_of
 from nodedoctor.nodeset import expand
 from nodedoctor.report import html
+from nodedoctor.report.comparison import compare, heading
+from nodedoctor.report.comparison import render as comparison_text
 from nodedoctor.report.inert import inert
 
 HERE = Path(__file__).parents[1]
