@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from test_html import JSON, KEYS
 
 from nodedoctor import model
+from nodedoctor.cli.compare import document_of
 from nodedoctor.cli.console import exit_code
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine.session import Request, Session
