@@ -53,7 +53,7 @@ class Dump:
 
 
 def read_dump(path: str) -> Dump:
-    """Read a file as a dump; Refused when it is none, broken beyond use, or dangerous."""
+    """Read a file as a dump; PickleRefused when it is none, broken beyond use, or dangerous."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return parse_dump(path, file.read(min(size, LARGEST) + 1))
@@ -191,7 +191,7 @@ def _dump(path: str, document: Any, note: str, size: int) -> Dump:
 
 
 def _records(entries: Any, size: int) -> list[dict[str, Any]]:
-    """The records; Refused when they are none, or more than a file of this size can hold."""
+    """The records; PickleRefused when they are none, or more than a file of this size can hold."""
     if not isinstance(entries, list):
         raise PickleRefused(f"its entries are no list but {type(entries).__name__}")
     records = [entry for entry in entries if isinstance(entry, dict)]

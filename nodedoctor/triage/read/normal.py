@@ -53,13 +53,13 @@ def normal(raws: Iterator[Raw], lost: Lost) -> Iterator[Line]:
     """The lines of a log as its processes printed them."""
     pieces = _pieces(raws, lost)
     sample = list(islice(pieces, SAMPLE))
-    texts = [piece.record.text for piece in sample]
+    texts = [piece.entry.text for piece in sample]
     wide = width(texts)
     rest = list(_joined(iter(sample), wide))
-    habit = _habit([piece.record.text for piece in rest])
+    habit = _habit([piece.entry.text for piece in rest])
     tail = chain(rest, _joined(pieces, wide))
     for piece in tail:
-        entry = piece.record
+        entry = piece.entry
         for line in parse(entry.text, piece.place, habit, entry.who):
             if (entry.time is not None and line.time is None) or (entry.level and not line.level):
                 time = entry.time if line.time is None else line.time
@@ -90,8 +90,8 @@ def _means(text: str) -> frozenset[type]:
 def _pieces(raws: Iterator[Raw], lost: Lost) -> Iterator[_Piece]:
     """Every line out of its envelope."""
     for raw in raws:
-        if raw.record is not None:
-            yield _Piece(raw.place, raw.record)
+        if raw.entry is not None:
+            yield _Piece(raw.place, raw.entry)
             continue
         text = _decoded(raw.data)
         if text.count("\ufffd") > _GARBLED * len(text):
@@ -138,13 +138,13 @@ def _joined(pieces: Iterator[_Piece], wide: int) -> Iterator[_Piece]:
     begun: _Piece | None = None
     full = False
     for piece in pieces:
-        entry = piece.record
+        entry = piece.entry
         open_ended = not entry.whole or (wide > 0 and len(entry.text) == wide)
         if begun is not None and full:
-            text = begun.record.text + (
-                _STREAM.sub("", entry.text, count=1) if not begun.record.whole else entry.text
+            text = begun.entry.text + (
+                _STREAM.sub("", entry.text, count=1) if not begun.entry.whole else entry.text
             )
-            piece = _Piece(begun.place, replace(begun.record, text=text[: 4 * LONGEST]))
+            piece = _Piece(begun.place, replace(begun.entry, text=text[: 4 * LONGEST]))
         elif begun is not None:
             yield begun
         begun, full = piece, open_ended

@@ -144,7 +144,7 @@ def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
     if records is None:
         _take(_Text(name, reading, _spotted(name, _Again(data, stream.read))))
     else:
-        spots = (Raw(Place(name, i, i + 1), record=record) for i, record in enumerate(records))
+        spots = (Raw(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
         _take(_Text(name, reading, spots))
 
 
