@@ -88,11 +88,12 @@ def learned(
 
 
 def _loses(pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[type]]) -> bool:
-    """Whether a line says less without this prefix: then it is no prefix."""
-    matches = (found for text in texts if (found := pattern.match(text)))
-    return any(
-        means(found.string) - means(found.string[found.end() :]) for found in islice(matches, TRIED * 4)
-    )
+    """Whether a line says less without this prefix: then it is no prefix. It may well say something else."""
+    for found in islice((found for text in texts if (found := pattern.match(text))), TRIED * 4):
+        whole, rest = means(found.string), means(found.string[found.end() :])
+        if whole - rest and not rest - whole:
+            return True
+    return False
 
 
 def _piece(token: str) -> str:
