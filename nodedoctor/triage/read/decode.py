@@ -28,6 +28,10 @@ _BINARY = 0.02
 """Share of control characters from which bytes are no text: a model or an image has a tenth and more."""
 
 
+_JOURNAL = (b"__CURSOR=", b"__REALTIME_TIMESTAMP=")
+"""How a journal's export begins: lengths of texts stand in it as eight bytes."""
+
+
 class Readable(Protocol):
     """Anything that can be read forward."""
 
@@ -60,7 +64,7 @@ def is_text(sample: bytes) -> bool:
     body = sample.strip(b"\0")
     if not body:
         return not sample
-    if encoding_of(body) != "utf-8":
+    if encoding_of(body) != "utf-8" or body.startswith(_JOURNAL):
         return True
     odd = len(body) - len(body.translate(None, _CONTROLS))
     return odd <= _BINARY * len(body)
