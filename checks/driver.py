@@ -24,7 +24,17 @@ from nodedoctor.registry import check
 _HANGS = ("stuck", "timeout")
 
 
-@check("driver.gpus-present", "Every GPU of this node can be used", tags={"fast"})
+@check(
+    "driver.gpus-present",
+    "Every GPU of this node can be used",
+    tags={"fast"},
+    explained_by=(
+        "driver.answers",
+        "driver.module-userspace",
+        "driver.modules",
+        "container.devices@container:gpus",
+    ),
+)
 def gpus_present(
     inventory: Inventory,
     gpus: Gpus | None,
@@ -61,7 +71,8 @@ def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterat
     shown = inventory.shown or 0
     if wanted and shown < wanted and (shown or not inventory.ours):
         summary = f"{wanted} GPUs expected, {shown} can be used"
-        yield Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
+        finding = Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
+        yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     model = expect.get("gpu")
     for gpu in gpus.gpus if gpus and model else ():
         if gpu.name and (model or "").lower() not in gpu.name.lower():

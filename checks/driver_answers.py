@@ -39,7 +39,26 @@ _SLOW = Fix(
 )
 
 
-@check("driver.answers", "The driver answers, and in time", tags={"fast"})
+@check(
+    "driver.answers",
+    "The driver answers, and in time",
+    tags={"fast"},
+    explained_by=("driver.module-userspace", "driver.modules", "container.devices@container:gpus"),
+    speaks_for=(
+        "nvml",
+        "nvml-growth",
+        "nvidia-smi-xml",
+        "nvidia-smi-topo",
+        "nvidia-smi-topo-p2p",
+        "nvidia-smi-nvlink",
+        "nvidia-smi-nvlink-errors",
+        "bandwidth",
+        "bandwidth-deep",
+        "collective",
+        "collective-isolate",
+        "gemm",
+    ),
+)
 def answers(
     inventory: Inventory,
     answers: DriverAnswers | None,
@@ -167,7 +186,9 @@ def _subject(gone: LostGpu) -> str:
 def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
-    return Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    lost = index is not None and error.meaning.startswith("the GPU ")
+    return finding.led_by(f"GPU {index}{error.meaning.removeprefix('the GPU')}") if lost else finding
 
 
 def _broken(gpu: Gpu) -> str | None:

@@ -51,7 +51,12 @@ _START = Fix(
 )
 
 
-@check("fabric.manager", "The fabric manager runs where it must", tags={"fast", "nvlink", "service"})
+@check(
+    "fabric.manager",
+    "The fabric manager runs where it must",
+    tags={"fast", "nvlink", "service"},
+    explained_by=("driver.modules", "driver.module-userspace"),
+)
 def manager(
     board: Board, services: Services | None, gpus: Gpus | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -107,7 +112,12 @@ def _registered(gpu: Gpu) -> bool:
     return gpu.fabric_state == "completed" and gpu.fabric_status == "SUCCESS"
 
 
-@check("fabric.version", "The fabric manager has the driver's version", tags={"nvlink", "service"})
+@check(
+    "fabric.version",
+    "The fabric manager has the driver's version",
+    tags={"nvlink", "service"},
+    explained_by=("driver.module-userspace",),
+)
 def version(
     board: Board, manager: FabricManager | None, driver: Driver | None, gpus: Gpus | None
 ) -> Iterator[Finding]:
@@ -144,7 +154,12 @@ def version(
         yield Finding.ok(f"both {driving}")
 
 
-@check("fabric.state", "Every GPU is registered with the NVLink fabric", tags={"fast", "gpu", "nvlink"})
+@check(
+    "fabric.state",
+    "Every GPU is registered with the NVLink fabric",
+    tags={"fast", "gpu", "nvlink"},
+    explained_by=("driver.answers", "driver.gpus-present", "nvlink.links", "fabric.manager@node"),
+)
 def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
     """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
 

@@ -20,7 +20,12 @@ _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
 
-@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"})
+@check(
+    "ib.ports",
+    "Every port that NCCL uses is active",
+    tags={"fast", "ib"},
+    explained_by=("kernel.nic",),
+)
 def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
     """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
 
@@ -149,7 +154,7 @@ def _no_such(word: str, rails: Rails) -> Finding:
     )
     return Finding.fail(
         f"{rails.chosen_by} names {word}, which this node does not have", subject=f"hca:{word}", fix=fix
-    )
+    ).explained_by("env.lint@env:NCCL_IB_HCA")
 
 
 def _expected(wanted: str, rails: Rails) -> Finding:
@@ -167,11 +172,16 @@ def _expected(wanted: str, rails: Rails) -> Finding:
             summary,
             subject="ib:expected",
             fix=port_fix("Find the missing ports.", ("ibstat",)),
-        )
+        ).explained_by("ib.ports@any", "ib.rate@any")
     return Finding.ok(summary, subject="ib:expected")
 
 
-@check("ib.sm", "A subnet manager has configured every InfiniBand rail", tags={"fast", "ib"})
+@check(
+    "ib.sm",
+    "A subnet manager has configured every InfiniBand rail",
+    tags={"fast", "ib"},
+    explained_by=("ib.ports",),
+)
 def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """State Initializing, and the address (LID) of the subnet manager, of InfiniBand rails with a link.
 

@@ -21,7 +21,9 @@ _SYMBOLS_PER_SECOND = 10
 """Symbol errors a second above which a link is bad (NVIDIA/NVSentinel:docs/nic-health-monitor)."""
 
 
-@check("ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"})
+@check(
+    "ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"}, explained_by=("ib.ports", "ib.width")
+)
 def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The rate of each active rail against its peers and against what the adapter can do.
 
@@ -69,7 +71,7 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     return Finding.ok(f"{len(known)} ports at {top:g} Gb/s")
 
 
-@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"})
+@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"}, explained_by=("ib.ports",))
 def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The link width of each active rail (4X, 2X, 1X) against its peers.
 
@@ -99,7 +101,9 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
         )
 
 
-@check("ib.counters", "The rails count no errors", tags={"ib"})
+@check(
+    "ib.counters", "The rails count no errors", tags={"ib"}, explained_by=("ib.ports", "ib.width", "ib.rate")
+)
 def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Finding]:
     """Error counters of the rails: their growth within a second, and their totals against the time they ran.
 

@@ -15,7 +15,7 @@ NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _VIRTUAL = regex(r"docker|br-|virbr|veth|cni|flannel|cali|lxd?br|podman|tailscale|zt|tun|tap|dummy|ifb|kube")
 
 
-@check("net.interface", "NCCL and gloo find the right interface", tags={"fast"})
+@check("net.interface", "NCCL and gloo find the right interface", tags={"fast"}, explained_by=("env.lint",))
 def interface(net: Net, env: Env | None, processes: Processes | None) -> Iterator[Finding]:
     """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME against the interfaces there are; unset, what NCCL picks.
 

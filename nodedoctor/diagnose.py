@@ -15,11 +15,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
+from nodedoctor.causes import Devices, diagnose
 from nodedoctor.collect import Source
 from nodedoctor.expect import held
 from nodedoctor.facts.waivers import Waivers
 from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
-from nodedoctor.registry import Check, fact_of
+from nodedoctor.registry import Check, fact_of, probes_of
 
 THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
 
@@ -113,10 +114,19 @@ class Diagnosis:
             told.update(_asked(value, "expectations", {}))
         return told
 
+    def devices(self) -> Devices:
+        """The devices that facts name, under all their names."""
+        known = self.facts.known().values()
+        return Devices(group for value in known for group in _asked(value, "devices", ()))
+
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
-        results = [self.finished.get(check.id) or _unanswered(check) for check in self.checks]
+        waiting = self.source.waiting_for()
+        finished = [self.finished.get(check.id) or _unanswered(check, waiting) for check in self.checks]
         known = self.facts.known()
+        seen = self.source.observations()
+        ordered = sorted(finished, key=lambda result: result.check)
+        results, causes = diagnose(ordered, self.checks, seen, self.devices())
         node = dict(self._node)
         for value in known.values():
             node.update(_asked(value, "headline", {}))
@@ -126,9 +136,10 @@ class Diagnosis:
             started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
             seconds=round(self._seconds or time.monotonic() - self._began, 3),
             node=node,
-            results=tuple(sorted(results, key=lambda result: result.check)),
-            observations=self.source.observations(),
+            results=results,
+            observations=seen,
             facts={name: public(value) for name, value in sorted(known.items())},
+            causes=causes,
         )
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
@@ -178,18 +189,6 @@ def judge(check: Check, arguments: list[Any]) -> Iterator[Finding]:
         yield Finding.unknown("crash", f"the check looked at nothing ({check.where})")
 
 
-def probes_of(check: Check) -> frozenset[str]:
-    """The names of all probes a check rests on, through its facts."""
-    names: set[str] = set()
-    with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
-        pending = [need.cls for need in check.needs()]
-        while pending:
-            declaration = vars(pending.pop()).get("__nodedoctor__")
-            for source in getattr(declaration, "sources", ()):
-                names.add(source) if isinstance(source, str) else pending.append(source)
-    return frozenset(names)
-
-
 def public(value: Any) -> Any:
     """A fact as the report shows it: its own short form if it has one, else all its fields."""
     return _asked(value, "public", None) or _plain(value)
@@ -235,9 +234,11 @@ def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Resu
     return Result(check.id, check.title, findings, round(seconds, 3), tuple(sorted(check.tags)), check.why)
 
 
-def _unanswered(check: Check) -> Result:
+def _unanswered(check: Check, waiting: Mapping[str, float]) -> Result:
+    """The result of a check whose probes, of which the oldest is named, had not answered."""
+    oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
     finding = Finding.unknown("timeout", "had not answered when the run was ended")
-    return _result(check, (finding,), 0.0)
+    return _result(check, (dataclasses.replace(finding, missing=oldest),), 0.0)
 
 
 def _does_not_apply_first(finding: Finding) -> int:

@@ -9,8 +9,8 @@ from importlib import resources
 from typing import Any
 
 from nodedoctor.console import Exit, Parser, complain, emit
-from nodedoctor.diagnose import probes_of
 from nodedoctor.discover import Catalogue, DiscoveryError, discover
+from nodedoctor.registry import probes_of
 
 SCHEMAS = ("fleet", "report", "snapshot", "triage")
 

@@ -6,6 +6,7 @@ Declaring costs an attribute on the function or class; nothing is registered unt
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -103,7 +104,11 @@ class Need:
 
 @noun
 class Check:
-    """A pure function of facts that yields findings."""
+    """A pure function of facts that yields findings.
+
+    `explained_by` names the checks whose findings, where they are as bad, explain this check's (the forms of
+    `Finding.explained_by`). `speaks_for` names the probes of whose failure this check tells.
+    """
 
     id: str
     title: str
@@ -113,6 +118,8 @@ class Check:
     why: str
     disturbs: str
     where: str
+    explained_by: tuple[str, ...] = ()
+    speaks_for: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -177,7 +184,14 @@ def fact(*sources: str | type[Any], name: str = "", shown: bool = True) -> Calla
     return declare
 
 
-def check(id: str, title: str, *, tags: Iterable[str] = ()) -> Callable[[Judge], Judge]:
+def check(
+    id: str,
+    title: str,
+    *,
+    tags: Iterable[str] = (),
+    explained_by: Iterable[str] = (),
+    speaks_for: Iterable[str] = (),
+) -> Callable[[Judge], Judge]:
     """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`."""
     subject, dot, condition = id.partition(".")
     if not (subject and dot and condition) or subject in RESERVED:
@@ -187,7 +201,8 @@ def check(id: str, title: str, *, tags: Iterable[str] = ()) -> Callable[[Judge],
         what, why, disturbs = _sections(inspect.getdoc(function) or "")
         where = inspect.getsourcefile(function) or "?"
         all_tags = frozenset(tags) | {subject}
-        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where))
+        links = tuple(explained_by), tuple(speaks_for)
+        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, *links))
         return function
 
     return declare
@@ -206,6 +221,18 @@ def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
         marked = getattr(value, _MARK, None)
         if marked is not None and getattr(value, "__module__", "") == module.__name__:
             yield marked
+
+
+def probes_of(check: Check, *, required: bool = False) -> frozenset[str]:
+    """The names of all probes a check rests on, through its facts; or only of those it cannot do without."""
+    names: set[str] = set()
+    with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
+        pending = [need.cls for need in check.needs() if not (required and need.optional)]
+        while pending:
+            declaration = vars(pending.pop()).get(_MARK)
+            for source in getattr(declaration, "sources", ()):
+                names.add(source) if isinstance(source, str) else pending.append(source)
+    return frozenset(names)
 
 
 def fact_of(cls: type[Any]) -> Fact:

@@ -6,7 +6,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nodedoctor.model import Evidence, Finding, Fix, Report, Result
+from nodedoctor.causes import LONGEST
+from nodedoctor.knowledge.moves import REASON
+from nodedoctor.model import Cause, Evidence, Finding, Fix, Report, Result
 from nodedoctor.redact.standins import StandIns
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ def redacted_report(report: Report, redaction: Redaction) -> Report:
         results=tuple(_result(result, redaction) for result in report.results),
         observations=tuple(map(redaction.observation, report.observations)),
         facts=None if report.facts is None else redaction.document(dict(report.facts)),
+        causes=tuple(_cause(cause, redaction) for cause in report.causes),
     )
 
 
@@ -51,6 +54,20 @@ def _finding(finding: Finding, redaction: Redaction) -> Finding:
         evidence=tuple(Evidence(one.probe, text(one.text)) for one in finding.evidence),
         fix=_fix(finding.fix, redaction) if finding.fix else None,
         waived=None if finding.waived is None else text(finding.waived),
+        because_of=None if finding.because_of is None else text(finding.because_of),
+    )
+
+
+def _cause(cause: Cause, redaction: Redaction) -> Cause:
+    text = redaction.text
+    return replace(
+        cause,
+        id=text(cause.id),
+        headline=text(cause.headline)[:LONGEST],
+        subjects=tuple(map(text, cause.subjects)),
+        explains=tuple(map(text, cause.explains)),
+        reason=text(cause.reason)[:REASON],
+        fix=_fix(cause.fix, redaction) if cause.fix else None,
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result, Status
+from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result, Status
 
 SCHEMA = "nodedoctor.report/1"
 
@@ -22,6 +22,7 @@ def document(report: Report) -> dict[str, Any]:
         "node": dict(report.node),
         "verdict": report.verdict.value,
         "counts": report.counts,
+        "causes": [_cause(cause) for cause in report.causes],
         "results": [_result(result) for result in report.results],
         "probes": [_probe(seen) for seen in report.observations],
         "facts": dict(report.facts or {}),
@@ -74,8 +75,39 @@ def _finding(check: str, finding: Finding) -> dict[str, Any]:
         "note": finding.note,
         "reason": finding.reason,
         "waived": finding.waived,
+        "because_of": finding.because_of,
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "fix": _fix(finding.fix) if finding.fix else None,
+    }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {
+        "id": cause.id,
+        "headline": cause.headline,
+        "status": cause.status.value,
+        "subjects": list(cause.subjects),
+        "explains": list(cause.explains),
+        "unjudged": cause.unjudged,
+        "owner": cause.owner,
+        "action": cause.action,
+        "schedulable": cause.schedulable,
+        "reason": cause.reason,
+        "first_step": _first_step(cause.fix),
+    }
+
+
+def _first_step(fix: Fix | None) -> dict[str, Any] | None:
+    """What to type first: the first step that looks or repairs."""
+    if fix is None or not fix.commands:
+        return None
+    command = fix.commands[0]
+    return {
+        "role": "look",
+        "command": command,
+        "when": None,
+        "disturbs": None,
+        "needs_root": command.startswith("sudo "),
     }
 
 

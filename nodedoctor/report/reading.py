@@ -136,6 +136,7 @@ def _finding(entry: Mapping[str, Any]) -> Finding:
         note=entry.get("note") is True,
         reason=known if stands is Status.UNKNOWN else None,
         waived=words(entry.get("waived")) or None,
+        because_of=words(entry.get("because_of")) or None,
     )
 
 

@@ -7,8 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from nodedoctor.diagnose import Diagnosis, probes_of
+from nodedoctor.causes import diagnose
+from nodedoctor.diagnose import Diagnosis
 from nodedoctor.model import Report
+from nodedoctor.registry import probes_of
 from nodedoctor.session import Session
 from nodedoctor.tui.state import About, Card, State, Waiting
 
@@ -53,9 +55,13 @@ class Rounds:
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""
         report = self._whole.report()
+        if not self._again:
+            return report
         for diagnosis in self._again:
             report = _merged(report, diagnosis)
-        return report
+        devices = self._whole.devices()
+        results, causes = diagnose(report.results, self.session.checks, report.observations, devices)
+        return replace(report, results=results, causes=causes)
 
     async def states(self) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends."""
