@@ -32,7 +32,6 @@ _HANGS = ("stuck", "timeout")
         "driver.answers",
         "driver.module-userspace",
         "driver.modules",
-        "container.devices@container:gpus",
     ),
 )
 def gpus_present(
@@ -107,7 +106,8 @@ def _none(
         yield Finding.unknown("stuck", f"which GPUs work is not known: {hang}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup refuses every NVIDIA device, even /dev/nvidiactl"
-        yield Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
+        finding = Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
+        yield finding.explained_by("container.devices@container:gpus")
     elif inventory.ours and driver and driver.loaded is False:
         count = len(inventory.ours)
         summary = f"{count} GPU{'s' if count > 1 else ''} on the PCI bus and no driver loaded"

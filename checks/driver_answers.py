@@ -43,7 +43,7 @@ _SLOW = Fix(
     "driver.answers",
     "The driver answers, and in time",
     tags={"fast"},
-    explained_by=("driver.module-userspace", "driver.modules", "container.devices@container:gpus"),
+    explained_by=("driver.module-userspace", "driver.modules"),
     speaks_for=(
         "nvml",
         "nvml-growth",
@@ -148,10 +148,11 @@ def _failures(
             yield Finding.warn(summary, evidence=said, fix=error.fix)
         elif inventory.cut_off:
             summary = "the device cgroup has taken the NVIDIA devices away"
-            yield Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+            finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+            yield finding.explained_by("container.devices@container:gpus")
         else:
             fix = NO_DRIVER if unloaded and not inside else error.fix_here(inside)
-            yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+            yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix).led_by(error.meaning)
 
 
 def _slow(answer: Answer) -> Finding:

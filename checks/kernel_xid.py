@@ -205,10 +205,10 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
     lead = f"GPU {subject.partition(':')[2]}: Xid {worst.code}: {worst.meaning}"
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
-    return finding.explained_by(*_seen_by([one.code for one in judged if one.status is worst.status]))
+    return finding.explained_by(*seen_by([one.code for one in judged if one.status is worst.status]))
 
 
-def _seen_by(codes: Iterable[int]) -> tuple[str, ...]:
+def seen_by(codes: Iterable[int]) -> tuple[str, ...]:
     """The checks that see the same fault; none where the errors are of several kinds, as one would hide.
 
     A GPU off the bus loses its links and memory too; what Xid 154 asks for is for the others' sake.

@@ -24,6 +24,9 @@ _BLIND = 2  # as `Finding.severity` ranks what could not be seen from here
 _FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "crash"}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _CLAUSE = re.compile(r"; | \(|: |, ")
+_WHEN = re.compile(
+    r" at (?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: \d{4})?"
+)
 _OPEN = re.compile(r"\([^)]*$| '[^']*$")
 _ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
 
@@ -243,6 +246,8 @@ class _Work:
 
     def _blinding(self, result: Result, finding: Finding, roots: Mapping[str, str]) -> str | None:
         """The cause for which something cannot be seen that could be seen on a healthy node."""
+        if finding.missing and self._outcome(finding.missing) is Outcome.MISSING:
+            return None  # nobody asked, or there is no such tool
         for other in self._explaining(result.check, finding):
             return roots[other.id]
         check = self.checks.get(result.check)
@@ -322,15 +327,16 @@ def _outcome_of(named: Named) -> tuple[object, ...]:
 
 
 def _headline(finding: Finding, shared: int) -> str:
-    """One clause that makes sense alone."""
+    """One clause that makes sense alone; when it happened is for the evidence."""
+    summary = _WHEN.sub("", finding.summary)
     if shared > 1:
         kind = "GPUs" if finding.subject.startswith("gpu:") else "ports"
-        return shortened(f"all {shared} {kind}: {finding.summary}", LONGEST)
+        return shortened(f"all {shared} {kind}: {summary}", LONGEST)
     if finding.headline:
         return shortened(finding.headline, LONGEST)
     name = spoken(finding.subject)
-    twice = finding.subject.partition(":")[2] in finding.summary
-    return shortened(finding.summary if twice or not name else f"{name}: {finding.summary}", LONGEST)
+    twice = not name or finding.subject.partition(":")[2] in summary
+    return shortened(summary if twice else f"{name}: {summary}", LONGEST)
 
 
 def spoken(subject: str) -> str:
