@@ -48,6 +48,18 @@ class Status(str, Enum):
         return "UNKN" if self is Status.UNKNOWN else self.value.upper()
 
 
+def rank(status: Status, reason: str | None = None, waived: str | None = None) -> int:
+    """How bad a finding is: fail > broken > warn > blind > pass > skip; what is waived ranks as pass."""
+    if waived is not None:
+        return 1
+    if status is Status.UNKNOWN:
+        return 2 if reason in BLIND else 4
+    return _RANKS[status]
+
+
+_RANKS = {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}
+
+
 class Outcome(str, Enum):
     """What became of a question put to the node."""
 
@@ -263,12 +275,8 @@ class Finding:
 
     @property
     def severity(self) -> int:
-        """Rank for sorting and verdicts: fail > broken > warn > blind > pass > skip; waived ranks as pass."""
-        if self.waived is not None:
-            return 1
-        if self.status is Status.UNKNOWN:
-            return 2 if self.blind else 4
-        return {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}[self.status]
+        """Rank for sorting and verdicts, see `rank`."""
+        return rank(self.status, self.reason, self.waived)
 
 
 @noun

@@ -84,5 +84,6 @@ def test_no_text_breaks_anything(sessions, data):
         f.summary for r in report.results for f in r.findings if "raised" in f.summary and f.reason == "crash"
     ]
     assert not raised
-    assert json.loads(report_json.render(report))["verdict"] == report.verdict.value
-    assert text.render(report).startswith("h")
+    document = report_json.document(report)
+    assert json.loads(report_json.render(document))["verdict"] == report.verdict.value
+    assert text.render(document).startswith("h")

@@ -847,21 +847,21 @@ def test_the_screen_saves_what_it_may_and_shows_the_truth(tmp_path):
     report, recording, about = asyncio.run(sit())
     (tmp_path / "saved.zip").write_bytes(recording)
     assert b"gpu-a3-017" not in zipped(tmp_path / "saved.zip")
-    assert report.node["hostname"] == "gpu-a3-017" and about.redact
+    assert report["node"]["hostname"] == "gpu-a3-017" and about.redact
 
 
 def test_the_name_a_recording_is_saved_under_names_nobody():
     from nodedoctor.tui.state import file_name
 
-    report = judged(folder("healthy"))
+    report = report_json.document(judged(folder("healthy")))
     assert "gpu-a3-016" in file_name(report)
     assert file_name(report, redact=True) == "nodedoctor-node-20261114T091100.zip"
 
 
 def test_the_report_keeps_what_is_ours():
     report = judged(folder("nvlinks-down"))
-    new = Redaction.of(report.observations, report.node).report(report)
-    before, after = report_json.document(report), report_json.document(new)
+    before = report_json.document(report)
+    after = Redaction.of(report.observations, report.node).report(before)
     for key in ("schema", "tool", "source", "started", "seconds", "verdict", "counts"):
         assert before[key] == after[key]
     for one, other in zip(before["results"], after["results"], strict=True):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.model import Evidence, Finding, Fix, Report, Result, Unseen
-from nodedoctor.report import text
+from nodedoctor.report import document, json, text
 from nodedoctor.report.inert import inert, inert_lines
 
 RESET = Fix("Reset it.", ("nvidia-smi --gpu-reset -i 3",), "reset-gpu", "jobs on GPU 3", "nodedoctor a.b")
@@ -16,8 +16,9 @@ def result(check: str, *findings: Finding, why: str = "") -> Result:
     return Result(check, "title", findings, why=why)
 
 
-def report(*results: Result, **node: object) -> Report:
-    return Report("0", "live", "2026-01-02T03:04:05Z", 1.25, {"hostname": "gpu-1", **node}, results)
+def report(*results: Result, **node: object) -> document.Report:
+    node = {"hostname": "gpu-1", **node}
+    return json.document(Report("0", "live", "2026-01-02T03:04:05Z", 1.25, node, results))
 
 
 def test_problems_come_first_with_evidence_fix_and_reason():

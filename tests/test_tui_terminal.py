@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tuidriver import FRAMES, checks, rack
 
+from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
 
 COLOUR = re.compile(rb"\x1b\[[\d;]*?(?<![\d])(?:3[0-7]|4[0-7]|9[0-7]|10[0-7]|38;|48;)[\d;]*m")
@@ -110,7 +111,7 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
 
 
 def test_a_fleet_is_shown_as_it_answers_and_left_with_its_verdict(tmp_path: Path):
-    report = rendered(asyncio.run(rack(tmp_path).diagnosis().run()))
+    report = rendered(document(asyncio.run(rack(tmp_path).diagnosis().run())))
     reports = tmp_path / "reports"
     reports.mkdir()
     for host in ("gpu-1", "gpu-2", "gpu-3"):

@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from nodedoctor.command import child
-from nodedoctor.facts.documents import Document, part, text, whole
 from nodedoctor.facts.idle import idle, not_run
+from nodedoctor.json_shapes import Json, part, text, whole
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -125,7 +125,7 @@ def _not_measured(quick: Observation, deep: Observation) -> Unseen:
     return not_run(telling[0]) if telling else Unseen.skip("no bandwidth was measured")
 
 
-def _steps(document: str) -> Iterator[Document]:
+def _steps(document: str) -> Iterator[Json]:
     """The steps that were written completely; a cut-off document has lost its last line."""
     for line in document.splitlines():
         try:
@@ -136,8 +136,8 @@ def _steps(document: str) -> Iterator[Document]:
             yield step
 
 
-def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
-    kinds: dict[str, list[Document]] = {}
+def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
+    kinds: dict[str, list[Json]] = {}
     for step in steps:
         kinds.setdefault(text(step, "step"), []).append(step)
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
@@ -166,7 +166,7 @@ def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
     )
 
 
-def _doing(step: Document) -> str:
+def _doing(step: Json) -> str:
     what, index = text(step, "what"), whole(step, "index")
     if what == "both":
         return f"copies both ways between GPU {whole(step, 'source')} and GPU {whole(step, 'target')}"
@@ -176,14 +176,14 @@ def _doing(step: Document) -> str:
     return f"{names.get(what, what)} GPU {index}" if index is not None else what
 
 
-def _pairs(single: list[Document], both: list[Document]) -> Iterator[Pair]:
+def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
     speeds = {(whole(step, "source"), whole(step, "target")): _speed(step, "both_gbytes_s") for step in both}
     for step in single:
         if pair := _pair(step):
             yield replace(pair, both_gbytes_s=speeds.get((pair.source, pair.target)))
 
 
-def _pair(step: Document) -> Pair | None:
+def _pair(step: Json) -> Pair | None:
     source, target, access = whole(step, "source"), whole(step, "target"), step.get("access")
     if source is None or target is None:
         return None
@@ -198,7 +198,7 @@ def _pair(step: Document) -> Pair | None:
     )
 
 
-def _host(step: Document) -> HostCopy | None:
+def _host(step: Json) -> HostCopy | None:
     index = whole(step, "index")
     if index is None:
         return None
@@ -208,12 +208,12 @@ def _host(step: Document) -> HostCopy | None:
     )
 
 
-def _wrong(step: Document) -> Mapping[str, int] | None:
+def _wrong(step: Json) -> Mapping[str, int] | None:
     numbers = part(step, "wrong")
     return {key: value for key in numbers if (value := whole(numbers, key)) is not None} or None
 
 
-def _speed(step: Document, key: str) -> float | None:
+def _speed(step: Json, key: str) -> float | None:
     value: Any = step.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
         return None

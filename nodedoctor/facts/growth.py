@@ -9,9 +9,10 @@ from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.nvml import NvmlReading
-from nodedoctor.facts.nvml_raw import Raw, index_of, listed, mapping, whole
+from nodedoctor.facts.nvml_raw import Raw, index_of
 from nodedoctor.facts.nvml_reading import seconds_of
 from nodedoctor.facts.signs import reason_not_to_ask
+from nodedoctor.json_shapes import int_of, listed, mapping
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -107,7 +108,7 @@ def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[
 
 def _numbers(entry: Any) -> _Counts:
     raw = Raw.of(entry)
-    read = {name: raw.read(name, whole)[0] for name in raw.values}
+    read = {name: raw.read(name, int_of)[0] for name in raw.values}
     return {name: count for name, count in read.items() if count is not None}
 
 

@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 from nodedoctor.facts.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.nvml_gpu import flag, gpu_of
-from nodedoctor.facts.nvml_raw import Raw, index_of, listed, mapping, text, whole
+from nodedoctor.facts.nvml_raw import Raw, index_of
 from nodedoctor.facts.smi_errors import normal_bus_id
+from nodedoctor.json_shapes import int_of, listed, mapping, text_of
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.regex import regex
 
@@ -61,10 +62,10 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
 
 def _with_versions(reading: GpuReading, system: Raw) -> GpuReading:
     told = {
-        "driver_version": system.read("driver_version", text),
-        "nvml_version": system.read("nvml_version", text),
+        "driver_version": system.read("driver_version", text_of),
+        "nvml_version": system.read("nvml_version", text_of),
         "cuda_version": system.read("cuda_version", _cuda_version),
-        "driver_branch": system.read("driver_branch", lambda value: text(value["branch"])),
+        "driver_branch": system.read("driver_branch", lambda value: text_of(value["branch"])),
         "confidential_compute": system.read("confidential_compute", lambda value: flag(value["ccFeature"])),
     }
     values = {name: value for name, (value, _) in told.items()}
@@ -163,12 +164,12 @@ def _call(pattern: re.Pattern[str], where: str) -> str:
 
 def _cuda_version(value: Any) -> str:
     """12080 as 12.8."""
-    number = whole(value)
+    number = int_of(value)
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _count(value: Any) -> int:
-    number = whole(value)
+    number = int_of(value)
     if not 0 <= number <= MOST_GPUS:
         raise ValueError(value)
     return number

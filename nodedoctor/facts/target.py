@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from nodedoctor.facts.documents import Document, document, part, parts, text, texts, whole
 from nodedoctor.facts.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.target_pastes import Pasted, collect_env, pip_list
+from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole
 from nodedoctor.model import Observation, Reason, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import fact
@@ -180,7 +180,7 @@ def _own(live: Observation) -> TargetPython | Unseen:
     return Unseen.of(live, _WAY_OUT)
 
 
-def _of_document(told: Document, probe: str) -> TargetPython:
+def _of_document(told: Json, probe: str) -> TargetPython:
     found, tools, build = part(told, "found"), part(told, "toolkit"), told.get("torch")
     return TargetPython(
         source=probe,
@@ -213,7 +213,7 @@ def _of_document(told: Document, probe: str) -> TargetPython:
     )
 
 
-def _package(item: Document) -> Package:
+def _package(item: Json) -> Package:
     return Package(
         canonical(text(item, "name")),
         text(item, "version"),
@@ -224,7 +224,7 @@ def _package(item: Document) -> Package:
     )
 
 
-def _running(item: Document) -> RunningPython:
+def _running(item: Json) -> RunningPython:
     role, prefix, python, ray, problem = (
         text(item, k) for k in ("role", "prefix", "python", "ray", "problem")
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodedoctor.facts.documents import text, texts
 from nodedoctor.facts.target import TargetPython
+from nodedoctor.json_shapes import text, texts
 from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.model import Unseen
 from nodedoctor.noun import noun

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, cast, get_args
 
-from nodedoctor.facts.documents import Document, part, parts, text, whole
 from nodedoctor.fleet.excuses import excuse
 from nodedoctor.fleet.model import SEVERITIES, Node, Problem
 from nodedoctor.fleet.nodeset import plain
 from nodedoctor.fleet.skim import NoReport, Skimmed, skim
 from nodedoctor.fleet.traits import FACTS, readings, traits
-from nodedoctor.fleet.values import gpus, number
+from nodedoctor.fleet.values import gpus
+from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Finding, Observation, Outcome, Reason, Status
 
 LONGEST = 600
@@ -93,7 +93,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     )
 
 
-def _problems(entry: Document) -> Iterator[Problem]:
+def _problems(entry: Json) -> Iterator[Problem]:
     check, title, told = cut(text(entry, "check")), cut(text(entry, "title")), False
     for item in parts(entry, "findings"):
         status, reason = _status(item.get("status")), item.get("reason")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nodedoctor.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
-from nodedoctor.model import Cause, Evidence, Finding, Fix, Report, Result
 from nodedoctor.redact.standins import StandIns
+from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -31,55 +30,67 @@ def redacted(probe: str, text: str, stand_ins: StandIns) -> str:
 
 def redacted_report(report: Report, redaction: Redaction) -> Report:
     """A report with all texts replaced that tell of the node."""
-    return replace(
-        report,
-        node=redaction.node(report.node),
-        results=tuple(_result(result, redaction) for result in report.results),
-        observations=tuple(map(redaction.observation, report.observations)),
-        facts=None if report.facts is None else redaction.document(dict(report.facts)),
-        causes=tuple(_cause(cause, redaction) for cause in report.causes),
-    )
+    return {
+        **report,
+        "node": redaction.node(report["node"]),
+        "causes": [_cause(cause, redaction) for cause in report["causes"]],
+        "results": [_result(result, redaction) for result in report["results"]],
+        "probes": [_probe(seen, redaction) for seen in report["probes"]],
+        "facts": redaction.document(report["facts"]),
+    }
 
 
 def _result(result: Result, redaction: Redaction) -> Result:
-    return replace(result, findings=tuple(_finding(finding, redaction) for finding in result.findings))
+    return {**result, "findings": [_finding(result["check"], one, redaction) for one in result["findings"]]}
 
 
-def _finding(finding: Finding, redaction: Redaction) -> Finding:
+def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
     text = redaction.text
-    return replace(
-        finding,
-        summary=text(finding.summary),
-        subject=text(finding.subject),
-        evidence=tuple(Evidence(one.probe, text(one.text)) for one in finding.evidence),
-        fix=_fix(finding.fix, redaction) if finding.fix else None,
-        waived=None if finding.waived is None else text(finding.waived),
-        because_of=None if finding.because_of is None else text(finding.because_of),
-    )
+    subject = text(finding["subject"] or "")
+    return {
+        **finding,
+        "id": f"{check}@{subject}" if subject else check,
+        "summary": text(finding["summary"]),
+        "subject": subject or None,
+        "evidence": [{"probe": one["probe"], "text": text(one["text"])} for one in finding["evidence"]],
+        "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
+        "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
+        "waived": None if finding["waived"] is None else text(finding["waived"]),
+    }
 
 
 def _cause(cause: Cause, redaction: Redaction) -> Cause:
-    text = redaction.text
-    return replace(
-        cause,
-        id=text(cause.id),
-        headline=text(cause.headline)[:LONGEST],
-        subjects=tuple(map(text, cause.subjects)),
-        explains=tuple(map(text, cause.explains)),
-        reason=text(cause.reason)[:REASON],
-        fix=_fix(cause.fix, redaction) if cause.fix else None,
-    )
+    text, step = redaction.text, cause["first_step"]
+    return {
+        **cause,
+        "id": _id(cause["id"], redaction),
+        "headline": text(cause["headline"])[:LONGEST],
+        "subjects": [text(subject) for subject in cause["subjects"]],
+        "explains": [_id(id, redaction) for id in cause["explains"]],
+        "reason": text(cause["reason"])[:REASON],
+        "first_step": {**step, "command": text(step["command"])} if step else None,
+    }
+
+
+def _id(id: str, redaction: Redaction) -> str:
+    check, _, subject = id.partition("@")
+    return f"{check}@{redaction.text(subject)}" if subject else check
 
 
 def _fix(fix: Fix, redaction: Redaction) -> Fix:
     text = redaction.text
-    return replace(
-        fix,
-        text=text(fix.text),
-        commands=tuple(map(text, fix.commands)),
-        disturbs=text(fix.disturbs),
-        verify=text(fix.verify),
-    )
+    return {
+        **fix,
+        "text": text(fix["text"]),
+        "commands": list(map(text, fix["commands"])),
+        "disturbs": text(fix["disturbs"] or "") or None,
+        "verify": text(fix["verify"] or "") or None,
+    }
+
+
+def _probe(seen: Probe, redaction: Redaction) -> Probe:
+    text = redaction.text
+    return {**seen, "argv": list(map(text, seen["argv"])), "note": text(seen["note"] or "") or None}
 
 
 def _config(digits: str, stand_ins: StandIns) -> str:

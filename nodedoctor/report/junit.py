@@ -15,8 +15,8 @@ from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree as xml
 
+from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.json import severity
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, not even as a reference (its production Char)."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.model import Collective, Event, Verdict, Who
 from nodedoctor.triage.physics import physics
@@ -47,9 +48,9 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
     }
 
 
-def render(verdict: Verdict, line_of: LineOf) -> str:
+def render(document: Json) -> str:
     """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
-    return json.dumps(document(verdict, line_of), indent=1)
+    return json.dumps(document, indent=1)
 
 
 def clock(seconds: float | None) -> str | None:

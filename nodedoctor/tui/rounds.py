@@ -11,6 +11,7 @@ from nodedoctor.causes import diagnose
 from nodedoctor.diagnose import Diagnosis
 from nodedoctor.model import Report
 from nodedoctor.registry import probes_of
+from nodedoctor.report import json
 from nodedoctor.session import Session
 from nodedoctor.tui.state import About, Card, State, Waiting
 
@@ -50,7 +51,9 @@ class Rounds:
         asking: dict[str, float] = {}
         for diagnosis in self._tasks.values():
             asking.update(diagnosis.source.waiting_for())
-        return State(self.report(), self._running(), asking)
+        report = self.report()
+        answers = {seen.probe: seen for seen in report.observations}
+        return State(json.document(report), self._running(), asking, answers)
 
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""

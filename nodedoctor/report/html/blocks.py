@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from nodedoctor.model import Evidence, Fix, Status
+from nodedoctor.model import Status
+from nodedoctor.report.document import Evidence, Fix
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
 
 EVIDENCE_LINES = 12
@@ -59,9 +60,9 @@ def pairs(entries: Iterable[tuple[str, Piece]]) -> Markup:
 
 def evidence(items: Iterable[Evidence]) -> Markup:
     """What a finding rests on, by the probe that printed it."""
-    grouped = groupby(items, key=lambda item: item.probe)
+    grouped = groupby(items, key=lambda item: item["probe"])
     return each(
-        _evidence(probe, "\n".join(item.text.strip("\n") for item in group)) for probe, group in grouped
+        _evidence(probe, "\n".join(item["text"].strip("\n") for item in group)) for probe, group in grouped
     )
 
 
@@ -69,11 +70,11 @@ def remedy(fix: Fix, label: str = "fix") -> Markup:
     """What to do: prose, commands, what it disturbs, and how to see that it worked."""
     return element(
         "div",
-        labelled(label, prose(fix.text)),
-        commands(fix.commands),
-        labelled("disturbs", prose(fix.disturbs)),
-        labelled("verify", command(fix.verify) if fix.verify else None, "div"),
-        labelled("docs", link(fix.docs) if fix.docs else None),
+        labelled(label, prose(fix["text"])),
+        commands(fix["commands"]),
+        labelled("disturbs", prose(fix["disturbs"] or "")),
+        labelled("verify", command(fix["verify"]) if fix["verify"] else None, "div"),
+        labelled("docs", link(fix["docs"]) if fix["docs"] else None),
         class_="do",
     )
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.model import Result
+from nodedoctor.report.document import Result, severity_of
 from nodedoctor.report.inert import inert
 from nodedoctor.tui import detail
 from nodedoctor.tui.filter import Filter
@@ -145,11 +145,11 @@ class ChecksScreen(Screen[None]):
             return
         if result is None or self.state is None:
             return
-        if result.check in self.state.running:
-            self.notify(f"{result.check} is still running", markup=False)
+        if result["check"] in self.state.running:
+            self.notify(f"{result['check']} is still running", markup=False)
             return
         self._by_hand = True
-        self._engine.again(result.check)
+        self._engine.again(result["check"])
 
     def action_copy_fix(self) -> None:
         """Copy the commands of the fix."""
@@ -166,7 +166,7 @@ class ChecksScreen(Screen[None]):
         result = self._selected()
         if result is not None and self.state is not None:
             self.app.copy_to_clipboard(markdown(result, self.state.report))
-            self.notify(f"copied {result.check} as Markdown", markup=False)
+            self.notify(f"copied {result['check']} as Markdown", markup=False)
 
     def action_clear(self) -> None:
         """Show everything again; with nothing to clear, back to the fleet this node is one of."""
@@ -190,36 +190,37 @@ class ChecksScreen(Screen[None]):
         return ", ".join(words + (["passes hidden"] if self._hide_passes else []))
 
     def _rows(self, state: State) -> list[Row]:
-        results = sorted(state.report.results, key=lambda result: _order(result, state))
+        results = sorted(state.report["results"], key=lambda result: _order(result, state))
         return [
-            detail.row(result, state.running.get(result.check))
+            detail.row(result, state.running.get(result["check"]))
             for result in results
-            if self._filter.fits(result, result.check in state.running)
-            and (not self._hide_passes or result.check in state.running or result.severity > 1)
+            if self._filter.fits(result, result["check"] in state.running)
+            and (not self._hide_passes or result["check"] in state.running or severity_of(result) > 1)
         ]
 
     def _problems(self) -> list[str]:
         if self.state is None:
             return []
-        bad = {r.check for r in self.state.report.results if r.severity > 1} - set(self.state.running)
+        results, running = self.state.report["results"], self.state.running
+        bad = {r["check"] for r in results if severity_of(r) > 1 and r["check"] not in running}
         return [row.key for row in self.panes.listing.rows if row.key in bad]
 
     def _selected(self) -> Result | None:
         key = self.panes.listing.key
-        results = self.state.report.results if self.state else ()
-        return next((result for result in results if result.check == key), None)
+        results = self.state.report["results"] if self.state else ()
+        return next((result for result in results if result["check"] == key), None)
 
     def _show_detail(self) -> None:
         result, page = self._selected(), self.panes.page
         if result is None or self.state is None:
             page.show("", [Para("nothing fits this filter" if self._filter.text else "no checks")])
             return
-        check = self._engine.about.checks.get(result.check)
+        check = self._engine.about.checks.get(result["check"])
         full = self.panes.zoomed == "page"
-        page.show(result.check, detail.detail(self.state, result, check, full=full))
+        page.show(result["check"], detail.detail(self.state, result, check, full=full))
 
 
 def _order(result: Result, state: State) -> tuple[float, str]:
     """Problems, then what still runs, then the rest: a running check may yet become a problem."""
-    severity = 1.5 if result.check in state.running else float(result.severity)
-    return (-severity, result.check)
+    severity = 1.5 if result["check"] in state.running else float(severity_of(result))
+    return (-severity, result["check"])
