@@ -27,6 +27,8 @@ FATAL = ("GPU_IS_LOST", "RESET_REQUIRED")
 SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_utilization_percent")
 """What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
 
+_NO_CUDA = "No CUDA program can start on this node until the driver initialises."
+_ONE_GPU = "A rank on this GPU fails, and all other ranks wait for it until their watchdog fires."
 _SLOW = Fix(
     "Look for what keeps the driver busy: a GPU about to fail (kernel log), persistence off (every call then "
     "starts all GPUs anew), or a storm of monitoring tools.",
@@ -152,7 +154,11 @@ def _failures(
             yield finding.explained_by("container.devices@container:gpus")
         else:
             fix = NO_DRIVER if unloaded and not inside else error.fix_here(inside)
-            yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix).led_by(error.meaning)
+            yield (
+                Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+                .led_by(error.meaning)
+                .matters_as(_NO_CUDA)
+            )
 
 
 def _slow(answer: Answer) -> Finding:
@@ -189,7 +195,8 @@ def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Findi
     summary = f"{name}: {error.meaning}"
     finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
     lost = index is not None and error.meaning.startswith("the GPU ")
-    return finding.led_by(f"GPU {index}{error.meaning.removeprefix('the GPU')}") if lost else finding
+    lead = f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
+    return finding.led_by(lead).matters_as(_ONE_GPU)
 
 
 def _broken(gpu: Gpu) -> str | None:

@@ -88,7 +88,11 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         return Finding.info(f"{summary}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
-    return Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
+
+
+_LEAD = {"INIT": " has no subnet manager"}
 
 
 def _spare(port: IbPort, rails: Rails) -> str:
@@ -231,7 +235,8 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
                 "every job on this node",
                 "nodedoctor ib.firmware",
             )
-            yield Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
+            finding = Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
+            yield finding.led_by(f"{model} adapters run {len(versions)} versions of firmware")
         elif len(versions) > 1:
             yield Finding.info(f"{model}: {told}", subject=f"model:{model}")
         else:

@@ -59,7 +59,8 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
         )
     fix = cable()
     build = Finding.warn if slow >= full or full < 3 else Finding.fail
-    return build(summary, subject=port.subject, evidence=evidence, fix=fix)
+    lead = f"{port.hca} port {port.number} runs at {port.rate_gbps:g} Gb/s, the others at {top:g}"
+    return build(summary, subject=port.subject, evidence=evidence, fix=fix).led_by(lead)
 
 
 def _uniform(known: list[IbPort], top: float) -> Finding:
@@ -90,7 +91,7 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
         build = Finding.warn if len(narrow) * 2 >= len(known) else Finding.fail
         yield build(
             f"{port.width}, the others {most}X", subject=port.subject, evidence=ib.evidence(port), fix=fix
-        )
+        ).led_by(f"{port.hca} port {port.number} runs on {lanes[port.name]} of {most} lanes")
     if not narrow:
         one = most == 1 and known[0].infiniband
         summary = f"{len(known)} ports at {most}X"

@@ -23,7 +23,8 @@ LONGEST = 90
 _BLIND = 2  # as `Finding.severity` ranks what could not be seen from here
 _FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "crash"}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_CLAUSE = re.compile(r"; | \(|: |, ")
+_ASIDE = re.compile(r" \([^()]*\)")
+_CLAUSE = (re.compile("; |: "), re.compile(", "))
 _WHEN = re.compile(
     r" at (?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: \d{4})?"
 )
@@ -270,9 +271,7 @@ class _Work:
             (self._severity(root, found), self._cause(root, found, unjudged.get(root, 0)))
             for root, found in members.items()
         ]
-        made.sort(
-            key=lambda pair: (-pair[0], -len(pair[1].explains) - pair[1].unjudged, _natural(pair[1].id))
-        )
+        made.sort(key=lambda pair: (-pair[0], *_weight(pair[1])))
         return tuple(cause for _, cause in made)
 
     def _severity(self, root: str, found: Sequence[Named]) -> int:
@@ -308,6 +307,12 @@ class _Work:
             reason=reason_of(headline, action),
             fix=finding.fix,
         )
+
+
+def _weight(cause: Cause) -> tuple[int, bool, tuple[tuple[int, str], ...]]:
+    """Sorts equally severe causes: what explains most, then what somebody can act on."""
+    explained = len(cause.explains) + cause.unjudged
+    return -explained, cause.owner == "undetermined", _natural(cause.id)
 
 
 def _root(id: str, parents: Mapping[str, str]) -> str:
@@ -355,11 +360,15 @@ def spoken(subject: str) -> str:
 def shortened(text: str, longest: int) -> str:
     """The first sentence of a text, and of it what fits, ended at a clause or a word."""
     plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
+    if len(plain) > longest:
+        plain = _ASIDE.sub("", plain)
     if len(plain) <= longest:
         return plain
-    ends = [found.start() for found in _CLAUSE.finditer(plain, longest // 2, longest)]
-    whole = [plain[:end] for end in ends if not _OPEN.search(plain[:end])]
-    return whole[-1] if whole else plain[: longest - 3].rsplit(" ", 1)[0] + "..."
+    for mark in _CLAUSE:
+        ends = [found.start() for found in mark.finditer(plain, longest * 2 // 5, longest)]
+        if whole := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
+            return whole[-1]
+    return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

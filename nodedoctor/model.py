@@ -178,10 +178,10 @@ class Fix:
 class Finding:
     """One judgement about one subject. Checks build it with `ok warn fail unknown skip`.
 
-    `headline` is a clause that makes sense alone ("GPU 3 lost 2 NVLinks"), for what leads a report; where it
-    is empty the summary does. `explainers` name what would explain this finding if it is sick too (see
-    `explained_by`), `missing` the probe that did not give what this judgement needs. `because_of` is the id
-    of the cause; only the engine sets it (nodedoctor/causes.py).
+    `why` is what it means for training, where that is not what its check says; `headline` a clause that makes
+    sense alone ("GPU 3 lost 2 NVLinks") and leads a report, if the summary is not one. `explainers` name what
+    would explain this finding if it is sick too (see `explained_by`), `missing` the probe that did not give
+    what this judgement needs. `because_of` is the id of the cause; only the engine sets it.
     """
 
     status: Status
@@ -192,6 +192,7 @@ class Finding:
     note: bool = False
     reason: Reason | None = None
     waived: str | None = None
+    why: str = ""
     headline: str = ""
     explainers: tuple[str, ...] = ()
     missing: str = ""
@@ -258,6 +259,10 @@ class Finding:
         `nvlink.links@all` the same on all like devices, `driver.answers@any` any of that check's.
         """
         return replace(self, explainers=(*self.explainers, *names))
+
+    def matters_as(self, why: str) -> Finding:
+        """The same finding with its own sentence on what it means for training."""
+        return replace(self, why=why)
 
     def led_by(self, headline: str) -> Finding:
         """The same finding with a clause that can lead a report."""

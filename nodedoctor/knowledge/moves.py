@@ -97,7 +97,7 @@ def side_of(owner: str, action: str) -> str:
     """The word a line leads with: NODE, CONFIG, CODE or CANNOT TELL, as triage says it."""
     if owner == "job-code":
         return "CODE"
-    if action == "fix-config" or owner == "you":
+    if owner == "you":
         return "CONFIG"
     return "NODE" if owner in ("administrator", "provider") else "CANNOT TELL"
 

@@ -34,8 +34,12 @@ class Fix(TypedDict):
     docs: str | None
 
 
-class Finding(TypedDict):
-    """One judgement about one subject. `status` is a value of Status."""
+class _OwnWhy(TypedDict, total=False):
+    why: str
+
+
+class Finding(_OwnWhy):
+    """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's."""
 
     id: str
     status: str
@@ -221,7 +225,9 @@ def finding(check: str, entry: Json) -> Finding:
     status, reason = status_of(entry.get("status")), entry.get("reason")
     known = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
+    own: _OwnWhy = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
     return {
+        **own,
         "id": f"{check}@{subject}" if subject else check,
         "status": status.value,
         "subject": subject or None,

@@ -63,7 +63,7 @@ def _result(result: Result) -> shape.Result:
 
 
 def _finding(check: str, finding: Finding) -> shape.Finding:
-    return {
+    told: shape.Finding = {
         "id": f"{check}@{finding.subject}" if finding.subject else check,
         "status": finding.status.value,
         "subject": finding.subject or None,
@@ -75,6 +75,9 @@ def _finding(check: str, finding: Finding) -> shape.Finding:
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "fix": _fix(finding.fix) if finding.fix else None,
     }
+    if finding.why:
+        told["why"] = finding.why
+    return told
 
 
 def _cause(cause: Cause) -> shape.Cause:
