@@ -227,7 +227,6 @@ def finding(check: str, entry: Json) -> Finding:
     subject = words(entry.get("subject"))
     own: _OwnWhy = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
     return {
-        **own,
         "id": f"{check}@{subject}" if subject else check,
         "status": status.value,
         "subject": subject or None,
@@ -241,6 +240,7 @@ def finding(check: str, entry: Json) -> Finding:
             for item in objects(entry.get("evidence"))
         ],
         "fix": fix(entry.get("fix")),
+        **own,
     }
 
 
