@@ -61,7 +61,7 @@ def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owne
     owner, move = _BY_ACTION[action]
     if finding.status is Status.UNKNOWN and action == "none":
         return owner, "investigate"
-    if shared and move in ("replace-node", "reset-gpu"):
+    if shared and move == "replace-node":
         return "administrator", "investigate"
     if check in _BY_CHECK and finding.status is Status.FAIL and not shared:
         return _BY_CHECK[check]
