@@ -29,6 +29,7 @@ _Pairs = Mapping[tuple[int, int], Pair]
     "bandwidth.p2p",
     "Copies between GPUs are fast and arrive unharmed",
     tags={"gpu", "nvlink"},
+    without=(Topology,),
     explained_by=("nvlink.links", "topo.matrix", "p2p.status", "nvlink.speed", "pcie.width"),
 )
 def p2p(

@@ -8,15 +8,16 @@ from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.libraries import Libraries
 from nodedoctor.facts.packages import numbers
 from nodedoctor.facts.pci import Pci
-from nodedoctor.facts.signs import NONE_HERE, looked, signs
+from nodedoctor.facts.signs import NONE_HERE, nothing_here, signs
 from nodedoctor.facts.target import TargetPython
 from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch, torch_index
 from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.torch_pins import TorchVariant, torch_release
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
@@ -27,7 +28,17 @@ _ROOTS = ("driver.answers@node", "driver.module-userspace@node", "driver.modules
 Fit = Literal["native", "minor", "forward", "none"]
 
 
-@check("stack.torch-driver", "torch's CUDA runs on this driver")
+@check(
+    "stack.torch-driver",
+    "torch's CUDA runs on this driver",
+    without=(
+        ImportedTorch,
+        Gpus,
+        Pci,
+        Driver,
+        Libraries,
+    ),
+)
 def torch_driver(
     target: TargetPython,
     torch: Torch | None,
@@ -47,7 +58,7 @@ def torch_driver(
     here = bool(version or (gpus and gpus.gpus) or target.gpu_names or signs(pci, driver))
     if torch is None:
         yield _no_torch(target, expect)
-    elif not here and looked(pci, driver):
+    elif not here and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not here:
         yield Finding.unknown("not-visible-here", "whether this node has NVIDIA GPUs could not be seen")
@@ -96,7 +107,7 @@ def _build_for(torch: Torch, driver: cuda.Driver | None) -> TorchVariant | None:
     return max(fitting, key=lambda build: build.cuda, default=None)
 
 
-def _install(target: TargetPython, build: TorchVariant | None) -> tuple[str, ...]:
+def _install(target: TargetPython, build: TorchVariant | None) -> tuple[Step, ...]:
     """The local version makes installers replace another build of the same release."""
     if build is None:
         return ()
@@ -181,7 +192,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
             evidence=[Evidence(target.source, "Is CUDA available: False")],
-            fix=Fix("The driver checks on that node show why.", ("nodedoctor driver",)),
+            fix=Fix("The driver checks on that node show why.", (look("nodedoctor driver"),)),
         ).explained_by(*_ROOTS)
 
 

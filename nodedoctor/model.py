@@ -26,6 +26,9 @@ Action = Literal[
 ]
 """What a machine can act on: the least drastic step that repairs the finding."""
 
+Role = Literal["look", "keep", "repair", "last-resort", "verify"]
+"""What a step of a fix is for. `look` and `keep` change nothing, a last resort ends the work of others."""
+
 Reason = Literal["denied", "missing-tool", "not-visible-here", "timeout", "stuck", "crash", "unparsable"]
 """Why something is unknown. The first three are blind, the others broken."""
 
@@ -163,15 +166,48 @@ class Evidence:
 
 
 @noun
+class Step:
+    """One command of a fix: whole, quoted, ready to run; made by the functions of `nodedoctor.steps`.
+
+    `when` is the condition in words ("" for always), `disturbs` what the command interrupts.
+    """
+
+    role: Role
+    command: str
+    when: str = ""
+    disturbs: str = ""
+    needs_root: bool = False
+
+
+@noun
 class Fix:
-    """What to do: prose apart from commands, so that commands can be copied."""
+    """What to do: prose apart from commands, and each command a step with its part in the whole.
+
+    `disturbs` holds for every repair that does not say itself what it disturbs; `verify` is the command that
+    shows whether it worked.
+    """
 
     text: str
-    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     action: Action = "investigate"
     disturbs: str = ""
     verify: str = ""
     docs: str = ""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that look and repair, in order; never a last resort."""
+        return tuple(step.command for step in self.steps if step.role in ("look", "repair"))
+
+    @property
+    def plan(self) -> tuple[Step, ...]:
+        """All steps, each with what it interrupts, and the one that verifies."""
+        told = [
+            replace(step, disturbs=self.disturbs) if step.role == "repair" and not step.disturbs else step
+            for step in self.steps
+        ]
+        verify = [Step("verify", self.verify, disturbs="nothing")] if self.verify else []
+        return (*told, *verify)
 
 
 @noun

@@ -106,6 +106,7 @@ class Need:
 class Check:
     """A pure function of facts that yields findings.
 
+    `without` are the optional facts whose absence leaves a PASS a PASS: they only name, excuse or repeat.
     `explained_by` names the checks whose findings, where they are as bad, explain this check's (the forms of
     `Finding.explained_by`). `speaks_for` names the probes of whose failure this check tells.
     """
@@ -118,6 +119,7 @@ class Check:
     why: str
     disturbs: str
     where: str
+    without: frozenset[type[Any]] = frozenset()
     explained_by: tuple[str, ...] = ()
     speaks_for: tuple[str, ...] = ()
 
@@ -189,10 +191,16 @@ def check(
     title: str,
     *,
     tags: Iterable[str] = (),
+    without: Iterable[type[Any]] = (),
     explained_by: Iterable[str] = (),
     speaks_for: Iterable[str] = (),
 ) -> Callable[[Judge], Judge]:
-    """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`."""
+    """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`.
+
+    A PASS judged while an optional fact could not be seen becomes UNKNOWN, unless the fact is named in
+    `without`: name one there only if knowing it could never turn this check's PASS into a WARN or FAIL.
+    `explained_by` and `speaks_for` say what its findings follow from: see `Check`.
+    """
     subject, dot, condition = id.partition(".")
     if not (subject and dot and condition) or subject in RESERVED:
         raise ValueError(f"check id {id!r} must be subject.condition, and the subject not a subcommand")
@@ -201,7 +209,7 @@ def check(
         what, why, disturbs = _sections(inspect.getdoc(function) or "")
         where = inspect.getsourcefile(function) or "?"
         all_tags = frozenset(tags) | {subject}
-        links = tuple(explained_by), tuple(speaks_for)
+        links = frozenset(without), tuple(explained_by), tuple(speaks_for)
         _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, *links))
         return function
 

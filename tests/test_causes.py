@@ -21,6 +21,7 @@ from nodedoctor.discover import discover
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status
 from nodedoctor.registry import Check
+from nodedoctor.report import json as json_report
 from nodedoctor.session import Request, Session
 
 HERE = Path(__file__).parent
@@ -64,7 +65,8 @@ def result(check: str, *findings: Finding) -> Result:
 
 
 def check(id: str, *explained_by: str, speaks_for: tuple[str, ...] = ()) -> Check:
-    return Check(id, "title", frozenset(), lambda: [], "", "", "", "here", explained_by, speaks_for)
+    links = {"explained_by": explained_by, "speaks_for": speaks_for}
+    return Check(id, "title", frozenset(), lambda: [], "", "", "", "here", **links)
 
 
 def causes_of(results: Sequence[Result], devices: Devices = EIGHT) -> tuple[Cause, ...]:
@@ -258,7 +260,7 @@ def test_an_xid_on_another_gpu_than_the_dead_links_is_a_cause_of_its_own(tmp_pat
 
 
 def _addresses(report: Report) -> dict[str, str]:
-    gpus = (report.facts or {})["gpus"]["gpus"]
+    gpus = json_report.document(report)["facts"]["gpus"]["gpus"]
     return {gpu["bus_id"].removesuffix(".0"): f"gpu:{gpu['index']}" for gpu in gpus}
 
 

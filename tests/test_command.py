@@ -15,6 +15,8 @@ from nodedoctor import command
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command
 
+pytestmark = pytest.mark.race
+
 
 def run(*argv: str, timeout: float = 10, **more: object) -> Observation:
     return asyncio.run(command.run("it", Command(argv, **more), timeout))  # type: ignore[arg-type]

@@ -120,6 +120,7 @@ def test_the_news_is_told(before: list[dict[str, Any]], after: list[dict[str, An
     assert text.startswith("old  ->  new\n") and f" {says}\n" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
@@ -144,6 +145,7 @@ def test_a_damaged_report_is_refused(harm: dict[str, Any], says: str, tmp_path: 
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_no_report_is_a_usage_error(tmp_path: Path):
     good = DEMO / "healthy"
     (tmp_path / "list.json").write_text("[]")

@@ -127,7 +127,7 @@ def test_a_check_judges_its_facts():
     report = run(wall, colour="white")
     assert only(report).status is Status.PASS
     assert report.verdict is Status.PASS
-    assert report.facts == {"colour": {"name": "white"}}
+    assert document(report)["facts"] == {"colour": {"name": "white"}}
     assert only(run(wall, colour="grey")).summary == "it is grey"
 
 
@@ -294,7 +294,7 @@ def test_what_one_fact_makes_of_another_stands_in_the_report_once():
     judge.__annotations__ = {"heard": Heard, "said": Said}
     report = run(check("talk.same", "Heard as said")(judge), colour="white")
     assert only(report).summary == "white"
-    assert report.facts == {"heard": {"word": "white"}}
+    assert document(report)["facts"] == {"heard": {"word": "white"}}
 
 
 def test_every_fact_that_is_not_shown_is_the_source_of_one_that_is():

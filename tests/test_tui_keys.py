@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_moving_filtering_hiding(tmp_path: Path):
 
 def test_copied_is_remembered_for_the_end(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("c")(app, pilot)
+        await press("c", "1")(app, pilot)
         assert app.clipboard == "nvidia-smi --gpu-reset -i 3"
         await press("C")(app, pilot)
         assert app.clipboard.startswith("**FAIL `rack.links`** on `gpu-a3-017`")
@@ -171,7 +172,10 @@ def test_every_key_works_while_all_probes_hang_and_leaving_ends_them(tmp_path: P
 
     app = drive(hung(tmp_path), act, asking=8)
     assert {result.status for result in app.engine.report().results} == {Status.UNKNOWN}
-    assert not _sleeping()
+    ends = time.monotonic() + 5  # they are killed; on a busy machine the kernel comes to them later
+    while left := _sleeping():
+        assert time.monotonic() < ends, left
+        time.sleep(0.01)
 
 
 def _changing(tmp_path: Path) -> Session:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tuidriver import FRAMES, checks, rack
 
 from nodedoctor.report.json import document
@@ -103,6 +104,8 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"18 links down")
         screen.type("c")
+        screen.wait_for(b"copy one step")
+        screen.type("1")
         screen.wait_for(b"\x1b]52;c;")
         screen.type("q")
         assert screen.end() == 2
@@ -147,6 +150,7 @@ def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "fail"
 
 
+@pytest.mark.slow
 def test_no_color_writes_no_colour(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"NO_COLOR": "1"}) as screen:
         screen.wait_for(b"LinkUp")
@@ -160,6 +164,7 @@ def test_no_color_writes_no_colour(tmp_path: Path):
         assert COLOUR.search(screen.written)
 
 
+@pytest.mark.slow
 def test_a_locale_without_utf_8_gets_ascii(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}) as screen:
         screen.wait_for(b"LinkUp")
@@ -187,6 +192,7 @@ def test_nothing_answers_and_q_still_ends_it(tmp_path: Path):
         assert b"UNKN  8 unknown" in screen.written
 
 
+@pytest.mark.slow
 def test_signals_end_it_and_leave_the_terminal_as_it_was(tmp_path: Path):
     for number in (signal.SIGTERM, signal.SIGHUP):
         with terminal("--checks", str(checks(tmp_path)), "hung") as screen:

@@ -27,7 +27,7 @@ from nodedoctor.tui import detail
 from nodedoctor.tui.filter import KINDS
 from nodedoctor.tui.screens import probes, topology
 from nodedoctor.tui.state import State, file_name
-from nodedoctor.tui.ticket import commands, markdown
+from nodedoctor.tui.ticket import markdown, steps
 
 HERE = Path(__file__).parent
 NODES = [*sorted(HERE.glob("nodes/*/")), *map(folder, DEMOS)]
@@ -57,7 +57,7 @@ def screens(state: State) -> Iterator[tuple[str, Any]]:
     for result in state.report["results"]:
         yield f"row {result['check']}", detail.row(result, None)
         yield f"page {result['check']}", detail.detail(state, result, None, full=True)
-        yield f"ticket {result['check']}", (markdown(result, state.report), commands(result))
+        yield f"ticket {result['check']}", (markdown(result, state.report), steps(result))
         yield f"kinds {result['check']}", [name for name, fits in KINDS.items() if fits(result)]
     yield "probes", list(probes._rows(state))
     for probe in state.report["probes"]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any
 
 from nodedoctor.command import child
 from nodedoctor.facts.idle import idle, not_run
-from nodedoctor.json_shapes import Json, part, text, whole
+from nodedoctor.json_shapes import Json, number, part, text, whole
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -141,12 +140,12 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
     for step in steps:
         kinds.setdefault(text(step, "step"), []).append(step)
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
-    under_way = seen.seconds - (_speed(last, "at") or 0.0)
+    under_way = seen.seconds - (number(last.get("at")) or 0.0)
     told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
     hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
     started = kinds.get("init", [{}])[0]
     gpus = [(whole(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
-    memory = ((whole(step, "index"), _speed(step, "gbytes_s")) for step in kinds.get("memory", ()))
+    memory = ((whole(step, "index"), number(step.get("gbytes_s"))) for step in kinds.get("memory", ()))
     left = ((whole(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
     return Bandwidth(
         deep=seen.probe == DEEP,
@@ -162,7 +161,7 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
         if hung
         else (),
         cut_short=(seen.note or seen.outcome.value) if seen.outcome in _BROKEN and not hung else "",
-        seconds=_speed(kinds.get("end", [{}])[0], "seconds"),
+        seconds=number(kinds.get("end", [{}])[0].get("seconds")),
     )
 
 
@@ -177,7 +176,9 @@ def _doing(step: Json) -> str:
 
 
 def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
-    speeds = {(whole(step, "source"), whole(step, "target")): _speed(step, "both_gbytes_s") for step in both}
+    speeds = {
+        (whole(step, "source"), whole(step, "target")): number(step.get("both_gbytes_s")) for step in both
+    }
     for step in single:
         if pair := _pair(step):
             yield replace(pair, both_gbytes_s=speeds.get((pair.source, pair.target)))
@@ -191,8 +192,8 @@ def _pair(step: Json) -> Pair | None:
         source,
         target,
         access if isinstance(access, bool) else None,
-        _speed(step, "read_gbytes_s"),
-        latency_us=_speed(step, "latency_us"),
+        number(step.get("read_gbytes_s")),
+        latency_us=number(step.get("latency_us")),
         wrong=_wrong(step),
         error=text(step, "error"),
     )
@@ -202,7 +203,7 @@ def _host(step: Json) -> HostCopy | None:
     index = whole(step, "index")
     if index is None:
         return None
-    speeds = (_speed(step, "h2d_gbytes_s"), _speed(step, "d2h_gbytes_s"))
+    speeds = (number(step.get("h2d_gbytes_s")), number(step.get("d2h_gbytes_s")))
     return HostCopy(
         index, text(step, "kind"), whole(step, "node"), *speeds, _wrong(step), text(step, "error")
     )
@@ -211,10 +212,3 @@ def _host(step: Json) -> HostCopy | None:
 def _wrong(step: Json) -> Mapping[str, int] | None:
     numbers = part(step, "wrong")
     return {key: value for key in numbers if (value := whole(numbers, key)) is not None} or None
-
-
-def _speed(step: Json, key: str) -> float | None:
-    value: Any = step.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        return None
-    return float(value)

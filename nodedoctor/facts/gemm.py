@@ -6,7 +6,7 @@ from nodedoctor.command import child
 from nodedoctor.facts.bandwidth import PASSIVE
 from nodedoctor.facts.idle import idle, not_run
 from nodedoctor.json_shapes import document, parts, text, whole
-from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
 
@@ -57,7 +57,8 @@ class Gemm:
         if text(told, "error") == "no-gpu":
             return Unseen("not-visible-here", f"{GEMM}: {text(told, 'text')}", _NO_GPU, GEMM)
         if text(told, "error"):
-            return Unseen("missing-tool", f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
+            reason: Reason = "denied" if text(told, "error") == "denied" else "missing-tool"
+            return Unseen(reason, f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
         rows = [(one, one.get("tflops"), one.get("sums")) for one in parts(told, "gpus")]
         gpus = tuple(
             GpuGemm(

@@ -10,9 +10,8 @@ from typing import Any
 from nodedoctor.command import child
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.nvml_raw import Raw, index_of
-from nodedoctor.facts.nvml_reading import seconds_of
 from nodedoctor.facts.signs import reason_not_to_ask
-from nodedoctor.json_shapes import int_of, listed, mapping
+from nodedoctor.json_shapes import int_of, listed, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -88,7 +87,7 @@ def _sample(line: str) -> _Sample | None:
         said = mapping(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    moment = seconds_of(said.get("time_seconds"))
+    moment = number(said.get("time_seconds"))
     if moment is None:
         return None
     return moment, dict(_counts(said))

@@ -56,8 +56,8 @@ class Inventory:
     at. `restricted` is true in a container or a job's cgroup. `cut_off` says that the device cgroup refuses
     even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design. `looked` is
     false for pasted texts: neither bus nor files tell whether there should be GPUs. `windows_driver` is false
-    under WSL2 when Windows has lent no NVIDIA libraries. `unplaced` are the indices of GPUs that
-    NVML cannot open and gives no address of.
+    under WSL2 when Windows has lent no NVIDIA libraries. `unplaced` are the indices of GPUs that NVML cannot
+    open and gives no address of. `partly` says why there may be more GPUs than these.
     """
 
     slots: tuple[Slot, ...] | None
@@ -71,6 +71,7 @@ class Inventory:
     windows_driver: bool = True
     signs: tuple[str, ...] = ()
     unplaced: tuple[int, ...] = ()
+    partly: Unseen | None = None
 
     @classmethod
     def parse(
@@ -98,6 +99,7 @@ class Inventory:
             unplaced=tuple(
                 sorted(g.index for g in (told.lost if told else ()) if g.index is not None and not g.bus_id)
             ),
+            partly=next((one for one in (pci, driver) if isinstance(one, Unseen)), None),
         )
 
     def devices(self) -> Iterator[tuple[str, ...]]:
@@ -122,7 +124,7 @@ class Inventory:
     @property
     def none_here(self) -> bool:
         """Nothing of NVIDIA's was found where one can look without a driver, and no source shows a GPU."""
-        return self.looked and not self.signs and not self.shown
+        return self.looked and self.partly is None and not self.signs and not self.shown
 
     @property
     def none_by_design(self) -> str | None:
@@ -134,7 +136,7 @@ class Inventory:
             return None
         if slots and all(slot.given_away for slot in slots):
             return f"all {len(slots)} GPUs are bound to {slots[0].bound_to}: they belong to virtual machines"
-        if slots and self.restricted:
+        if slots and self.restricted and all(slot.right == "withheld" or slot.given_away for slot in slots):
             return f"this container or job was given none of the {len(slots)} GPUs of the host"
         if self.platform == "tegra":
             return "Tegra (Jetson): its GPU is part of the chip, not on the PCI bus, and unknown to NVML"
@@ -172,7 +174,7 @@ def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: b
 def _right(driver: Driver | None, gpu: DriverGpu | None, inside: bool) -> Right:
     """What we may do with a GPU that the driver does not show us."""
     if driver is None:
-        return "unknown" if inside else "granted"
+        return "unknown"
     if inside and not driver.gpu_nodes:
         return "withheld"  # a container that was given no GPU at all
     node = driver.node(gpu.minor) if gpu and gpu.minor is not None else None

@@ -10,8 +10,8 @@ from typing import Any
 from nodedoctor.facts.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.nvml_gpu import gpu_of
 from nodedoctor.facts.nvml_raw import Raw, index_of
-from nodedoctor.facts.nvml_reading import init_error_of, seconds_of, unopened
-from nodedoctor.json_shapes import int_of, listed, mapping
+from nodedoctor.facts.nvml_reading import init_error_of, unopened
+from nodedoctor.json_shapes import int_of, listed, mapping, number
 from nodedoctor.noun import noun
 
 # Counter, rate it gives, and what a MiB is in its unit.
@@ -64,7 +64,7 @@ def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
         return LoadSample(waiting=str(waiting))
     if error := init_error_of(mapping(said.get("init"))):
         return LoadSample(init_error=error)
-    now = seconds_of(said.get("time_seconds"))
+    now = number(said.get("time_seconds"))
     if now is None:
         return None
     passed = now - before.time_seconds if before and before.time_seconds is not None else 0.0

@@ -13,7 +13,7 @@ from dataclasses import field
 from nodedoctor.facts.driver import Driver
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.pci import Pci
-from nodedoctor.facts.signs import NONE_HERE, looked, reason_not_to_ask, signs
+from nodedoctor.facts.signs import NONE_HERE, nothing_here, reason_not_to_ask
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex
@@ -63,7 +63,7 @@ class Topology:
     ) -> Topology | Unseen:
         """Read the matrix; Unseen when there is none, and nothing to see where nothing is of NVIDIA's."""
         if not seen.answered:
-            none = looked(pci, driver) and not signs(pci, driver)
+            none = nothing_here(pci, driver)
             return Unseen.skip(NONE_HERE) if none else Unseen.of(seen)
         lines = _CSI.sub("", seen.text).splitlines()
         names = {match[1]: match[2] for line in lines if (match := _LEGEND.match(line))}

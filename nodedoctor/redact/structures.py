@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nodedoctor.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
 from nodedoctor.redact.standins import StandIns
-from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result
+from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result, Step
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -85,6 +85,17 @@ def _fix(fix: Fix, redaction: Redaction) -> Fix:
         "commands": list(map(text, fix["commands"])),
         "disturbs": text(fix["disturbs"] or "") or None,
         "verify": text(fix["verify"] or "") or None,
+        "steps": [_step(step, redaction) for step in fix["steps"]],
+    }
+
+
+def _step(step: Step, redaction: Redaction) -> Step:
+    text = redaction.text
+    return {
+        **step,
+        "command": text(step["command"]),
+        "when": text(step["when"] or "") or None,
+        "disturbs": text(step["disturbs"] or "") or None,
     }
 
 

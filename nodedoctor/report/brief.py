@@ -13,14 +13,17 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Finding, Fix, Report, Result, is_blind, severity_of, worst
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, whose
+from nodedoctor.report.steps import Told, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
 
 LINES = 24
 """Lines of a report with one cause: the height of a terminal."""
 _FULL = 3
 """Causes that are written out; the others get a line and what to type first."""
-_MOST = {"said": 2, "why": 2, "proof": 3, "fix": 2, "steps": 6, "also": 2}
-"""Lines of each part of a cause. With heads and blank lines that makes at most LINES."""
+_BLOCK = LINES - 6
+"""Lines of one cause: what the head, the foot and the blank lines around it leave."""
+_MOST = {"why": 2, "proof": 3, "fix": 2, "also": 2}
+"""Lines of each part of a cause; the steps have the rest."""
 _BLIND_GROUPS = 3
 _INDENT = "     "
 
@@ -69,6 +72,7 @@ class _Page:
     def cause(self, cause: Cause) -> None:
         """One cause: what was found, why it matters, the proof, what to do, what follows from it."""
         self.lines.append("")
+        start = len(self.lines)
         found = root(self._report, cause)
         if found is None:
             self._status(cause, inert(cause["headline"]))
@@ -79,10 +83,11 @@ class _Page:
         self._labelled("owner", whose(cause), 1)
         self._labelled("why", why, _MOST["why"])
         self._proof(finding)
+        follows = ", ".join(self._follows(cause))
         if finding["fix"]:
             self._labelled("fix", finding["fix"]["text"], _MOST["fix"])
-            self._steps(finding["fix"])
-        self._labelled("also", ", ".join(self._follows(cause)), _MOST["also"])
+            self._steps(finding["fix"], _BLOCK - (len(self.lines) - start) - _MOST["also"] * bool(follows))
+        self._labelled("also", follows, _MOST["also"])
 
     def others(self, causes: Sequence[Cause]) -> None:
         """The causes that are not written out, two lines each."""
@@ -104,9 +109,9 @@ class _Page:
         if unseen and not self._report["causes"]:
             self.lines.append("")
             self._unseen(unseen)
-        told = [f"{len(unseen)} checks could not see what they need"] if unseen else []
+        few = [f"{len(unseen)} checks could not see what they need"] if unseen else []
         well = [result for result in results if severity_of(result) < 2]
-        self.lines += ["", "; ".join([*told, f"{len(well)} passed or do not apply", "-v shows everything"])]
+        self.lines += ["", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"])]
 
     def _unseen(self, unseen: Sequence[Result]) -> None:
         """The reasons most checks share for not seeing enough, and the way out of each."""
@@ -137,14 +142,26 @@ class _Page:
         if len(lines) > len(shown):
             self.lines.append(f"{_INDENT}| ... {len(lines) - len(shown)} more lines with -v")
 
-    def _steps(self, fix: Fix) -> None:
-        """Whole commands, what to look at before what to repair; a last resort is for -v."""
-        commands = [inert(command) for command in fix["commands"]]
-        room = _MOST["steps"] - bool(fix["verify"])
-        shown = commands if len(commands) <= room else commands[: room - 1]
-        self.lines += [f"{_INDENT}$ {command}" for command in shown]
-        if len(commands) > len(shown):
-            self.lines.append(f"{_INDENT}  ... {len(commands) - len(shown)} more with -v")
+    def _steps(self, fix: Fix, room: int) -> None:
+        """Whole commands in at most so many lines, each under what it is for; a last resort is for -v."""
+        steps = told(fix)
+        shown: list[Told] = []
+        lines: list[str] = []
+        for step in steps:
+            new = [] if shown and shown[-1].heading == step.heading else [step.heading]
+            rest = len(shown) + 1 < len(steps)
+            if step.last or len(lines) + len(new) + 1 + rest + bool(fix["verify"]) > room:
+                break
+            shown.append(step)
+            lines += [*new, f"$ {step.command}"]
+        for line in lines:
+            if line.startswith("$ "):
+                self.lines.append(_INDENT + line)
+            else:
+                self._wrapped(_INDENT, line, 1)
+        if hidden := steps[len(shown) :]:
+            last = ", the last resort too" if hidden[-1].last else ""
+            self.lines.append(f"{_INDENT}... {len(hidden)} more step{'s'[: len(hidden) > 1]} with -v{last}")
         self._labelled("verify", fix["verify"] or "", 1)
 
     def _labelled(self, label: str, text: str, most: int) -> None:

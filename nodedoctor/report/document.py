@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, get_args
 
 from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, words
-from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Schedulable, Status, rank
+from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Role, Schedulable, Status, rank
+from nodedoctor.model import Fix as ModelFix
+from nodedoctor.model import Step as ModelStep
+from nodedoctor.steps import as_steps
 
 SCHEMA = "nodedoctor.report/1"
 
@@ -23,8 +26,18 @@ class Evidence(TypedDict):
     text: str
 
 
+class Step(TypedDict):
+    """One command of a fix: what it is for, its condition, and what it interrupts."""
+
+    role: str
+    command: str
+    when: str | None
+    disturbs: str | None
+    needs_root: bool
+
+
 class Fix(TypedDict):
-    """What to do; a command a line, so that commands can be copied."""
+    """What to do. `commands` are the look-ups and repairs among the steps; a last resort never is."""
 
     text: str
     commands: list[str]
@@ -32,6 +45,7 @@ class Fix(TypedDict):
     disturbs: str | None
     verify: str | None
     docs: str | None
+    steps: list[Step]
 
 
 class _OwnWhy(TypedDict, total=False):
@@ -63,16 +77,6 @@ class Result(TypedDict):
     tags: list[str]
     why: str
     findings: list[Finding]
-
-
-class Step(TypedDict):
-    """One command of a fix: what it is for, when to run it and what it interrupts."""
-
-    role: str
-    command: str
-    when: str | None
-    disturbs: str | None
-    needs_root: bool
 
 
 class Cause(TypedDict):
@@ -217,6 +221,7 @@ def damage(document: Mapping[str, Any]) -> str:
 
 _KIND: Mapping[type, str] = {list: "list", dict: "object"}
 _STATUSES = frozenset(status.value for status in Status)
+_ROLES = frozenset(get_args(Role))
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
@@ -256,6 +261,39 @@ def fix(value: Any) -> Fix | None:
         "disturbs": words(value.get("disturbs")) or None,
         "verify": words(value.get("verify")) or None,
         "docs": words(value.get("docs")) or None,
+        "steps": _steps(value),
+    }
+
+
+def _steps(value: Json) -> list[Step]:
+    """The steps of a fix; a document of an earlier version has bare commands and how to verify."""
+    if "steps" in value:
+        steps = map(_step, objects(value["steps"]))
+        return [step for step in steps if step["role"] in _ROLES and step["command"]]
+    bare = as_steps(command for command in listed(value.get("commands")) if isinstance(command, str))
+    disturbs, verify = words(value.get("disturbs")), words(value.get("verify"))
+    plan = ModelFix("", bare, disturbs=disturbs, verify=verify).plan
+    return [step_of(step) for step in plan]
+
+
+def _step(entry: Json) -> Step:
+    return {
+        "role": words(entry.get("role")),
+        "command": words(entry.get("command")),
+        "when": words(entry.get("when")) or None,
+        "disturbs": words(entry.get("disturbs")) or None,
+        "needs_root": entry.get("needs_root") is True,
+    }
+
+
+def step_of(step: ModelStep) -> Step:
+    """A step as the document has it."""
+    return {
+        "role": step.role,
+        "command": step.command,
+        "when": step.when or None,
+        "disturbs": step.disturbs or None,
+        "needs_root": step.needs_root,
     }
 
 
@@ -295,20 +333,13 @@ def _cause(entry: Json) -> Cause | None:
         "action": _one_of(entry.get("action"), get_args(Move), "investigate"),
         "schedulable": _one_of(entry.get("schedulable"), get_args(Schedulable), "no"),
         "reason": words(entry.get("reason")),
-        "first_step": _step(entry.get("first_step")),
+        "first_step": _first_step(entry.get("first_step")),
     }
 
 
-def _step(value: Any) -> Step | None:
-    if not isinstance(value, dict) or not words(value.get("command")):
-        return None
-    return {
-        "role": words(value.get("role")) or "look",
-        "command": words(value.get("command")),
-        "when": words(value.get("when")) or None,
-        "disturbs": words(value.get("disturbs")) or None,
-        "needs_root": value.get("needs_root") is True,
-    }
+def _first_step(value: Any) -> Step | None:
+    step = _step(value) if isinstance(value, dict) else None
+    return step if step and step["role"] in _ROLES and step["command"] else None
 
 
 def _one_of(value: Any, known: Iterable[str], otherwise: str) -> str:

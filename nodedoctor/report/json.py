@@ -98,16 +98,9 @@ def _cause(cause: Cause) -> shape.Cause:
 
 def _first_step(fix: Fix | None) -> shape.Step | None:
     """What to type first: the first step that looks or repairs."""
-    if fix is None or not fix.commands:
-        return None
-    command = fix.commands[0]
-    return {
-        "role": "look",
-        "command": command,
-        "when": None,
-        "disturbs": None,
-        "needs_root": command.startswith("sudo "),
-    }
+    steps = (step for step in (fix.plan if fix else ()) if step.role in ("look", "repair"))
+    first = next(steps, None)
+    return shape.step_of(first) if first else None
 
 
 def _evidence(evidence: Evidence) -> shape.Evidence:
@@ -122,6 +115,7 @@ def _fix(fix: Fix) -> shape.Fix:
         "disturbs": fix.disturbs or None,
         "verify": fix.verify or None,
         "docs": fix.docs or None,
+        "steps": [shape.step_of(step) for step in fix.plan],
     }
 
 
@@ -138,19 +132,25 @@ def _probe(seen: Observation) -> shape.Probe:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON makes of a value, so that a saved report reads as the live one: sets become sorted lists.
+    """What JSON makes of a value, so that a saved report reads as the live one.
 
-    Anything JSON does not know is shown by its text.
+    A fact is its fields, a set a sorted list, and what JSON does not know is shown by its text.
     """
-    if value is None or type(value) in (str, int, float, bool):
+    kind = type(value)
+    if kind in _SCALARS:
         return value
-    if isinstance(value, dict):
+    if issubclass(kind, dict):
         return {_key(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if issubclass(kind, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, set | frozenset):
+    if names := getattr(kind, "__dataclass_fields__", None):
+        return {name: _plain(getattr(value, name)) for name in names}
+    if issubclass(kind, set | frozenset):
         return [_plain(item) for item in sorted(value)]
     return json.loads(json.dumps(value, default=str))
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def _key(key: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from nodedoctor.model import Status
 from nodedoctor.report.document import (
     Finding,
+    Fix,
     Report,
     Result,
     is_blind,
@@ -22,6 +23,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import lead
+from nodedoctor.report.steps import told
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
@@ -164,10 +166,23 @@ class _Page:
             return
         self._fixes[str(fix)] = check
         self._labelled(label, fix["text"])
-        self.line(*(f"{_INDENT}$ {inert(command)}" for command in fix["commands"]))
-        for name, told in (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
-            if told:
-                self._labelled(name, told)
+        self._steps(fix)
+        said = any(step.interrupts for step in told(fix))
+        rest = (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"]))
+        for name, value in rest[1:] if said else rest:
+            if value:
+                self._labelled(name, value)
+
+    def _steps(self, fix: Fix) -> None:
+        """Each command alone on its line, under what it is for; a last resort stands apart."""
+        heading = ""
+        for step in told(fix):
+            if step.heading != heading:
+                if step.last:
+                    self.line("")
+                self._indented(step.heading)
+            heading = step.heading
+            self.line(f"{_INDENT}$ {step.command}")
 
     def _labelled(self, label: str, text: str) -> None:
         lead = f"{_INDENT}{label:<9} "

@@ -14,6 +14,7 @@ from nodedoctor.report.document import Cause, Finding, Report
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
+from nodedoctor.report.steps import told
 
 BUG_REPORT = "sudo nvidia-bug-report.sh"
 _NODE = (
@@ -62,9 +63,10 @@ def _cause(report: Report, cause: Cause) -> Iterator[str]:
     found = root(report, cause)
     fix = found[1]["fix"] if found else None
     if fix:
-        yield f"What we were advised to do: {inert(fix['text'])}"
-        if fix["commands"]:
-            yield fenced("\n".join(fix["commands"]), "", "sh")
+        yield f"Advice: {inert(fix['text'])}"
+        for step in told(fix):
+            yield f"{step.heading[:1].upper()}{step.heading[1:]}"
+            yield fenced(step.command, "", "sh")
 
 
 def _quotes(finding: Finding) -> Iterator[str]:

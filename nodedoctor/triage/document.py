@@ -33,7 +33,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "evidence": [_evidence(event, line_of) for event in verdict.evidence],
         "timeline": [_moment(event) for event in verdict.timeline],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
-        "fixes": [{**asdict(fix), "commands": list(fix.commands)} for fix in verdict.fixes],
+        "fixes": [_fix(fix) for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next(fix) for fix in verdict.next],
         "incidents": verdict.incidents,
@@ -106,8 +106,13 @@ def _moment(event: Event[Any]) -> dict[str, Any]:
     return {"time": clock(event.time), "rank": event.who.rank, "event": kind(event)}
 
 
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {**asdict(fix), **_next(fix)}
+
+
 def _next(fix: Fix) -> dict[str, Any]:
-    return {"text": fix.text, "commands": list(fix.commands)}
+    steps = [asdict(step) for step in fix.plan]
+    return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
 
 
 def kind(event: Event[Any]) -> str:

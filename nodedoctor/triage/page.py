@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Sequence
 
 from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole, words
+from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
+from nodedoctor.report.steps import told
 
 _EVIDENCE = 7
 _WORDS = {"failure": "FAIL", "clean": "PASS", "undetermined": "UNKN"}
@@ -67,7 +69,7 @@ class _Page:
             self.head(title)
             for number, fix in enumerate(fixes, 1):
                 self.text(text(fix, "text"), "     ", f"  {number}. ")
-                self.lines += [f"     $ {inert(command)}" for command in texts(fix, "commands")]
+                self.lines += [f"     $ {step.command}" for step in told(fix_of(fix))]
 
     def coverage(self, document: Json, outcome: str) -> None:
         seen = part(document, "coverage")

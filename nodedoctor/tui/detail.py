@@ -22,6 +22,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import and_more, of_cause
+from nodedoctor.report.steps import Told, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import Card, State, Waiting
@@ -162,11 +163,25 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Pa
 
 def _fix(fix: Fix, label: str) -> Iterator[Para]:
     yield _labelled(label, fix["text"])
-    for command in fix["commands"]:
-        yield Para(inert(command), " " * 10 + "$ ", "bold cyan", "cyan", verbatim=True)
+    for step in told(fix):
+        yield from _step(step, fix)
     for name, value in (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:
             yield _labelled(name, value)
+
+
+def _step(step: Told, fix: Fix) -> Iterator[Para]:
+    """The command beside its role; of a last resort the condition stands first, and apart."""
+    under, disturbs = " " * 10, fix["disturbs"] or ""
+    if step.last:
+        yield Para()
+        yield Para(step.heading, under, style="bold red")
+        yield Para(step.command, f"{under}$ ", "red", "bold red", verbatim=True)
+        return
+    yield Para(step.command, f"{_lead(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
+    detail = f"when {step.when}" if step.when and step.interrupts == disturbs else step.detail
+    if step.when or step.interrupts not in ("", disturbs):
+        yield Para(detail, f"{under}  ", QUIET)
 
 
 def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[Para]:

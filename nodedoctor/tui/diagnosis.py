@@ -8,7 +8,10 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects
 from nodedoctor.noun import noun
+from nodedoctor.report.document import Step
+from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
+from nodedoctor.report.steps import told_step
 from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
 
 OUTCOME = {
@@ -25,7 +28,7 @@ class Entry:
 
     row: Row
     paras: tuple[Para, ...] = ()
-    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     source: str = ""
     line: int | None = None
 
@@ -168,15 +171,19 @@ def _evidence(document: Json) -> Iterator[Entry]:
 
 def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
     for item in objects(document.get(key)):
-        commands = tuple(str(command) for command in listed(item.get("commands")))
+        fix = fix_of(item)
+        steps = tuple(fix["steps"]) if fix else ()
         text = inert(str(item.get("text", "")))
         paras = [Para(text)]
-        paras += [Para(inert(c), "$ ", "bold cyan", "cyan", verbatim=True) for c in commands]
+        for step in map(told_step, steps):
+            if step.last:
+                paras.append(Para(step.heading, style="bold red"))
+            paras.append(Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True))
         for name in ("disturbs", "verify", "docs"):
             if item.get(name):
                 paras.append(Para(inert(str(item[name])), f"{name:<9} "))
         yield Entry(
-            Row("", word, "bold cyan", inert(str(item.get("action") or "")), text), tuple(paras), commands
+            Row("", word, "bold cyan", inert(str(item.get("action") or "")), text), tuple(paras), steps
         )
 
 

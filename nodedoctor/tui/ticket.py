@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Finding, Report, Result, severity, worst
+from nodedoctor.report.document import Finding, Report, Result, Step, severity, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
+from nodedoctor.report.steps import told
+
+_ORDER = ("look", "keep", "repair", "verify", "last-resort")
 
 
 def markdown(result: Result, report: Report) -> str:
@@ -22,11 +25,15 @@ def markdown(result: Result, report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def commands(result: Result) -> tuple[str, ...]:
-    """The fix commands of the findings that are not well, worst first, each once."""
+def steps(result: Result) -> tuple[Step, ...]:
+    """What can be copied: the steps of the fixes, worst finding first, each once.
+
+    Look-ups come first, last resorts last.
+    """
     order = sorted(result["findings"], key=lambda finding: -severity(finding))
     fixes = [finding["fix"] for finding in order if severity(finding) > 1 or finding["note"]]
-    return tuple(dict.fromkeys(command for fix in fixes if fix for command in fix["commands"]))
+    found = {step["command"]: step for fix in reversed(fixes) if fix for step in reversed(fix["steps"])}
+    return tuple(sorted(reversed(found.values()), key=lambda step: _ORDER.index(step["role"])))
 
 
 def _finding(finding: Finding) -> str:
@@ -35,8 +42,8 @@ def _finding(finding: Finding) -> str:
     parts += [fenced(evidence["text"], f"# {evidence['probe']}") for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(fix['text'])}")
-        if fix["commands"]:
-            parts.append(fenced("\n".join(fix["commands"]), "", "sh"))
+        for step in told(fix):
+            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", fenced(step.command, "", "sh")]
         for label, value in (("Disturbs", fix["disturbs"]), ("Verify", fix["verify"]), ("Docs", fix["docs"])):
             if value:
                 parts.append(f"{label}: {inert(value)}")

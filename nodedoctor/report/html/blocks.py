@@ -8,6 +8,7 @@ from itertools import groupby
 from nodedoctor.model import Status
 from nodedoctor.report.document import Evidence, Fix
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
+from nodedoctor.report.steps import told
 
 EVIDENCE_LINES = 12
 """Lines of evidence that stand open; more of them are folded."""
@@ -71,7 +72,7 @@ def remedy(fix: Fix, label: str = "fix") -> Markup:
     return element(
         "div",
         labelled(label, prose(fix["text"])),
-        commands(fix["commands"]),
+        steps(fix),
         labelled("disturbs", prose(fix["disturbs"] or "")),
         labelled("verify", command(fix["verify"]) if fix["verify"] else None, "div"),
         labelled("docs", link(fix["docs"]) if fix["docs"] else None),
@@ -85,6 +86,19 @@ def labelled(label: str, told: Piece, name: str = "p") -> Markup | None:
         return None
     lead = element("span", label, class_="label") if label else None
     return element(name, lead, element("span" if name == "p" else "div", told), class_="labelled")
+
+
+def steps(fix: Fix) -> Markup:
+    """Every command under what it is for; last resorts in a frame of their own."""
+    return each(
+        element(
+            "div",
+            element("p", step.heading, class_="role"),
+            command(step.command),
+            class_="last" if step.last else "step",
+        )
+        for step in told(fix)
+    )
 
 
 def commands(texts: Iterable[str]) -> Markup:

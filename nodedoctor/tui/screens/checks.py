@@ -13,8 +13,9 @@ from nodedoctor.report.inert import inert
 from nodedoctor.tui import detail
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
-from nodedoctor.tui.ticket import commands, markdown
+from nodedoctor.tui.ticket import markdown, steps
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
@@ -25,7 +26,7 @@ HINTS = (
     ("/", "Filter"),
     ("n", "Next problem"),
     ("r", "Re-run"),
-    ("c", "Copy fix"),
+    ("c", "Copy a step"),
     ("2", "Topology"),
     (":", "Commands"),
     ("s", "Save"),
@@ -47,7 +48,7 @@ class ChecksScreen(Screen[None]):
         Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
         Binding("p", "passes", "Hide or show passes", id="passes"),
         Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
-        Binding("c", "copy_fix", "Copy fix command", id="copy-fix"),
+        Binding("c", "copy_fix", "Copy a step of the fix", id="copy-fix"),
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
@@ -75,7 +76,7 @@ class ChecksScreen(Screen[None]):
         self.watch(self.app, "state", self.show)
 
     def show(self, state: State | None) -> None:
-        """Show a new state. A selection nobody made moves on to the first problem that turns up."""
+        """Show a new state. A selection nobody made stays on the worst problem there is."""
         self.state = state
         if state is None:
             return
@@ -84,7 +85,7 @@ class ChecksScreen(Screen[None]):
         listing = self.panes.listing
         listing.show(self._rows(state))
         problems = self._problems()
-        if not self._by_hand and problems and listing.key not in problems:
+        if not self._by_hand and problems and listing.key != problems[0]:
             listing.select(problems[0], by_hand=False)
         self._show_detail()
 
@@ -152,14 +153,13 @@ class ChecksScreen(Screen[None]):
         self._engine.again(result["check"])
 
     def action_copy_fix(self) -> None:
-        """Copy the commands of the fix."""
+        """Show the steps of the fix, to copy one."""
         result = self._selected()
-        found = commands(result) if result else ()
-        if not found:
+        found = steps(result) if result else ()
+        if result is None or not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
-            return
-        self.app.copy_to_clipboard("\n".join(found))
-        self.notify("copied: " + "; ".join(found), markup=False)
+        else:
+            self.app.push_screen(StepsScreen(result["check"], found))
 
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""
