@@ -6,26 +6,18 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import pkgutil
+import stat
 import sys
-import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from nodedoctor.noun import noun
-from nodedoctor.plugin_code import FromSource, PluginFailed, SourceFinder, contained
 from nodedoctor.registry import Check, Fact, Probe, declared
-from nodedoctor.untrusted_files import Writer, Writers, is_root
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "nodedoctor.checks"
-PATIENCE = 10.0  # seconds that importing all plug-ins may take: a cold network file system takes seconds
 SITE_FOLDER = Path("/etc/nodedoctor/checks.d")
 
 
@@ -58,7 +50,6 @@ class Catalogue:
     facts: dict[str, Fact] = field(default_factory=dict)
     checks: dict[str, Check] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
-    ends: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
 
     def add(self, module: ModuleType) -> None:
         """Take over what a module declares; DiscoveryError when a check id is taken."""
@@ -73,30 +64,17 @@ class Catalogue:
             else:
                 self.checks[item.id] = item
 
-    @contextlib.contextmanager
-    def loading(self, name: str, where: str, *, bundled: bool = False) -> Iterator[None]:
-        """Note what fails inside as a broken plug-in: whatever it does, the other checks go on."""
-        try:
-            with contained(0 if bundled else max(self.ends - time.monotonic(), 0.1)):
-                yield
-        except PluginFailed as failed:
-            trace = "".join(traceback.format_exception(failed.error, limit=-1)).strip()
-            self.broken.append(Broken(name, where, trace))
-
 
 def discover(folders: Iterable[Path] = ()) -> Catalogue:
     """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
 
-    A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
-    load because others can write there, raises DiscoveryError.
+    A plug-in that does not import is noted as broken; a folder that does not exist raises DiscoveryError.
     """
     catalogue = Catalogue()
     facts = importlib.import_module("nodedoctor.facts")
-    for module in _modules(
-        "nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue, bundled=True
-    ):
+    for module in _modules("nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue):
         catalogue.add(module)
-    for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
+    for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue):
         catalogue.add(module)
     for module in _entry_points(catalogue):
         catalogue.add(module)
@@ -120,37 +98,49 @@ def bundled_checks() -> Path:
     raise DiscoveryError(f"the bundled checks are missing: neither {installed} nor a checkout's {beside}")
 
 
-def load_folder(
-    folder: Path, package: str, catalogue: Catalogue, *, bundled: bool = False
-) -> Iterator[ModuleType]:
+def load_folder(folder: Path, package: str, catalogue: Catalogue) -> Iterator[ModuleType]:
     """Import every module of a folder under the given package name; broken ones are noted, not raised.
 
-    Only the bundled ones are loaded as any package; of other folders only source files are.
+    Sub-folders are walked, too. Names that start with `.` or `_`, and links to folders, are passed over. A
+    module that declares nothing is a helper.
     """
     if not folder.is_dir():
         raise DiscoveryError(f"no folder of checks at {folder}")
     if package not in sys.modules:
         init = folder / "__init__.py"
-        if not bundled:
-            sys.meta_path.insert(0, SourceFinder(package))
-        loader = FromSource(package, str(init)) if init.exists() else None
-        spec = importlib.machinery.ModuleSpec(package, loader, origin=str(init), is_package=True)
-        spec.submodule_search_locations = [str(folder)]
+        spec = importlib.util.spec_from_file_location(
+            package, init if init.exists() else None, submodule_search_locations=[str(folder)]
+        )
+        if spec is None:
+            spec = importlib.machinery.ModuleSpec(package, None, is_package=True)
+            spec.submodule_search_locations = [str(folder)]
         module = importlib.util.module_from_spec(spec)
         sys.modules[package] = module
-        if loader is not None:
-            with catalogue.loading("__init__", str(init), bundled=bundled):
-                loader.exec_module(module)
-    yield from _modules(package, str(folder), catalogue, bundled=bundled)
+        if spec.loader is not None and init.exists():
+            spec.loader.exec_module(module)
+    yield from _modules(package, str(folder), catalogue)
 
 
-def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) -> Iterator[ModuleType]:
-    for info in sorted(pkgutil.iter_modules([folder]), key=lambda found: found.name):
-        module = None
-        with catalogue.loading(info.name, os.path.join(folder, f"{info.name}.py"), bundled=bundled):
-            module = importlib.import_module(f"{package}.{info.name}")
-        if module is not None:
-            yield module
+def _modules(package: str, folder: str, catalogue: Catalogue) -> Iterator[ModuleType]:
+    for file in _files(folder):
+        name = ".".join(Path(file).relative_to(folder).with_suffix("").parts)
+        try:
+            yield importlib.import_module(f"{package}.{name}")
+        except (Exception, SystemExit):  # somebody else's file: whatever it does, the other checks go on
+            catalogue.broken.append(Broken(name, file, traceback.format_exc(limit=-1).strip()))
+
+
+def _files(folder: str) -> Iterator[str]:
+    """The Python files of a folder and of its sub-folders, in the order of names."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.name.endswith(".py"):
+            yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
@@ -160,36 +150,15 @@ def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP):
-        loaded = None
-        with catalogue.loading(point.name, point.value):
-            if writer := _who_else_writes(point):
-                raise PermissionError(f"as root nodedoctor does not load it: {writer}")
+        try:
             loaded = point.load()
-            if not isinstance(loaded, ModuleType):
-                raise TypeError("the entry point must name a module")
+        except (Exception, SystemExit):
+            catalogue.broken.append(Broken(point.name, point.value, traceback.format_exc(limit=-1).strip()))
+            continue
         if isinstance(loaded, ModuleType):
             yield loaded
-
-
-def _who_else_writes(point: EntryPoint) -> Writer | None:
-    """As root, who can write the files of a plug-in's distribution, other than who can write our own."""
-    if not is_root():
-        return None
-    ours, theirs = Writers(), Writers()
-    ours.path(str(Path(__file__).parent))
-    if point.dist is not None:
-        for file in ("", *(point.dist.files or ())):
-            theirs.path(_absolute(point.dist.locate_file(file)))
-        theirs.tree(_absolute(getattr(point.dist, "_path", ".")))  # its metadata
-    spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0].strip())
-    if spec is not None:
-        folders = list(spec.submodule_search_locations or ())
-        for place in folders or [spec.origin or ""]:
-            theirs.tree(_absolute(place))
-        if spec.cached and not folders:
-            theirs.path(_absolute(spec.cached))
-    paths, uids = {seen.path for seen in ours.found}, {seen.uid for seen in ours.found} - {0}
-    return next((seen for seen in theirs.found if seen.path not in paths and seen.uid not in uids), None)
+        else:
+            catalogue.broken.append(Broken(point.name, point.value, "the entry point must name a module"))
 
 
 def _offers_checks(folder: str) -> bool:
@@ -209,20 +178,13 @@ def _offers_checks(folder: str) -> bool:
     return False
 
 
-def _absolute(path: object) -> str:
-    """Not normalized: `..` after a link leads elsewhere than it reads."""
-    return os.path.join(os.getcwd(), str(path))
-
-
 def _refuse_if_writable_by_others(folder: Path) -> None:
     """As root, code that another user may change is not run."""
-    if not is_root() or not folder.is_dir():
+    if os.geteuid() != 0 or not folder.is_dir():
         return
-    writers = Writers()
-    writers.tree(_absolute(folder))
-    if writers.found:
-        why = writers.found[0]
-        way_out = "run nodedoctor as yourself, or copy the folder to where only root can write"
-        raise DiscoveryError(
-            f"{why.path} can be written by others: as root nodedoctor does not load it ({why}); {way_out}"
-        )
+    files = [Path(file) for file in _files(str(folder))]
+    between = {parent for file in files for parent in file.parents if folder in parent.parents}
+    for path in (folder, *sorted(between), *files):
+        about = path.stat()
+        if about.st_uid != 0 or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise DiscoveryError(f"{path} can be written by others; as root nodedoctor does not load it")
