@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Status
-from nodedoctor.noun import noun
-from nodedoctor.registry import Check, probes_of
+from nodedoctor.record import noun
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""

@@ -11,11 +11,11 @@ import pytest
 from any_report import reports
 from hypothesis import given
 
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report as Found
 from nodedoctor.report import brief, json, ticket
 from nodedoctor.report.document import Report
 from nodedoctor.report.lead import of_cause
-from nodedoctor.session import Request, Session
 
 HERE = Path(__file__).parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"

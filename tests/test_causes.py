@@ -15,14 +15,14 @@ import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.kernel_xid import seen_by
+from checks.kernel.xid import seen_by
 from nodedoctor.causes import LONGEST, PROBE, Devices, diagnose, identifier, shortened, spoken
-from nodedoctor.discover import discover
+from nodedoctor.engine.plugins import discover
+from nodedoctor.engine.registry import Check
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status
-from nodedoctor.registry import Check
 from nodedoctor.report import json as json_report
-from nodedoctor.session import Request, Session
 
 HERE = Path(__file__).parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
