@@ -14,7 +14,7 @@ from dataclasses import replace
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""
@@ -32,7 +32,7 @@ _OPEN = re.compile(r"\([^)]*$| '[^']*$")
 _ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
 
 
-@noun
+@record
 class Named:
     """A check's finding under its id."""
 
