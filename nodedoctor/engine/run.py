@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
-from nodedoctor.causes import Devices, diagnose
+from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.plugin_code import PluginFailed, contained
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
 from nodedoctor.engine.sources import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodedoctor.causes import LONGEST
+from nodedoctor.engine.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result, Step

@@ -188,7 +188,7 @@ def test_what_another_user_has_in_root_s_environment(venv, shared, mark, planted
     told = ask("stack/find_python", "--deep", "--python", str(venv))
     assert told["error"]["reason"] == "denied" and f"belongs to uid {THEM}" in told["error"]["note"]
     assert "run nodedoctor as the user who trains" in told["error"]["note"]
-    told = ask("in_python", str(venv / "bin" / "python"), "gemm")
+    told = ask("in_python", str(venv / "bin" / "python"), "measured/gemm")
     assert told["error"] == "denied" and f"belongs to uid {THEM}" in told["text"]
     assert not mark.exists()
 
@@ -276,7 +276,7 @@ def test_a_library_of_another_user_is_not_loaded(venv, shared, mark):
     subprocess.run([PYTHON, "-c", ""], env=loads, check=True)
     assert mark.exists()
     code = (
-        f"import sys; sys.path.insert(0, {str(PROBES)!r}); import os, find_python as f; "
+        f"import sys; sys.path.insert(0, {str(PROBES)!r}); import os; from stack import find_python as f; "
         f"os.environ.update({loads!r}); f._exec_as_owner({str(venv / 'bin' / 'python')!r}, {{}}, False)"
     )
     mark.unlink()
@@ -286,10 +286,10 @@ def test_a_library_of_another_user_is_not_loaded(venv, shared, mark):
 
 def test_what_a_bare_start_imports_is_looked_at(venv, monkeypatch):
     monkeypatch.syspath_prepend(str(PROBES))
-    looked_at = importlib.import_module("target_owner").BARE
+    looked_at = importlib.import_module("stack.target_owner").BARE
     code = (
         "import sys, os, runpy; sys.argv[1:] = []; sys.stdout = open(os.devnull, 'w')\n"
-        f"runpy.run_path({str(PROBES / 'target_python.py')!r}, run_name='__main__')\n"
+        f"runpy.run_path({str(PROBES / 'stack' / 'target_python.py')!r}, run_name='__main__')\n"
         "sys.stdout = sys.__stdout__\n"
         "print(*[getattr(m, '__file__', None) for m in list(sys.modules.values())], sep='\\n')\n"
         "print(os.path.dirname(os.__file__))"

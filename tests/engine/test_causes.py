@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.kernel.xid import seen_by
-from nodedoctor.causes import LONGEST, PROBE, Devices, diagnose, identifier, shortened, spoken
+from nodedoctor.engine.causes import LONGEST, PROBE, Devices, diagnose, identifier, shortened, spoken
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
 from nodedoctor.engine.session import Request, Session
@@ -24,13 +24,13 @@ from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status
 from nodedoctor.report import json as json_report
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
 NODES = [path.parent for folder in (DEMOS, HERE / "nodes") for path in sorted(folder.glob("*/manifest.json"))]
 NAMES = [path.name for path in NODES]
 CHECKS = discover(()).checks
 EIGHT = Devices((f"gpu:{index}", f"pci:0000:{index:02x}:00.0") for index in range(8))
-FIX = Fix("Repair it.", ("true",), "reset-gpu")
+FIX = Fix("Repair it.", action="reset-gpu")
 
 
 @cache

@@ -17,7 +17,7 @@ from nodedoctor.report import brief, json, ticket
 from nodedoctor.report.document import Report
 from nodedoctor.report.lead import of_cause
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
 NODES = [path.parent for folder in (DEMOS, HERE / "nodes") for path in sorted(folder.glob("*/manifest.json"))]
 NAMES = [path.name for path in NODES]
