@@ -190,7 +190,8 @@ class ChecksScreen(Screen[None]):
         return ", ".join(words + (["passes hidden"] if self._hide_passes else []))
 
     def _rows(self, state: State) -> list[Row]:
-        results = sorted(state.report["results"], key=lambda result: _order(result, state))
+        causes = [cause["id"].partition("@")[0] for cause in state.report["causes"]]
+        results = sorted(state.report["results"], key=lambda result: _order(result, state, causes))
         return [
             detail.row(result, state.running.get(result["check"]))
             for result in results
@@ -220,7 +221,8 @@ class ChecksScreen(Screen[None]):
         page.show(result["check"], detail.detail(self.state, result, check, full=full))
 
 
-def _order(result: Result, state: State) -> tuple[float, str]:
-    """Problems, then what still runs, then the rest: a running check may yet become a problem."""
-    severity = 1.5 if result["check"] in state.running else float(severity_of(result))
-    return (-severity, result["check"])
+def _order(result: Result, state: State, causes: list[str]) -> tuple[float, int, str]:
+    """Problems, causes before what follows from them; then what still runs, as it may yet become one."""
+    check = result["check"]
+    severity = 1.5 if check in state.running else float(severity_of(result))
+    return (-severity, causes.index(check) if check in causes else len(causes), check)
