@@ -30,7 +30,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """
     known = [port for port in rails.ports if port.active and port.rate_gbps is not None]
     if not known:
-        yield ib.nothing("no rate is told of an active port")
+        yield ib.nothing(rails, "no rate is told of an active port")
         return
     top = max(port.rate_gbps or 0 for port in known)
     slow = [port for port in known if port.rate_gbps != top]
@@ -78,7 +78,7 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """
     known = [port for port in rails.ports if port.active and port.width]
     if not known:
-        yield ib.nothing("no link width is told; /sys/class/infiniband has it")
+        yield ib.nothing(rails, "no link width is told; /sys/class/infiniband has it")
         return
     lanes = {port.name: int((port.width or "0").rstrip("X")) for port in known}
     most = max(lanes.values())
@@ -109,7 +109,7 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
     counting = [port for port in rails.ports if port.counters or port.hw_counters]
     if not counting:
         yield (
-            ib.nothing("no error counter could be read; /sys/class/infiniband has them")
+            ib.nothing(rails, "no error counter could be read; /sys/class/infiniband has them")
             if rails.ports
             else (Finding.skip(ib.absent or "NCCL uses no RDMA port here"))
         )

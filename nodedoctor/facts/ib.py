@@ -9,6 +9,7 @@ from nodedoctor.facts.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.ib_port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.ibstat import IbStat, IbStatus, IbvDevinfo
 from nodedoctor.facts.pci import Pci
+from nodedoctor.facts.port_roles import beside_gpus, switch_bridges
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
 from nodedoctor.knowledge.infiniband import adapter
@@ -16,6 +17,8 @@ from nodedoctor.model import Evidence, Finding, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import fact
 
+_SETS = (8, 16)
+"""How many rails boards have; more ports of the kind than these serve something else."""
 _RAILS = 4
 """GPU boards have a rail per GPU or per two: four and more (knowledge: rdma platforms)."""
 NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
@@ -89,21 +92,25 @@ class Ib:
         """What was said of these ports."""
         return [Evidence(self.source, port.text) for port in ports]
 
-    def nothing(self, otherwise: str) -> Finding:
-        """The finding of a check that has no active port to judge; `otherwise` is what is not told."""
+    def nothing(self, rails: Rails, otherwise: str) -> Finding:
+        """The finding of a check that has no active rail to judge; `otherwise` is what is not reported."""
         if not self.ports:
             return Finding.skip(self.absent)
+        if not rails.ports:
+            return Finding.skip("NCCL uses no RDMA port here")
         if not any(port.active for port in self.ports):
             return Finding.skip("no port is active: see ib.ports")
         return Finding.unknown("not-visible-here", otherwise)
 
 
-@fact(Ib, Env, Processes)
+@fact(Ib, Env, Processes, Pci)
 @noun
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 
-    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most.
+    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most; of
+    these the ones that share a PCIe switch with a GPU where some do. `sure` says that each should have a link:
+    named, beside a GPU, or as many as boards have. `bridges` manage NVSwitches and are nobody's rails.
     `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
     `partly` says why a job may name other ports than these.
     """
@@ -115,29 +122,42 @@ class Rails:
     unknown: tuple[str, ...] = ()
     off: bool = False
     partly: Unseen | None = None
+    sure: bool = True
+    bridges: tuple[IbPort, ...] = ()
 
     @classmethod
-    def parse(cls, ib: Ib | Unseen, env: Env | Unseen, processes: Processes | Unseen) -> Rails | Unseen:
-        """Choose by what the job or its surroundings say, else by what the ports are."""
+    def parse(
+        cls, ib: Ib | Unseen, env: Env | Unseen, processes: Processes | Unseen, pci: Pci | Unseen
+    ) -> Rails | Unseen:
+        """Choose by what the job or its surroundings say, else by what the ports are and where they sit."""
         if isinstance(ib, Unseen):
             return ib
         said, off = _setting("NCCL_IB_HCA", env, processes), _setting("NCCL_IB_DISABLE", env, processes)
+        bridging = switch_bridges(ib.ports, pci)
+        bridges = tuple(port for port in ib.ports if port.name in bridging)
+        free = tuple(port for port in ib.ports if port.name not in bridging)
+        ports, unknown, sure = by_class(free), tuple[str, ...](), False
+        by = "the class of equal ports that carries most"
         if said:
-            ports, unknown = by_name(said[0], ib.ports)
-            by = f"NCCL_IB_HCA={said[0]} in {said[1]}"
-        else:
-            ports, unknown = by_class(ib.ports), ()
-            by = "the class of equal ports that carries most"
+            ports, unknown = by_name(said[0], free)
+            by, sure = f"NCCL_IB_HCA={said[0]} in {said[1]}", True
+        elif near := beside_gpus(ports, pci):
+            ports, sure = tuple(port for port in ports if port.name in near), True
+            by = "the ports that share a PCIe switch with a GPU"
+        gpus = len(pci.gpus) if isinstance(pci, Pci) else 0
+        sure = sure or len(ports) in (*_SETS, gpus)
         names = {port.name for port in ports}
-        others = tuple(port for port in ib.ports if port.name not in names)
+        others = tuple(port for port in free if port.name not in names)
         seen = env.partly if isinstance(env, Env) else env
         partly = None if said else processes if isinstance(processes, Unseen) else seen
-        return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"), partly)
+        none = bool(off and off[0] == "1")
+        return cls(ports, others, by, bool(said), unknown, none, partly, sure, bridges)
 
     def public(self) -> dict[str, Any]:
         """The ports by name: all about them stands in the fact `ib`."""
-        names = {"ports": [port.name for port in self.ports], "others": [port.name for port in self.others]}
-        shown = ("chosen_by", "explicit", "unknown", "off")
+        groups = {"ports": self.ports, "others": self.others, "bridges": self.bridges}
+        names = {key: [port.name for port in ports] for key, ports in groups.items()}
+        shown = ("chosen_by", "explicit", "unknown", "off", "sure")
         return {**names, **{name: getattr(self, name) for name in shown}}
 
     def expectations(self) -> dict[str, str]:
