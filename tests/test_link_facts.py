@@ -15,15 +15,17 @@ from fakes import nvml_env, write_config
 from fakes.tree import write
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import alarms, driver_files, machine, pci, replay, services
+from recorded import alarms, driver_files, machine, nvml, pci, replay, services
 
 from nodedoctor import command
 from nodedoctor.facts.fabric_manager import FabricManager
+from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.growth import ErrorGrowth, nvml_growth
 from nodedoctor.facts.iommu import Iommu, iommu_files
 from nodedoctor.facts.machine import Machine
 from nodedoctor.facts.nvlink_text import nvlink_status, read_links
 from nodedoctor.facts.nvlinks import NvLinks
+from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.p2p import PeerAccess, matrices, topo_p2p
 from nodedoctor.facts.pci import Pci, PciDevice, PciLink
 from nodedoctor.facts.pcie import PcieTree, acs_redirects, port_type
@@ -244,6 +246,39 @@ def test_counters_that_grow_between_two_reads(nvml_folder: Path, tmp_path: Path)
     found = judge("nvlink.errors", links, growth)
     assert [(f.status.value, f.subject) for f in found] == [("fail", "gpu:1")]
     assert "replay +493" in found[0].evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("reasons", "status"),
+    [
+        ((0x08, 0x08, 0x08), "warn"),  # it lasts
+        ((0x08, 0x00, 0x08), "pass"),  # clocks that change
+        ((0x08, 0x01, 0x01), "pass"),
+        ((0x00, 0x08, 0x08), "pass"),
+        ((0x88, 0x88, 0x88), "pass"),  # a power brake: thermal.throttle fails on it
+    ],
+)
+def test_a_hardware_slowdown_without_a_reason_counts_only_if_it_lasts(
+    reasons: tuple[int, int, int], status: str, fake_nvml: Fake, nvml_folder: Path, tmp_path: Path
+):
+    env = fake_nvml({"gpus": 2, "gpu1.reasons": reasons[0]})
+    missing = Unseen("missing-tool", "not in this recording")
+    reading = Gpus.parse(NvmlReading.parse(said(nvml(env), "nvml")), *[missing] * 5)
+    assert isinstance(reading, Gpus)
+    throttle = {f.subject: f.status.value for f in judge("thermal.throttle", reading)}
+    assert throttle.get("gpu:1", "pass") == ("fail" if reasons[0] & 0x80 else "pass")
+    config = tmp_path / "nvml.conf"
+    write_config(config, {"gpus": 2, "gpu1.reasons": reasons[1]})
+    env = {**os.environ, **nvml_env(nvml_folder, config)}
+    argv = command.child("nvml_growth", "0.2", packages=True)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        write_config(config, {"gpus": 2, "gpu1.reasons": reasons[2]})
+        text = first + child.stdout.read()
+    growth = ErrorGrowth.parse(said(text, "nvml-growth"))
+    found = judge("thermal.slowdown", reading, growth)
+    assert [(f.status.value, f.subject) for f in found] == [(status, "gpu:1" if status == "warn" else "")]
 
 
 def test_growth_is_only_asked_where_nvml_answered_in_full(fake_nvml: Fake):

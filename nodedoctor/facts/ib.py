@@ -108,10 +108,10 @@ class Ib:
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 
-    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most; of
-    these the ones that share a PCIe switch with a GPU where some do. `sure` says that each should have a link:
-    named, beside a GPU, or as many as boards have. `bridges` manage NVSwitches and are nobody's rails.
-    `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
+    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most;
+    of these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
+    being named, beside a GPU, or one of as many as boards have. `bridges` manage NVSwitches and are
+    nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
     `partly` says why a job may name other ports than these.
     """
 
