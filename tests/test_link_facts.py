@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -304,7 +305,7 @@ def bridge(kind: int, acs: int | None = None) -> str:
     return space.hex()
 
 
-def tree(acs: int | None, root: int | None = 0x1D) -> PcieTree:
+def tree(acs: int | None, root: int | None = 0x1D, nic: str = "mlx5_core") -> PcieTree:
     upstream = ("0000:00:01.0", "0000:01:00.0")
     devices = (
         PciDevice("0000:00:01.0", "8086", "352a", "060400", config=bridge(4, root)),
@@ -312,7 +313,7 @@ def tree(acs: int | None, root: int | None = 0x1D) -> PcieTree:
         PciDevice("0000:02:00.0", "1000", "c030", "060400", upstream=upstream, config=bridge(6, acs)),
         PciDevice("0000:02:01.0", "1000", "c030", "060400", upstream=upstream, config=bridge(6, 0)),
         PciDevice("0000:03:00.0", "10de", "2330", "030200", upstream=(*upstream, "0000:02:00.0")),
-        PciDevice("0000:04:00.0", "15b3", "1021", "020700", upstream=(*upstream, "0000:02:01.0")),
+        PciDevice("0000:04:00.0", "15b3", "1021", "020700", driver=nic, upstream=(*upstream, "0000:02:01.0")),
     )
     found = PcieTree.parse(Pci(devices))
     assert isinstance(found, PcieTree)
@@ -336,6 +337,14 @@ def test_acs_counts_where_traffic_could_stay_below_a_switch():
     assert brief(judge("pcie.acs", tree(0x1D), Machine(form="vm"))) == [("skip", "")]
 
 
+def test_acs_is_needed_for_virtual_machines_and_harmless_with_ats():
+    (found,) = judge("pcie.acs", tree(0x1D, nic="vfio-pci"), Machine(form="bare-metal"))
+    assert (found.status.value, "virtual machines" in found.summary) == ("pass", True)
+    assert brief(judge("pcie.acs", tree(0x5D), Machine(form="bare-metal"))) == [("note", "")]
+    assert brief(judge("pcie.acs", tree(0x1D), Machine(form="bare-metal", arch="aarch64"))) == [("skip", "")]
+    assert brief(judge("pcie.acs", tree(0x1D), Machine(form="bare-metal", arch="x86_64")))[0][0] == "fail"
+
+
 def test_acs_that_only_root_may_read_says_so():
     (found,) = judge("pcie.acs", tree(None, root=None))
     assert (found.status.value, found.reason) == ("unknown", "denied")
@@ -357,6 +366,8 @@ def test_the_iommu_is_read_and_judged(tmp_path: Path):
     assert brief(judge("pcie.iommu", found, bus, Machine(form="vm"))) == [("skip", "")]
     assert brief(judge("pcie.iommu", found, bus, Machine(arch="aarch64"))) == [("skip", "")]
     assert brief(judge("pcie.iommu", found, Pci((gpu,)))) == [("skip", "")]
+    lent = Pci(tuple(replace(device, driver="vfio-pci") for device in bus.devices))
+    assert brief(judge("pcie.iommu", found, lent, Machine(form="bare-metal"))) == [("skip", "")]
 
 
 def test_sysfs_alone_shows_a_narrow_link():

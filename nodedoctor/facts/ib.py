@@ -8,7 +8,7 @@ from typing import Any
 from nodedoctor.facts.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.ib_port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.ibstat import IbStat, IbStatus, IbvDevinfo
-from nodedoctor.facts.pci import Pci
+from nodedoctor.facts.pci import GIVEN_AWAY, Pci
 from nodedoctor.facts.port_roles import beside_gpus, switch_bridges
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
@@ -111,7 +111,8 @@ class Rails:
     It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most;
     of these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
     being named, beside a GPU, or one of as many as boards have. `bridges` manage NVSwitches and are
-    nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
+    nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no
+    RDMA at all.
     `partly` says why a job may name other ports than these.
     """
 
@@ -248,7 +249,7 @@ def _setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tup
 def _driverless(pci: Pci | Unseen) -> tuple[str, ...]:
     """InfiniBand controllers (class 0207) on the bus that are not kept for a virtual machine."""
     devices = pci.devices if isinstance(pci, Pci) else ()
-    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver != "vfio-pci")
+    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver not in GIVEN_AWAY)
     return tuple(one.address for one in ours if one.physfn is None)
 
 

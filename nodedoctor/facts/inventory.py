@@ -11,7 +11,7 @@ from typing import Literal
 from nodedoctor.facts.container import Container
 from nodedoctor.facts.driver import DeviceNode, Driver, DriverGpu
 from nodedoctor.facts.gpus import Gpus
-from nodedoctor.facts.pci import Pci, PciDevice
+from nodedoctor.facts.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.facts.signs import NONE_HERE, looked, signs
 from nodedoctor.model import Unseen
 from nodedoctor.noun import noun
@@ -20,8 +20,6 @@ from nodedoctor.registry import fact
 Right = Literal["granted", "withheld", "refused", "unknown"]
 """Granted to us; withheld by the device cgroup or for want of a node; refused by the node's mode."""
 
-GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
-"""Kernel drivers that hold a GPU for a virtual machine."""
 
 CONTROL = "/dev/nvidiactl"
 
