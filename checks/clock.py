@@ -9,6 +9,7 @@ from nodedoctor.facts.told import all_of, none_shown, untold
 from nodedoctor.knowledge.gpu_fixes import card, look_at
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look, repair
 
 LOADED_PERCENT = 80
 """Utilisation from which a GPU counts as under load; below it may be between two kernels."""
@@ -41,7 +42,10 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
 def _lowered(gpu: Gpu, source: str) -> Finding | None:
     fix = Fix(
         "Set them back, unless somebody wants equal, lower clocks for reproducible measurements.",
-        (f"sudo nvidia-smi -i {gpu.index} -rac", f"sudo nvidia-smi -i {gpu.index} -rgc -rmc"),
+        (
+            repair("sudo nvidia-smi -i {} -rac", gpu.index),
+            repair("sudo nvidia-smi -i {} -rgc -rmc", gpu.index),
+        ),
         "config",
         "nothing",
         "nodedoctor clock.limits",
@@ -111,7 +115,7 @@ def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
     said = f"GPU {gpu.index}: SM clock {clock} MHz, {reasons}{draw}, {gpu.temperature_c} C"
     summary = f"{clock / usual:.2f} of its peers' clock: {clock} MHz against a median of {usual:.0f}"
     text = "See its power limit, its temperature and what runs on it; watch it next to the others under load."
-    commands = (f"nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {gpu.index}", "nodedoctor watch")
-    fix = look_at(gpu, text, "clock.outlier", commands)
+    steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
+    fix = look_at(gpu, text, "clock.outlier", steps)
     evidence = [Evidence(source, said), card(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

@@ -9,10 +9,11 @@ from nodedoctor.facts.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.bandwidth_fixes import WRONG
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 _DIAG = Fix(
     "Read DCGM's own report; what it fails is what the vendor accepts as a reason to replace a part.",
-    ("dcgmi diag -r 3 -j",),
+    (look("dcgmi diag -r 3 -j"),),
     "drain",
     "every job on the node",
     "nodedoctor deep.dcgm",

@@ -174,7 +174,12 @@ def _lost(gone: LostGpu, source: str) -> Finding:
     who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
     subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
     evidence = [Evidence(source, gone.text)] if gone.text else []
-    return Finding.fail(f"GPU {who}: {error.meaning}", subject=subject, evidence=evidence, fix=error.fix)
+    return Finding.fail(
+        f"GPU {who}: {error.meaning}",
+        subject=subject,
+        evidence=evidence,
+        fix=error.fix_here(False, gone.index),
+    )
 
 
 def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:

@@ -18,6 +18,7 @@ from nodedoctor.knowledge.nvml_errors import (
 )
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 SLOW_SECONDS = 5.0
 """A driver about to hang is slow first: 5 s is where github.com/AMD-AGI/Primus fails a node for a slow tool,
@@ -31,9 +32,9 @@ _SLOW = Fix(
     "Look for what keeps the driver busy: a GPU about to fail (kernel log), persistence off (every call then "
     "starts all GPUs anew), or a storm of monitoring tools.",
     (
-        "sudo dmesg | grep -iE 'xid|nvrm'",
-        "nvidia-smi --query-gpu=persistence_mode --format=csv",
-        "pgrep -af 'dcgm|nvidia-smi'",
+        look("sudo dmesg | grep -iE 'xid|nvrm'"),
+        look("nvidia-smi --query-gpu=persistence_mode --format=csv"),
+        look("pgrep -af 'dcgm|nvidia-smi'"),
     ),
     verify=VERIFY,
 )

@@ -10,23 +10,27 @@ from nodedoctor.facts.inventory import Inventory
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.signs import NONE_HERE
 from nodedoctor.knowledge import cuda
-from nodedoctor.knowledge.nvml_errors import INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
+from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment
 from nodedoctor.registry import check
+from nodedoctor.steps import reboot, repair
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
 
 _UVM = Fix(
     "Load it, and have it loaded at boot. Programs of ordinary users load it through nvidia-modprobe "
     "where that is installed; a container cannot.",
-    ("sudo modprobe nvidia_uvm", "echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf"),
+    (
+        repair("sudo modprobe nvidia_uvm"),
+        repair("echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf"),
+    ),
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.modules",
 )
 _HOLD = Fix(
     "Hold the driver's packages, and upgrade them when the node is drained.",
-    ("dpkg -l '*nvidia*' | awk '/^ii/ {print $2}' | xargs sudo apt-mark hold",),
+    (HOLD_PACKAGES,),
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.module-userspace",
@@ -34,10 +38,13 @@ _HOLD = Fix(
 _RIVAL = Fix(
     "Keep nouveau from loading and reboot: two drivers cannot share a GPU.",
     (
-        "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee "
-        "/etc/modprobe.d/no-nouveau.conf",
-        "sudo update-initramfs -u || sudo dracut --force",
-        "sudo reboot",
+        repair("echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf", disturbs="nothing"),
+        repair(
+            "echo options nouveau modeset=0 | sudo tee -a /etc/modprobe.d/no-nouveau.conf", disturbs="nothing"
+        ),
+        repair("sudo update-initramfs -u", when="this is Debian or Ubuntu", disturbs="nothing"),
+        repair("sudo dracut --force", when="this is a Red Hat or SUSE system", disturbs="nothing"),
+        reboot("the node is drained"),
     ),
     action="reboot",
     disturbs="every job on this node",

@@ -9,9 +9,11 @@ from nodedoctor.facts.inventory import Inventory
 from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.facts.signs import NONE_HERE
 from nodedoctor.knowledge.nvml_errors import HUNG
+from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.regex import regex
 from nodedoctor.registry import check
+from nodedoctor.steps import last_resort, look
 
 IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
@@ -102,8 +104,16 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
         if why:
             state = f"pid {process.pid} ppid {process.ppid} {process.state}: {process.label}"
             said = [Evidence("processes", state), *held]
-            commands = (f"ps -fp {process.pid}", f"sudo kill {process.pid}")
-            fix = Fix(_END, commands, "restart-job", f"process {process.pid}", "nodedoctor driver.processes")
+            steps = (
+                look("ps -fp {}", process.pid),
+                last_resort(
+                    "sudo kill {}",
+                    process.pid,
+                    when="its owner agrees that it is left over",
+                    disturbs=f"process {process.pid}",
+                ),
+            )
+            fix = Fix(_END, steps, "restart-job", f"process {process.pid}", "nodedoctor driver.processes")
             summary = f"{process.label} {why}"
             yield Finding.warn(summary, subject=f"pid:{process.pid}", evidence=said, fix=fix)
 
@@ -151,7 +161,7 @@ def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
     fix = Fix(
         "Look again after a minute. If it stays, a process ended without giving its memory back: find "
         "whoever still has the device open, or reset the GPU when it is idle.",
-        ("sudo fuser -v /dev/nvidia*", f"sudo nvidia-smi --gpu-reset -i {gpu.index}"),
+        gpu_reset(gpu.index),
         "reset-gpu",
         "what runs on this GPU",
         "nodedoctor driver.processes",

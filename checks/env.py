@@ -111,7 +111,7 @@ def _fix(remarks: list[Remark]) -> Fix | None:
     first = next((remark for remark in remarks if remark.fix), None)
     if first is None:
         return None
-    return Fix(first.fix, first.commands, "restart-job", "the job", "nodedoctor env.lint", first.docs)
+    return Fix(first.fix, first.steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
 
 
 def _misread(path: str, names: tuple[str, ...]) -> Finding:

@@ -11,6 +11,7 @@ from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look, repair
 
 _STALLED_PERCENT = {"memory": 10.0, "io": 40.0}
 """Share of the last minute in which all tasks waited at once (PSI full): facebookincubator/oomd acts on
@@ -75,7 +76,7 @@ def _relieve(what: str) -> Fix:
     text = f"Find what uses the {what}: other jobs, too many loader workers or threads, a slow file system."
     return Fix(
         text,
-        ("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20",),
+        (look("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
         "investigate",
         "nothing",
         "nodedoctor host.pressure",
@@ -126,7 +127,7 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
         return
     fix = Fix(
         "Set it, if clocks prove low.",
-        ("sudo cpupower frequency-set -g performance",),
+        (repair("sudo cpupower frequency-set -g performance"),),
         "config",
         "nothing",
         "nodedoctor host.governor",

@@ -11,6 +11,7 @@ from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import role, subject_of
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 _FLOOD = 100
 """Corrected errors of one device in one log from which its link deserves a look: operational experience."""
@@ -53,7 +54,9 @@ def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: 
     summary = f"{owner or 'another device'}: {told}{times(events)}"
     worst = [event for event in events if event.severity != "corrected"] or events
     evidence = evidence_of(worst)
-    fix = Fix(_SEATING, ("sudo lspci -vvv",), "investigate", "every job on this node", "nodedoctor pcie")
+    fix = Fix(
+        _SEATING, (look("sudo lspci -vvv"),), "investigate", "every job on this node", "nodedoctor pcie"
+    )
     if set(kinds) == {"corrected"}:
         if kinds["corrected"] < _FLOOD:
             return Finding.info(f"{summary}: repaired by the link", subject=subject, evidence=evidence)
@@ -124,7 +127,7 @@ def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         subject, evidence = f"ram:{place or 'unknown'}", evidence_of(events)
         fix = Fix(
             "Reboot so that the firmware can repair or map out the row; replace the module if it returns.",
-            ("sudo ras-mc-ctl --errors",),
+            (look("sudo ras-mc-ctl --errors"),),
             "drain",
             "every job on this node",
             "nodedoctor kernel.memory",

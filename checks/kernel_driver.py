@@ -10,6 +10,7 @@ from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import subject_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.registry import check
+from nodedoctor.steps import keep, reboot
 
 
 @check("kernel.driver", "The driver reported no failure to start", tags={"fast"}, without=(Pci,))
@@ -70,10 +71,10 @@ def _driver_fix(kind: str) -> Fix:
         return Fix(
             "Reboot, so that the module matches the installed libraries, and hold the driver's packages back"
             " from unattended upgrades.",
-            ("sudo reboot",),
+            (reboot("the node is drained"),),
             "reboot",
             "every job on this node",
             "nodedoctor driver",
         )
     text = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power the node off and on."
-    return Fix(text, ("sudo nvidia-bug-report.sh",), "investigate", "nothing", "nodedoctor driver")
+    return Fix(text, (keep("sudo nvidia-bug-report.sh"),), "investigate", "nothing", "nodedoctor driver")

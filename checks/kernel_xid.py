@@ -13,10 +13,12 @@ from nodedoctor.facts.kernel_log import KernelLog, is_over
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import gpu_index, subject_of
 from nodedoctor.knowledge import xids as table
-from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status
+from nodedoctor.knowledge.recipes import gpu_reset
+from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex
 from nodedoctor.registry import check
+from nodedoctor.steps import keep, look, reboot
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _CONTAINED = 94
@@ -208,10 +210,17 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
 
 def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
     text = asked.advice if asked is worst else f"{asked.advice} {worst.advice}"
-    reset = asked.action == "reset-gpu" and index is not None
-    commands = (f"sudo nvidia-smi --gpu-reset -i {index}",) if reset else ()
+    reset = asked.action == "reset-gpu"
     disturbs = _DISTURBS.get(asked.action, "")
-    return Fix(text, commands, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
+    steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
+    if index is not None:
+        steps += (look("nvidia-smi -q -i {}", index),)
+    if reset and index is not None:
+        steps += gpu_reset(index, disturbs)
+    elif asked.action in ("drain", "replace", "reboot"):
+        steps += (keep("sudo nvidia-bug-report.sh"),)
+        steps += (reboot("the evidence is kept and the node is drained"),) if asked.action == "reboot" else ()
+    return Fix(text, steps, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
 
 
 def _whom(one: Judged) -> str:

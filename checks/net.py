@@ -14,6 +14,7 @@ from nodedoctor.facts.services import Services
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look, repair
 
 _FEW_PORTS = 4096
 """Every connection of NCCL and gloo takes a port; the kernel's default range has 28 232 of them."""
@@ -109,7 +110,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
     if span is not None and span[1] - span[0] + 1 < _FEW_PORTS:
         fix = Fix(
             "Widen it.",
-            ("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",),
+            (repair("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"),),
             "config",
             "nothing",
             "nodedoctor net.ports",
@@ -171,7 +172,7 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     else:
         fix = Fix(
             "Run one time service.",
-            ("sudo timedatectl set-ntp true", "chronyc tracking"),
+            (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
             "config",
             "nothing",
             "nodedoctor net.clock",
@@ -189,7 +190,7 @@ def dns(net: Net) -> Iterator[Finding]:
     servers = f"{len(net.nameservers)} name servers" if net.nameservers else "no name server"
     fix = Fix(
         "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
-        ("resolvectl status",),
+        (look("resolvectl status"),),
         "config",
         "nothing",
         "nodedoctor net.dns",

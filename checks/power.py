@@ -7,6 +7,7 @@ from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.told import all_of, none_shown, untold
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look, repair
 
 TOLERANCE_W = 1.0
 """Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
@@ -57,8 +58,8 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "reset, so look for a service that sets it at boot. A limit that comes back at "
         "once is the chassis' (BMC).",
         (
-            f"sudo nvidia-smi -i {gpu.index} -pl {usual:.0f}",
-            "grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*",
+            repair("sudo nvidia-smi -i {} -pl {}", gpu.index, f"{usual:.0f}"),
+            look("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
         ),
         "config",
         "nothing",

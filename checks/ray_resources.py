@@ -13,6 +13,7 @@ from nodedoctor.facts.signs import nothing_here
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.regex import regex
 from nodedoctor.registry import check
+from nodedoctor.steps import look, stop_ray
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
@@ -89,8 +90,9 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
             subject="ray:gpus",
             evidence=evidence,
             fix=Fix(
-                "Find the GPUs that are missing (gpu, driver), or restart Ray with the number there is.",
-                ("ray stop", f"ray start --num-gpus={count}  # with the other options it was started with"),
+                "Find the GPUs that are missing (driver.gpus-present), or restart Ray with the "
+                f"number there is (ray start's --num-gpus={count}, beside the options it was started with).",
+                (stop_ray("its jobs may end"),),
                 "restart-service",
                 RESTART,
                 "nodedoctor ray.resources",
@@ -132,7 +134,9 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
         evidence = [Evidence("ray-status", demand.text)]
         why = _impossible(demand, largest, total)
         if why:
-            fix = Fix("Ask for less, or add nodes with GPUs to the cluster.", ("ray status -v",), "config")
+            fix = Fix(
+                "Ask for less, or add nodes with GPUs to the cluster.", (look("ray status -v"),), "config"
+            )
             yield Finding.fail(f"{demand.text}: {why}", subject=subject, evidence=evidence, fix=fix)
         else:
             summary = (
@@ -156,7 +160,7 @@ def _impossible(demand: Demand, largest: float, total: float) -> str:
 def _failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
-        fix = Fix("See whether these nodes live.", ("ray status -v",), "investigate")
+        fix = Fix("See whether these nodes live.", (look("ray status -v"),), "investigate")
         summary = f"Ray reports {len(cluster.failures)} nodes that failed lately"
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
@@ -176,14 +180,14 @@ def _trouble(trouble: Trouble) -> Finding:
     meaning, advice = _MEANS.get(trouble.kind, (trouble.kind, ""))
     evidence = [Evidence("ray-session", line) for line in trouble.lines[-3:]]
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
-    fix = Fix(advice, (f"less /tmp/ray/session_latest/logs/{trouble.log}",), "investigate")
+    fix = Fix(advice, (look("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
     summary = f"{meaning} ({trouble.count} lines in {trouble.log})"
     return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix)
 
 
 def _silent(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
-    fix = Fix("See whether its head node lives, as the user of Ray.", ("ray status -v",), "investigate")
+    fix = Fix("See whether its head node lives, as the user of Ray.", (look("ray status -v"),), "investigate")
     if cluster is None:
         summary = "the cluster could not be asked from here: no Python with its Ray, or another container"
         return Finding.unknown("not-visible-here", summary, subject="ray:status", fix=fix)

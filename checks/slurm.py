@@ -8,6 +8,7 @@ from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.facts.slurm import NO_SLURM, SlurmNode
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look, repair
 
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
@@ -50,7 +51,7 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
     if count < granted:
         fix = Fix(
             "Drain the node; look for GPUs that fell off the bus and for the job's device control group.",
-            ("nodedoctor gpu driver kernel", f"scontrol show job -d {job}"),
+            (look("nodedoctor driver kernel"), look("scontrol show job -d {}", job)),
             "drain",
             "the job",
             "nodedoctor slurm.gres",
@@ -79,9 +80,13 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
     fix = Fix(
         "Drain the node and find the GPUs; if the number is meant, correct slurm.conf and gres.conf.",
         (
-            f"scontrol update NodeName={node.name} State=DRAIN Reason=gres",
-            "slurmd -C",
-            "nodedoctor gpu driver",
+            repair(
+                "scontrol update NodeName={} State=DRAIN Reason=gres",
+                node.name,
+                disturbs="jobs that wait for this node; those that run go on",
+            ),
+            look("slurmd -C"),
+            look("nodedoctor driver"),
         ),
         "drain",
         "the node, once its jobs have ended",
@@ -114,7 +119,7 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
             ],
             fix=Fix(
                 "See whose they are; an epilog should end what a job leaves behind.",
-                tuple(f"ps -o pid,user,lstart,cmd -p {process.pid}" for process in left[:3]),
+                tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
                 "investigate",
                 "these processes, if you end them",
                 "nodedoctor slurm.gres",

@@ -16,6 +16,7 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 # Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of
 # their newest architecture; cu126 builds have 5.0 to 9.0, the others begin at 7.5.
@@ -56,7 +57,7 @@ def torch_arch(
     elif torch.cuda == "" or torch.hip:
         yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
     elif not archs:
-        fix = Fix("Ask torch itself.", ("nodedoctor --deep stack.torch-arch",), "none")
+        fix = Fix("Ask torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
         summary = f"what torch {torch.version} was compiled for could not be read"
         yield Finding.unknown("not-visible-here", summary, subject="package:torch", fix=fix)
     else:

@@ -15,8 +15,9 @@ from nodedoctor.facts.torch_build import Torch, torch_index
 from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.torch_pins import TorchVariant, torch_release
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
@@ -104,7 +105,7 @@ def _build_for(torch: Torch, driver: cuda.Driver | None) -> TorchVariant | None:
     return max(fitting, key=lambda build: build.cuda, default=None)
 
 
-def _install(target: TargetPython, build: TorchVariant | None) -> tuple[str, ...]:
+def _install(target: TargetPython, build: TorchVariant | None) -> tuple[Step, ...]:
     """The local version makes installers replace another build of the same release."""
     if build is None:
         return ()
@@ -189,7 +190,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
             evidence=[Evidence(target.source, "Is CUDA available: False")],
-            fix=Fix("The driver checks on that node show why.", ("nodedoctor driver",)),
+            fix=Fix("The driver checks on that node show why.", (look("nodedoctor driver"),)),
         )
 
 

@@ -14,6 +14,7 @@ from nodedoctor.facts.torch_build import Torch
 from nodedoctor.knowledge.stack import ray_range
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import repair
 
 DISTURBS = "the Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
@@ -174,7 +175,7 @@ def lambda_stack(
             evidence=[*evidence, Evidence("driver-files", "20auto-upgrades: unattended upgrades are on")],
             fix=Fix(
                 "Hold the driver's packages, and upgrade them with the node drained.",
-                (f"sudo apt-mark hold {' '.join(loose[:8])}",),
+                (repair("sudo apt-mark hold {}", list(loose[:8])),),
                 "config",
                 "upgrades of the driver, until apt-mark unhold",
             ),

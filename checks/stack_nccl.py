@@ -10,6 +10,7 @@ from nodedoctor.facts.target_probe import ImportedTorch
 from nodedoctor.facts.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look, repair
 
 DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
 VLLM_WHEEL = "vllm-nccl-"
@@ -52,7 +53,7 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
         f"which NCCL torch {torch.version} requires is not known: its metadata was not seen, and the table "
         "of official wheels has no such build",
         subject="package:nccl",
-        fix=Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.nccl-pin",), "none"),
+        fix=Fix("Run nodedoctor where that Python is.", (look("nodedoctor stack.nccl-pin"),), "none"),
     )
 
 
@@ -138,7 +139,7 @@ def nccl_copies(
         yield Finding.unknown(
             "not-visible-here",
             "a list of packages does not say which libnccl is loaded",
-            fix=Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.nccl-copies",), "none"),
+            fix=Fix("Run nodedoctor where that Python is.", (look("nodedoctor stack.nccl-copies"),), "none"),
         )
     else:
         yield from _judge_copies(target, torch, libraries)
@@ -200,7 +201,9 @@ def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
         folder = rule.path.rpartition("/")[0]
         what = rule.path if rule.rule == "LD_PRELOAD" else folder
         text = f"Take {what} out of {rule.rule} where the job is started; or drop the variable."
-        return Fix(text, (f"unset {rule.rule}",), "config", "new processes", "nodedoctor stack.nccl-copies")
+        return Fix(
+            text, (repair("unset {}", rule.rule),), "config", "new processes", "nodedoctor stack.nccl-copies"
+        )
     text = "Install the NCCL torch was built with."
     return Fix(text, (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-copies")
 

@@ -11,6 +11,7 @@ from nodedoctor.knowledge.gpu_fixes import card, look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.registry import check
+from nodedoctor.steps import look
 
 COOL_C = 75
 """Below the maximum operating temperature of every model whose limits are known (83 C, V100)."""
@@ -126,13 +127,13 @@ def _evidence(gpu: Gpu, source: str) -> Evidence:
 
 
 def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
-    commands = (
-        f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}",
-        "sudo ipmitool sdr type Fan",
-        "sudo ipmitool sdr type Temperature",
+    steps = (
+        look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
+        look("sudo ipmitool sdr type Fan"),
+        look("sudo ipmitool sdr type Temperature"),
     )
     text = "Look at fans, filters, inlet temperature and blanking panels; then at the card's cooler."
-    return look_at(gpu, text, verify, commands)
+    return look_at(gpu, text, verify, steps)
 
 
 @check("thermal.throttle", "No GPU slows itself down because of heat or power", tags={"fast", "gpu"})
@@ -222,9 +223,9 @@ def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fi
         "Look at power supplies, their cables and the chassis' power cap (BMC); a GPU that brakes alone "
         "has a bad power connection or a bad board: reseat or replace it."
     )
-    commands = (
-        f"nvidia-smi -q -d PERFORMANCE,POWER -i {gpu.index}",
-        "sudo ipmitool sdr type 'Power Supply'",
-        "sudo ipmitool sel list | tail -20",
+    steps = (
+        look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
+        look("sudo ipmitool sdr type 'Power Supply'"),
+        look("sudo ipmitool sel list | tail -20"),
     )
-    return look_at(gpu, text, verify, commands, "drain", "every job on this node")
+    return look_at(gpu, text, verify, steps, "drain", "every job on this node")

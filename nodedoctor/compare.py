@@ -7,14 +7,24 @@ out, what somebody decided (versions, counts, settings) is kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from nodedoctor import foreign
-from nodedoctor.model import Finding, Result
+from nodedoctor.model import Status
 from nodedoctor.noun import noun
-from nodedoctor.report.reading import damage, report
+from nodedoctor.report.document import (
+    Finding,
+    Report,
+    Result,
+    damage,
+    is_blind,
+    read,
+    severity,
+    severity_of,
+    worst,
+)
 
 if TYPE_CHECKING:
     from nodedoctor.console import Parser
@@ -51,7 +61,7 @@ class Change:
     @property
     def words(self) -> str:
         """`PASS -> FAIL`."""
-        return f"{_word(self.before)} -> {_word(self.after)}"
+        return f"{word(self.before)} -> {word(self.after)}"
 
 
 @noun
@@ -81,24 +91,24 @@ class Comparison:
         return any(change.way == "worse" for change in self.changes)
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
-    """Compare two `nodedoctor.report/1` documents."""
+def compare(before: Report, after: Report) -> Comparison:
+    """Compare two reports."""
     old, new = results(before), results(after)
     pairs = ((check, old.get(check), new.get(check)) for check in sorted({*old, *new}))
     changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
     order = {"worse": 0, "other": 1, "better": 2}
-    changes.sort(key=lambda change: (order[change.way], -(change.after.severity if change.after else 0)))
-    facts = sorted(_between(before.get("facts"), after.get("facts")), key=lambda change: change.name)
+    changes.sort(key=lambda change: (order[change.way], -(severity_of(change.after) if change.after else 0)))
+    facts = sorted(_between(before["facts"], after["facts"]), key=lambda change: change.name)
     return Comparison(tuple(changes), tuple(facts))
 
 
-def results(document: Mapping[str, Any]) -> dict[str, Result]:
-    """The results of a report document by check."""
-    return {result.check: result for result in report(document).results}
+def results(report: Report) -> dict[str, Result]:
+    """The results of a report by check."""
+    return {result["check"]: result for result in report["results"]}
 
 
-def read_report(data: bytes, name: str) -> dict[str, Any]:
-    """A report document from its bytes; CompareError when they hold something else."""
+def read_report(data: bytes, name: str) -> Report:
+    """A saved report from its bytes; CompareError when they hold something else."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -109,10 +119,10 @@ def read_report(data: bytes, name: str) -> dict[str, Any]:
         raise CompareError(f"{name}: not a report; it does not say nodedoctor.report/1")
     if wrong := damage(document):
         raise CompareError(f"{name}: a damaged report: {wrong}")
-    return document
+    return read(document)
 
 
-def document_of(path: Path) -> dict[str, Any]:
+def document_of(path: Path) -> Report:
     """The report in a file, or the diagnosis of a recorded node; CompareError when it is neither."""
     if not path.is_dir() and path.suffix != ".zip":
         try:
@@ -124,9 +134,8 @@ def document_of(path: Path) -> dict[str, Any]:
     from nodedoctor.report import json as report_json
     from nodedoctor.session import Request, Session, UsageError
 
-    async def diagnosed() -> dict[str, Any]:
-        report = await Session(Request(replay=path)).diagnosis().run()
-        return cast("dict[str, Any]", json.loads(report_json.render(report)))
+    async def diagnosed() -> Report:
+        return report_json.document(await Session(Request(replay=path)).diagnosis().run())
 
     try:
         return asyncio.run(diagnosed())
@@ -134,11 +143,10 @@ def document_of(path: Path) -> dict[str, Any]:
         raise CompareError(str(error)) from None
 
 
-def heading(document: Mapping[str, Any]) -> str:
+def heading(report: Report) -> str:
     """Which node, and when."""
-    node = document.get("node")
-    host = node.get("hostname") if isinstance(node, dict) else None
-    return f"{host or 'unnamed node'} {str(document.get('started', ''))[:16].replace('T', ' ')}".strip()
+    host = report["node"].get("hostname") or "unnamed node"
+    return f"{host} {report['started'][:16].replace('T', ' ')}".strip()
 
 
 def render(comparison: Comparison, before: str, after: str) -> str:
@@ -160,15 +168,15 @@ def told(change: Change) -> str:
     Where both are called the same, it is what one of them has and the other has not.
     """
     before, after = change.before or _nothing(), change.after or _nothing()
-    if change.before and change.after and before.status is after.status:
+    if change.before and change.after and before["status"] == after["status"]:
         for way, one, other in (("also", after, before), ("no longer", before, after)):
-            if news := [f for f in one.findings if f.severity > _problems(other).get(f.subject, 1)]:
-                return f"{way} {_said(max(news, key=lambda finding: finding.severity))}"
-    return _said((change.after or before).worst)
+            if news := [f for f in one["findings"] if severity(f) > _problems(other).get(f["subject"], 1)]:
+                return f"{way} {_said(max(news, key=severity))}"
+    return _said(worst(change.after or before))
 
 
 def _said(finding: Finding) -> str:
-    return f"{finding.subject}: {finding.summary}" if finding.subject else finding.summary
+    return f"{finding['subject']}: {finding['summary']}" if finding["subject"] else finding["summary"]
 
 
 def main(words: Sequence[str]) -> int:
@@ -213,34 +221,36 @@ def parser() -> Parser:
 def _differs(before: Result | None, after: Result | None) -> bool:
     if before is None or after is None:
         return before is not after
-    return before.status is not after.status or _problems(before) != _problems(after)
+    return before["status"] != after["status"] or _problems(before) != _problems(after)
 
 
 def _way(before: Result | None, after: Result | None) -> Way:
     """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
-    if before is None or after is None or after.worst.blind:
+    if before is None or after is None or is_blind(worst(after)):
         return "other"
     new = {subject for subject, rank in _problems(after).items() if rank > _problems(before).get(subject, 1)}
     if new:
         return "worse"
-    return "better" if _problems(before) and not before.worst.blind else "other"
+    return "better" if _problems(before) and not is_blind(worst(before)) else "other"
 
 
-def _problems(result: Result) -> dict[str, int]:
+def _problems(result: Result) -> dict[str | None, int]:
     """How bad each subject is, for those that are not well."""
-    ranks: dict[str, int] = {}
-    for finding in result.findings:
-        if finding.severity > 1:
-            ranks[finding.subject] = max(ranks.get(finding.subject, 0), finding.severity)
+    ranks: dict[str | None, int] = {}
+    for finding in result["findings"]:
+        if severity(finding) > 1:
+            ranks[finding["subject"]] = max(ranks.get(finding["subject"], 0), severity(finding))
     return ranks
 
 
-def _word(result: Result | None) -> str:
-    return result.status.word if result else "none"
+def word(result: Result | None) -> str:
+    """The status on one side."""
+    return Status(result["status"]).word if result else "none"
 
 
 def _nothing() -> Result:
-    return Result("", "", (Finding.skip("not looked at"),))
+    entry = {"check": "", "findings": [{"status": "skip", "summary": "not looked at"}]}
+    return read({"results": [entry]})["results"][0]
 
 
 def _between(before: Any, after: Any, name: str = "") -> Iterator[FactChange]:

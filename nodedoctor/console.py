@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from nodedoctor.model import Report
+    from nodedoctor.report.document import Report
 
 
 COMMANDS = (
@@ -111,16 +111,16 @@ def drop(number: int) -> None:
 
 def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
-    from nodedoctor.model import Status
+    from nodedoctor.report.document import is_blind, is_broken
 
-    findings = [f for result in report.results for f in result.findings if f.waived is None]
-    if any(f.status is Status.FAIL for f in findings):
+    findings = [f for result in report["results"] for f in result["findings"] if f["waived"] is None]
+    if any(f["status"] == "fail" for f in findings):
         return Exit.FAIL
-    if any(f.broken for f in findings):
+    if any(map(is_broken, findings)):
         return Exit.UNKNOWN
-    if fail_on == "warn" and any(f.status is Status.WARN for f in findings):
+    if fail_on == "warn" and any(f["status"] == "warn" for f in findings):
         return Exit.WARN
-    if fail_on in ("warn", "unknown") and any(f.blind for f in findings):
+    if fail_on in ("warn", "unknown") and any(map(is_blind, findings)):
         return Exit.UNKNOWN
     return Exit.OK
 

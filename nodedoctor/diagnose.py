@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.collect import Source
 from nodedoctor.expect import held
+from nodedoctor.facts.container import Container
+from nodedoctor.facts.machine import Machine
 from nodedoctor.facts.waivers import Waivers
+from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
 from nodedoctor.plugin_code import PluginFailed, contained
 from nodedoctor.registry import Check, Need, fact_of
@@ -132,6 +135,7 @@ class Diagnosis:
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
         findings = held(check.id, await self._findings(check), self._expected)
+        findings = tuple([await self._fitted(finding) for finding in findings])
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
             findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
@@ -152,6 +156,15 @@ class Diagnosis:
         gap = _gap(check, needs, values)
         found = judge(check, arguments)
         return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
+
+    async def _fitted(self, finding: Finding) -> Finding:
+        """The finding with a fix for this place: a rented machine is not repaired like one's own."""
+        if finding.fix is None or not touches_driver(finding.fix):
+            return finding
+        machine, container = await asyncio.gather(self.facts.get(Machine), self.facts.get(Container))
+        rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
+        inside = isinstance(container, Container) and container.inside
+        return replace(finding, fix=where_it_stands(finding.fix, inside=inside, rented=rented))
 
     @property
     def _expected(self) -> Mapping[str, str]:
@@ -213,21 +226,8 @@ def probes_of(check: Check) -> frozenset[str]:
 
 
 def public(value: Any) -> Any:
-    """A fact as the report shows it: its own short form if it has one, else all its fields."""
-    return _asked(value, "public", None) or _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """What `dataclasses.asdict` makes of a value, in a third of the time: what cannot change is shared."""
-    if isinstance(value, (str, int, float, type(None))):
-        return value
-    if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    """A fact as the report shows it: its own short form if it has one, else itself, with all its fields."""
+    return _asked(value, "public", None) or value
 
 
 def _asked(value: Any, method: str, otherwise: Any) -> Any:

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import pkgutil
 import sys
 import time
 import traceback
@@ -125,7 +124,9 @@ def load_folder(
 ) -> Iterator[ModuleType]:
     """Import every module of a folder under the given package name; broken ones are noted, not raised.
 
-    Only the bundled ones are loaded as any package; of other folders only source files are.
+    Sub-folders are walked, too. Names that start with `.` or `_`, and links to folders, are passed over. A
+    module that declares nothing is a helper. Only bundled ones are loaded as any package; of other folders
+    only source files are.
     """
     if not folder.is_dir():
         raise DiscoveryError(f"no folder of checks at {folder}")
@@ -145,12 +146,34 @@ def load_folder(
 
 
 def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) -> Iterator[ModuleType]:
-    for info in sorted(pkgutil.iter_modules([folder]), key=lambda found: found.name):
+    for name, file in {_dotted(folder, file): file for file in _files(folder)}.items():
         module = None
-        with catalogue.loading(info.name, os.path.join(folder, f"{info.name}.py"), bundled=bundled):
-            module = importlib.import_module(f"{package}.{info.name}")
+        with catalogue.loading(name, file, bundled=bundled):
+            module = importlib.import_module(f"{package}.{name}")
         if module is not None:
             yield module
+
+
+_MODULES = (".py", ".pyc", ".so")
+
+
+def _files(folder: str) -> Iterator[str]:
+    """What can be imported in a folder and its sub-folders, in the order of names."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.name.endswith(_MODULES):
+            yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
+
+
+def _dotted(folder: str, file: str) -> str:
+    """The module's name below its package; of `fast.abi3.so` it is `fast`."""
+    path = Path(file).relative_to(folder)
+    return ".".join((*path.parent.parts, path.name.partition(".")[0]))
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:

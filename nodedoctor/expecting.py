@@ -8,8 +8,9 @@ from pathlib import Path
 from nodedoctor.console import Exit, Parser, complain, emit, exit_code, say
 from nodedoctor.diagnose import Diagnosis
 from nodedoctor.expect import KEYS
-from nodedoctor.model import Report
 from nodedoctor.registry import Options
+from nodedoctor.report import json
+from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert
 from nodedoctor.session import Request, Session, UsageError
 
@@ -40,15 +41,15 @@ def main(words: list[str]) -> int:
 
 def render(report: Report, expected: dict[str, str]) -> str:
     """The file: one `key=value` a line in the order of the keys, each with what it means."""
-    name = inert(str(report.node.get("hostname")))
-    lines = [f"# {name} on {report.started}, verdict {report.verdict.value}"]
+    name = inert(str(report["node"].get("hostname")))
+    lines = [f"# {name} on {report['started']}, verdict {report['verdict']}"]
     lines += [f"{key}={inert(expected[key])}  # {about}" for key, about in KEYS.items() if key in expected]
     return "\n".join(lines) + "\n"
 
 
 async def _look(session: Session) -> tuple[Report, dict[str, str]]:
     diagnosis: Diagnosis = session.diagnosis()
-    return await diagnosis.run(), diagnosis.expectations()
+    return json.document(await diagnosis.run()), diagnosis.expectations()
 
 
 def _said(text: str) -> int:

@@ -14,6 +14,8 @@ from nodedoctor.fork_server import ForkServer
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command
 
+pytestmark = pytest.mark.race
+
 CODE = """import os, signal, sys, time
 def main():
     {}

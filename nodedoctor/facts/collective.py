@@ -7,11 +7,11 @@ from dataclasses import field
 
 from nodedoctor.command import child
 from nodedoctor.facts.bandwidth import PASSIVE
-from nodedoctor.facts.documents import Document, document, part, parts, text, whole
 from nodedoctor.facts.idle import idle
 from nodedoctor.facts.nccl_log import NcclLog, read_log
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.signs import reason_not_to_ask
+from nodedoctor.json_shapes import Json, document, part, parts, text, whole
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -207,7 +207,7 @@ def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Uns
     )
 
 
-def _run(told: Document) -> Run:
+def _run(told: Json) -> Run:
     log = text(told, "log")
     return Run(
         ranks=whole(told, "ranks") or 0,
@@ -230,5 +230,5 @@ def _run(told: Document) -> Run:
     )
 
 
-def _by_rank(told: Document) -> Mapping[int, str]:
+def _by_rank(told: Json) -> Mapping[int, str]:
     return {int(rank): text(told, rank) for rank in told if rank.isdecimal() and len(rank) < 7}

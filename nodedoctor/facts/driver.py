@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Literal
 
 from nodedoctor.command import child
+from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci import bdf
 from nodedoctor.model import Observation, Unseen
@@ -135,7 +136,7 @@ class Driver:
         modules = _modules(files.text("/proc/modules"))
         return cls(
             loaded=_loaded(files, modules),
-            version=found[1] if found else files.text("/sys/module/nvidia/version"),
+            version=found[1] if found else shapes.version(files.text("/sys/module/nvidia/version")) or None,
             kind=_kind(line),
             version_text=line,
             modules=modules,

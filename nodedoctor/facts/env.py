@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from nodedoctor.command import child
-from nodedoctor.facts.documents import texts
+from nodedoctor.json_shapes import texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.once import once

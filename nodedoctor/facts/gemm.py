@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nodedoctor.command import child
 from nodedoctor.facts.bandwidth import PASSIVE
-from nodedoctor.facts.documents import document, parts, text, whole
 from nodedoctor.facts.idle import idle, not_run
+from nodedoctor.json_shapes import document, parts, text, whole
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped

@@ -10,10 +10,10 @@ from typing import Any
 from nodedoctor.command import child
 from nodedoctor.facts.gpu import Gpu
 from nodedoctor.facts.nvml import NvmlReading
-from nodedoctor.facts.nvml_raw import Raw, index_of, listed, mapping, whole
-from nodedoctor.facts.nvml_reading import seconds_of
+from nodedoctor.facts.nvml_raw import Raw, index_of
 from nodedoctor.facts.nvml_words import clock_event_reasons
 from nodedoctor.facts.signs import reason_not_to_ask
+from nodedoctor.json_shapes import int_of, listed, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped
@@ -99,7 +99,7 @@ def _sample(line: str) -> _Sample | None:
         said = mapping(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    moment = seconds_of(said.get("time_seconds"))
+    moment = number(said.get("time_seconds"))
     if moment is None:
         return None
     return moment, dict(_counts(said))
@@ -119,7 +119,7 @@ def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[
 
 def _numbers(entry: Any) -> _Counts:
     raw = Raw.of(entry)
-    read = {name: raw.read(name, whole)[0] for name in raw.values}
+    read = {name: raw.read(name, int_of)[0] for name in raw.values}
     return {name: count for name, count in read.items() if count is not None}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.command import child
-from nodedoctor.facts.documents import Document, document, parts, text
 from nodedoctor.facts.ib import by_class
 from nodedoctor.facts.ib_port import IbPort, of_sysfs
 from nodedoctor.facts.idle import idle
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.rdma import Rdma
+from nodedoctor.json_shapes import Json, document, parts, text
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex
@@ -36,7 +36,7 @@ def loopback(
         return skipped(LOOPBACK, seen.note)
     rails = by_class(tuple(of_sysfs(hca, port) for hca, port in seen.ports))
     words = [_word(port) for port in rails if port.active]
-    return Command(child(LOOPBACK.replace("-", "_"), *words)) if words else skipped(LOOPBACK, NO_PORT)
+    return Command(child("ib_write_bw", *words)) if words else skipped(LOOPBACK, NO_PORT)
 
 
 def _users(nvml: Observation, processes: Observation) -> Iterator[str]:
@@ -92,7 +92,7 @@ def average_gbps(output: str) -> float | None:
     return next((float(row[2]) for row in rows if row), None)
 
 
-def _loop(told: Document) -> Loop:
+def _loop(told: Json) -> Loop:
     error, average = text(told, "error"), average_gbps(text(told, "text"))
     if not error and average is None:
         return Loop(text(told, "port"), None, "failed", "its output has no BW average in Gb/sec")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.facts.documents import Document, document, part, parts, text, texts
+from nodedoctor.json_shapes import Json, document, part, parts, text, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import fact
@@ -74,12 +74,12 @@ class Libraries:
         return resolved, next((copy for copy in self.copies if copy.real == resolved.real), None)
 
 
-def _library(item: Document) -> Library:
+def _library(item: Json) -> Library:
     family, path, real, soname, version, cuda = (
         text(item, key) for key in ("family", "path", "real", "soname", "version", "cuda")
     )
     return Library(family, path, real, soname, version, cuda, texts(item, "found"))
 
 
-def _resolved(item: Document) -> Resolved:
+def _resolved(item: Json) -> Resolved:
     return Resolved(*(text(item, key) for key in ("name", "path", "real", "rule")))

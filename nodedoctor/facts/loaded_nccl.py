@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.command import child
-from nodedoctor.facts.documents import document, parts, text
 from nodedoctor.facts.libraries import Libraries
 from nodedoctor.facts.pins import wheels_of
 from nodedoctor.facts.processes import Process, Processes
 from nodedoctor.facts.target import TargetPython
+from nodedoctor.json_shapes import document, parts, text
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nodedoctor.command import child
 from nodedoctor.facts.gpu import GpuReading
-from nodedoctor.facts.nvml_raw import mapping
 from nodedoctor.facts.nvml_reading import document_of, reading_of
 from nodedoctor.facts.signs import reason_not_to_ask
+from nodedoctor.json_shapes import mapping
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.once import once

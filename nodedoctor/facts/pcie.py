@@ -27,8 +27,8 @@ class Bridge:
     `redirects` are the ACS redirects that are switched on, as lspci names them: empty when there are none,
     None when configuration space could not be read that far. `switch` names the bridges that belong
     together: everything below one upstream port can talk without the host, unless redirected. `lent` are the
-    devices beneath that are kept for virtual machines; `ats` says that translated requests are let through all
-    the same.
+    devices beneath that are kept for virtual machines; `ats` says that translated requests pass
+    all the same.
     """
 
     address: str

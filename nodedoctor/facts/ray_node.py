@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 
 from nodedoctor.command import child
-from nodedoctor.facts.documents import document, part, text, texts, whole
 from nodedoctor.facts.env import Env
 from nodedoctor.facts.processes import Processes
 from nodedoctor.facts.target import TargetPython
+from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.regex import regex

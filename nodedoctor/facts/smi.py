@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count, islice
 
-from nodedoctor.facts import smi_table
+from nodedoctor.facts import shapes, smi_table
 from nodedoctor.facts.gpu import Gpu, GpuReading, LostGpu
 from nodedoctor.facts.nvml import NvmlReading
 from nodedoctor.facts.signs import reason_not_to_ask
@@ -185,7 +185,7 @@ def _unseen(seen: Observation) -> Unseen:
 def _version(root: Section, *names: str) -> str | None:
     """The first word, when it is a version: R610 adds `[Deprecated; ...]`, containers may say N/A."""
     words = ((root.value(name) or "").partition(" ")[0] for name in names)
-    return next((word for word in words if word[:1].isdecimal()), None)
+    return next((word for word in words if shapes.version(word)), None)
 
 
 def _said(seen: Observation) -> str:

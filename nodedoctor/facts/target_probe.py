@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nodedoctor.command import child
-from nodedoctor.facts.documents import document, part, text, texts, whole
 from nodedoctor.facts.processes import Processes
+from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.noun import noun
 from nodedoctor.registry import Command, Lane, Options, fact, probe, skipped

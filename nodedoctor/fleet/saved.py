@@ -9,12 +9,11 @@ import json
 import re
 from typing import cast, get_args
 
-from nodedoctor.facts.documents import text
 from nodedoctor.fleet.model import Node, State
 from nodedoctor.fleet.nodeset import plain
 from nodedoctor.fleet.reading import ASKED
-from nodedoctor.fleet.values import number
-from nodedoctor.report.json import SCHEMA as REPORT
+from nodedoctor.json_shapes import number, text
+from nodedoctor.report.document import SCHEMA as REPORT
 
 SCHEMA = "nodedoctor.unanswered/1"
 """What a file says that stands for a node without a report."""

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.noun import noun
-from nodedoctor.report.json import SCHEMA
+from nodedoctor.report.document import SCHEMA
 
 _START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
 _WELL = frozenset({"pass", "skip"})

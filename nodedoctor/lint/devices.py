@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.settings import HERE, Setting, Settings
 from nodedoctor.lint.remark import Node, Remark
 from nodedoctor.lint.values import NCCL_ENV
+from nodedoctor.steps import look, repair
 
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _CONSEQUENCE = {
@@ -82,10 +83,10 @@ def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
             f"this node has no RDMA device {', '.join(missing)}: NCCL uses none of its adapters and falls "
             "back to TCP sockets"
         )
-        yield Remark("fail", text, fix, ("unset NCCL_IB_HCA",), NCCL_ENV)
+        yield Remark("fail", text, fix, (repair("unset NCCL_IB_HCA"),), NCCL_ENV)
     else:
         text = f"this node has no RDMA device {', '.join(missing)}: rails are missing or lopsided"
-        yield Remark("warn", text, fix, ("ls /sys/class/infiniband",), NCCL_ENV)
+        yield Remark("warn", text, fix, (look("ls /sys/class/infiniband"),), NCCL_ENV)
 
 
 def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) -> Iterator[Remark]:

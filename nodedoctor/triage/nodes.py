@@ -12,9 +12,9 @@ from typing import Any
 
 from nodedoctor import foreign
 from nodedoctor.noun import noun
-from nodedoctor.report.json import SCHEMA as REPORT
+from nodedoctor.report.document import SCHEMA as REPORT
+from nodedoctor.report.document import damage
 from nodedoctor.report.json import document
-from nodedoctor.report.reading import damage
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.kernel import Stalled, Xid
 from nodedoctor.triage.events.oom import HostOom

@@ -66,11 +66,11 @@ async def _tell(states: AsyncIterator[State], writer: asyncio.StreamWriter) -> N
     told: dict[str, Observation] = {}
     before: tuple[object, ...] = ()
     async for state in states:
-        fresh = [seen for seen in state.report.observations if told.get(seen.probe) is not seen]
-        told.update((seen.probe, seen) for seen in fresh)
-        facts = state.report.facts or {}
+        fresh = {name: seen for name, seen in state.answers.items() if told.get(name) is not seen}
+        told.update(fresh)
+        facts = state.report["facts"]
         now = (*facts, bool(state.running))
-        bare = replace(state, report=replace(state.report, observations=(), facts=None))
+        bare = replace(state, report={**state.report, "facts": {}}, answers={})
         writer.write(packed("state", bare, fresh, facts if fresh or now != before else None))
         before = now
         await writer.drain()

@@ -12,6 +12,7 @@ from nodedoctor import command
 from nodedoctor.compare import CompareError, read_report
 from nodedoctor.model import Observation
 from nodedoctor.registry import Command
+from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert_lines
 
 PATIENCE = 30.0
@@ -23,7 +24,7 @@ PATIENCE_TRIAGE = 300.0
 _RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedoctor.cli import main; sys.exit(main())"
 
 
-async def document(path: str) -> dict[str, Any]:
+async def document(path: str) -> Report:
     """The report in a JSON file, or the diagnosis of a recorded node; CompareError when there is none."""
     if path.endswith(".json"):
         seen = await text(path)

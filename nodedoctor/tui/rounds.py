@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from nodedoctor.diagnose import Diagnosis, probes_of
 from nodedoctor.model import Report
+from nodedoctor.report import json
 from nodedoctor.session import Session
 from nodedoctor.tui.state import About, Card, State, Waiting
 
@@ -48,7 +49,9 @@ class Rounds:
         asking: dict[str, float] = {}
         for diagnosis in self._tasks.values():
             asking.update(diagnosis.source.waiting_for())
-        return State(self.report(), self._running(), asking)
+        report = self.report()
+        answers = {seen.probe: seen for seen in report.observations}
+        return State(json.document(report), self._running(), asking, answers)
 
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""
