@@ -215,7 +215,7 @@ def _shared(gpu: Gpu) -> bool:
 
 def _special(gpus: Gpus) -> Iterator[Finding]:
     """Modes that are somebody's choice, and change what to expect."""
-    if gpus.confidential_compute or any(gpu.confidential_compute for gpu in gpus.gpus):
+    if gpus.encrypted:
         yield Finding.info("confidential computing is on: copies to the GPU are encrypted and slower")
     kinds = {gpu.virtualization_mode or "" for gpu in gpus.gpus} & {"vgpu", "host-vgpu", "host-vsga"}
     if kinds:

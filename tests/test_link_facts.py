@@ -16,7 +16,7 @@ from fakes import nvml_env, write_config
 from fakes.tree import write
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import alarms, driver_files, machine, nvml, pci, replay, services
+from recorded import alarms, driver_files, machine, nvml, pci, processes, replay, services
 
 from nodedoctor import command
 from nodedoctor.facts.fabric_manager import FabricManager
@@ -397,12 +397,8 @@ def test_sysfs_alone_shows_a_narrow_link():
 
 
 def board(tmp_path: Path, **probes: str) -> list[str]:
-    gpus = [
-        smi_texts.xml_gpu(f"00000000:{bus}:00.0") for bus in ("18", "2A", "3A", "5D", "9A", "AB", "BA", "DB")
-    ]
-    text = smi_texts.xml(gpus, driver="570.86.10")
     usual = {
-        "nvidia-smi-xml": text,
+        "nvidia-smi-xml": UNREGISTERED,
         "pci": pci(8, "2330", ("22a3",) * 4),
         "driver-files": driver_files(),
         "machine": machine(),
@@ -413,6 +409,10 @@ def board(tmp_path: Path, **probes: str) -> list[str]:
     )
 
 
+BUSES = ("18", "2A", "3A", "5D", "9A", "AB", "BA", "DB")
+UNREGISTERED = smi_texts.xml([smi_texts.xml_gpu(f"00000000:{bus}:00.0") for bus in BUSES], driver="570.86.10")
+
+
 def test_a_board_with_its_fabric_manager_is_well(tmp_path: Path):
     assert board(tmp_path, fabric_manager="Fabric Manager version is : 570.86.10\n") == []
 
@@ -421,8 +421,13 @@ def test_a_board_without_a_running_fabric_manager(tmp_path: Path):
     failed = services("nvidia-fabricmanager").replace("=active", "=failed").replace("=running", "=failed")
     (alarm,) = [alarm for alarm in board(tmp_path, services=failed) if "fabric" in alarm]
     assert alarm.startswith("FAIL fabric.manager@: nvidia-fabricmanager is failed")
-    (alarm,) = [alarm for alarm in board(tmp_path, services=services("nvidia-imex")) if "fabric" in alarm]
-    assert "systemd knows no nvidia-fabricmanager" in alarm
+    told = {"services": services("nvidia-imex"), "nvidia_smi_xml": UNREGISTERED}
+    (alarm,) = [a for a in board(tmp_path, **told, processes=processes("bash")) if "fabric.manager" in a]
+    assert alarm.startswith("FAIL") and "systemd knows no nvidia-fabricmanager" in alarm
+    # A driver container's fabric manager is a process that systemd does not know.
+    assert not [a for a in board(tmp_path, **told) if "fabric.manager" in a]
+    contained = board(tmp_path, **told, processes=processes("nv-fabricmanage"))
+    assert not [a for a in contained if "fabric.manager" in a]
 
 
 def test_a_fabric_manager_of_another_version(tmp_path: Path):
