@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodedoctor.facts.gpu import Gpu
 from nodedoctor.facts.gpus import Gpus
 from nodedoctor.facts.kernel_events import Xid
+from nodedoctor.facts.kernel_lines import When
 from nodedoctor.facts.kernel_log import KernelLog, is_over
 from nodedoctor.facts.pci import Pci
 from nodedoctor.facts.whose import gpu_index, subject_of
@@ -23,6 +24,12 @@ from nodedoctor.steps import keep, look, reboot
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _CONTAINED = 94
 """Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
+_REMAPPED = 63
+"""A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
+_OLD_SECONDS = 24 * 3600.0
+"""Age from which a program's error is history where the GPU counts none; ours."""
+_JOB_SECONDS = 300.0
+"""Within so much the ranks of one job meet the same bug; ours."""
 _RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
 _CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
 _NVLINK5 = regex(
@@ -67,6 +74,8 @@ class Judged:
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: what NVIDIA's catalogue says of it, on which GPU, of whose process.
 
+    Errors of programs are noted once they are a day old or hit several GPUs of one job: by NVIDIA's rule for
+    Xid 13 and 31 it is different programs on the same GPU that speak against the GPU.
     Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
     Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
     """
@@ -74,10 +83,78 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     for event in log.xids:
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
+    wide = _of_wide_jobs(by_device)
+    excused: list[Xid] = []
     for device, events in by_device.items():
-        yield _gpu(device, events, log, gpus, pci)
+        ours = [event for event in events if _bug_of_a_job(event, _gpu_at(device, gpus), wide, log, moment)]
+        pids = {event.pid for event in ours if event not in wide and event.pid}
+        harmless = set() if len(pids) > 1 else set(ours)
+        excused += [event for event in events if event in harmless]
+        if left := [event for event in events if event not in harmless]:
+            yield _gpu(device, left, log, gpus, pci)
+    if excused:
+        yield _excused(excused)
     if not by_device:
         yield Finding.ok(f"no Xid in {log.span}")
+
+
+def _of_wide_jobs(by_device: Mapping[str | None, Sequence[Xid]]) -> frozenset[Xid]:
+    """Errors of programs that hit several GPUs within minutes under one name: the job's bug, not a GPU's."""
+    faults = [event for events in by_device.values() for event in events if _of_program(event)]
+    return frozenset(
+        one
+        for one in faults
+        if any(
+            other.device != one.device and other.name == one.name and _near(one.when, other.when)
+            for other in faults
+        )
+    )
+
+
+def _bug_of_a_job(event: Xid, gpu: Gpu | None, wide: frozenset[Xid], log: KernelLog, moment: Moment) -> bool:
+    """Whether an error says nothing of the GPU: it was met on others too, or long ago, and left nothing."""
+    if gpu is not None and not clean(gpu):
+        return False
+    if event in wide:
+        return True
+    if event.code == _REMAPPED:
+        return gpu is not None and gpu.remap_pending is False
+    return _of_program(event) and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
+
+
+def _of_program(event: Xid) -> bool:
+    row = table.xid(event.code)
+    return row is not None and row.of_program
+
+
+def _near(one: When, other: When) -> bool:
+    return (
+        one.seconds is not None
+        and other.seconds is not None
+        and abs(one.seconds - other.seconds) <= _JOB_SECONDS
+    )
+
+
+def _age_seconds(event: Xid, log: KernelLog, moment: Moment) -> float:
+    """How old an error is at least: by the clock, else by the last line of the log."""
+    when = event.when
+    if when.seconds is None:
+        return 0.0
+    return (moment.started.timestamp() if when.absolute else log.ends.seconds or 0.0) - when.seconds
+
+
+def _excused(events: list[Xid]) -> Finding:
+    """One line for all of them."""
+    codes = ", ".join(
+        f"Xid {code} ({count} times)" for code, count in sorted(Counter(e.code for e in events).items())
+    )
+    names = ", ".join(sorted({event.name for event in events if event.name})[:3])
+    devices = len({event.device for event in events})
+    summary = (
+        f"{codes} on {devices} GPU{'s' if devices > 1 else ''}: of programs{f' ({names})' if names else ''}"
+    )
+    lines = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:2]]
+    return Finding.info(f"{summary}, not of the hardware", subject="xid:programs", evidence=lines)
 
 
 def _gpu(
