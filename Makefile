@@ -1,6 +1,6 @@
 # make run        diagnose this machine (ARGS="--json --tag fast" passes arguments on)
 # make check      style and types: ruff, mypy --strict
-# make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/test_ib.py: some)
+# make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
 # make trial      tests that could lose a race, TIMES=20 times

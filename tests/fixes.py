@@ -13,11 +13,13 @@ from types import ModuleType
 from nodedoctor import knowledge
 from nodedoctor.demo import DEMOS
 from nodedoctor.demo import folder as demo_folder
-from nodedoctor.facts.gpu import Gpu
-from nodedoctor.knowledge import gpu_fixes, nvml_errors, rdma_remedies, recipes, remedies
+from nodedoctor.engine.registry import Check
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.knowledge import nvml_errors, recipes
+from nodedoctor.knowledge.fixes import gpu as gpu_fixes
+from nodedoctor.knowledge.fixes import limits, rdma
 from nodedoctor.model import Fix, Report
-from nodedoctor.registry import Check
-from nodedoctor.session import Request, Session
 
 REPOSITORY = Path(__file__).parent.parent
 NODES = REPOSITORY / "tests" / "nodes"
@@ -71,15 +73,15 @@ def _of_tables() -> Iterator[tuple[str, Fix]]:
             for index in (None, 3):
                 yield f"{row.name} {inside} {index}", row.fix_here(inside, index)
     for runtime in RUNTIMES:
-        yield f"shm {runtime}", remedies.more_shm(runtime)
+        yield f"shm {runtime}", limits.more_shm(runtime)
         for name in ("memlock", "nofile"):
             for ray in (False, True):
-                yield f"{name} {runtime} {ray}", remedies.raise_limit(name, runtime, ray)
+                yield f"{name} {runtime} {ray}", limits.raise_limit(name, runtime, ray)
     yield "replace", gpu_fixes.replace_gpu(gpu, "It is worn out.", "memory.ecc")
     yield "reset", gpu_fixes.reset_gpu(gpu, "It is confused.", "memory.ecc")
-    yield "enable", rdma_remedies.enable("mlx5_0", 1, None, True)
-    yield "bring up", rdma_remedies.enable("mlx5_0", 1, "ens1", False)
-    yield "subnet manager", rdma_remedies.subnet_manager()
+    yield "enable", rdma.enable("mlx5_0", 1, None, True)
+    yield "bring up", rdma.enable("mlx5_0", 1, "ens1", False)
+    yield "subnet manager", rdma.subnet_manager()
     for place in ({"inside": True, "rented": False}, {"inside": False, "rented": True}):
         yield f"reload {place}", recipes.where_it_stands(nvml_errors.RELOAD, **place)
 

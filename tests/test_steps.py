@@ -14,9 +14,9 @@ from fixes import REPOSITORY, checks, every_fix, reports, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.arguments import parser as diagnosis_parser
-from nodedoctor.completion.vocabulary import vocabulary
-from nodedoctor.console import COMMANDS
+from nodedoctor.cli.arguments import parser as diagnosis_parser
+from nodedoctor.cli.completion.vocabulary import vocabulary
+from nodedoctor.cli.console import COMMANDS
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import as_steps, drastic, line, resets, word
 

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tuidriver import drive, frame, press, rack
 
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.session import Request, Session
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.steps import drastic
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.screens.checks import ChecksScreen

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.collect import Recorded, entered
-from nodedoctor.diagnose import Diagnosis, now, probes_of
-from nodedoctor.facts.waivers import Waivers
+from nodedoctor.engine.registry import check, fact
+from nodedoctor.engine.run import Diagnosis, now, probes_of
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.engine.sources import Recorded, entered
+from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.model import Finding, Moment, Observation, Outcome, Result, Status, Unseen
-from nodedoctor.registry import check, fact
-from nodedoctor.session import Request, Session
 
 ROOT = Path(__file__).parent.parent
 NODES = sorted(

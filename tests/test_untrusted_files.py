@@ -69,15 +69,15 @@ def give(path: Path, uid: int = THEM, gid: int = THEM) -> Path:
 
 def test_an_environment_of_root_is_asked_by_root(venv, planted, mark):
     (site_of(venv) / "torch.py").write_text(planted + "raise ImportError('no such library')\n")
-    assert ask("find_python", "--python", str(venv))["uid"] == 0
+    assert ask("stack/find_python", "--python", str(venv))["uid"] == 0
     assert not mark.exists()
-    assert "no such library" in ask("find_python", "--deep", "--python", str(venv))["deep"]["error"]
+    assert "no such library" in ask("stack/find_python", "--deep", "--python", str(venv))["deep"]["error"]
     assert mark.read_text() == "0 "
 
 
 @pytest.mark.skipif(not PYTHON, reason="needs a Python of the distribution")
 def test_the_python_of_the_distribution_is_asked_by_root():
-    assert ask("find_python", "--python", PYTHON)["uid"] == 0
+    assert ask("stack/find_python", "--python", PYTHON)["uid"] == 0
 
 
 def test_packages_of_an_empty_group_are_asked_by_root(venv):
@@ -89,8 +89,8 @@ def test_packages_of_an_empty_group_are_asked_by_root(venv):
     for folder in (site_of(venv), site_of(venv).parent):
         os.chown(folder, 0, staff.gr_gid)
         folder.chmod(0o2775)
-    assert ask("find_python", "--python", str(venv))["uid"] == 0
-    assert "no such library" in ask("find_python", "--deep", "--python", str(venv))["deep"]["error"]
+    assert ask("stack/find_python", "--python", str(venv))["uid"] == 0
+    assert "no such library" in ask("stack/find_python", "--deep", "--python", str(venv))["deep"]["error"]
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]])
@@ -98,7 +98,7 @@ def test_an_environment_that_its_group_can_write(venv, planted, mark, deep):
     (site_of(venv) / "start.pth").write_text(planted)
     give(venv, 0, TEAM)
     subprocess.run(["chmod", "-R", "g+w", venv], check=True)
-    told = ask("find_python", *deep, "--python", str(venv))
+    told = ask("stack/find_python", *deep, "--python", str(venv))
     if deep:
         assert set(mark.read_text().split()) == {"65534"} and "error" in told["deep"]
     else:
@@ -109,8 +109,8 @@ def test_a_group_environment_with_an_owner_is_asked_as_its_owner(venv, planted, 
     (site_of(venv) / "torch.py").write_text(planted)
     give(venv, THEM, TEAM)
     subprocess.run(["chmod", "-R", "g+w", venv], check=True)
-    assert ask("find_python", "--python", str(venv))["uid"] == THEM
-    ask("find_python", "--deep", "--python", str(venv))
+    assert ask("stack/find_python", "--python", str(venv))["uid"] == THEM
+    ask("stack/find_python", "--deep", "--python", str(venv))
     assert mark.read_text() == f"{THEM} "
 
 
@@ -184,8 +184,8 @@ PLANTED = [
 def test_what_another_user_has_in_root_s_environment(venv, shared, mark, planted, plant):
     (shared / "theirs").mkdir()
     plant(site_of(venv), shared / "theirs", planted)
-    assert ask("find_python", "--python", str(venv))["uid"] == 0
-    told = ask("find_python", "--deep", "--python", str(venv))
+    assert ask("stack/find_python", "--python", str(venv))["uid"] == 0
+    told = ask("stack/find_python", "--deep", "--python", str(venv))
     assert told["error"]["reason"] == "denied" and f"belongs to uid {THEM}" in told["error"]["note"]
     assert "run nodedoctor as the user who trains" in told["error"]["note"]
     told = ask("in_python", str(venv / "bin" / "python"), "gemm")
@@ -195,7 +195,7 @@ def test_what_another_user_has_in_root_s_environment(venv, shared, mark, planted
 
 def test_a_path_that_anybody_may_make(venv, shared):
     (site_of(venv) / "add.pth").write_text(f"/tmp/{shared.name}-not-there\n")
-    told = ask("find_python", "--deep", "--python", str(venv))
+    told = ask("stack/find_python", "--deep", "--python", str(venv))
     assert "is not there, and others may make it" in told["error"]["note"]
 
 
@@ -221,7 +221,7 @@ def test_the_installation_behind_a_copied_environment(shared, mark, planted):
     subprocess.run([PYTHON, "-m", "venv", "--copies", "--without-pip", shared / "venv"], check=True)
     config = shared / "venv" / "pyvenv.cfg"
     config.write_text(f"home = {theirs}/bin\ninclude-system-site-packages = false\n")
-    assert ask("find_python", "--python", str(shared / "venv"))["uid"] == THEM
+    assert ask("stack/find_python", "--python", str(shared / "venv"))["uid"] == THEM
     assert set(mark.read_text().split()) == {str(THEM)}
 
 
@@ -229,7 +229,7 @@ def test_a_link_on_path_to_somebody_s_python(shared, mark, planted):
     theirs = their_installation(shared, planted)
     (shared / "bin").mkdir()
     (shared / "bin" / "python3").symlink_to(theirs / "bin" / "python3")
-    assert ask("find_python", env={"PATH": f"{shared}/bin:/usr/bin:/bin"})["uid"] == THEM
+    assert ask("stack/find_python", env={"PATH": f"{shared}/bin:/usr/bin:/bin"})["uid"] == THEM
     assert set(mark.read_text().split()) == {str(THEM)}
 
 
@@ -241,7 +241,7 @@ def test_a_script_of_root_that_starts_somebody_s_python(shared, mark):
     shim = shared / "python3"
     shim.write_text(f'#!/bin/sh\nexec {theirs} "$@" 2>/dev/null\n')
     shim.chmod(0o755)
-    told = ask("find_python", "--python", str(shim))
+    told = ask("stack/find_python", "--python", str(shim))
     assert told["error"]["reason"] == "denied" and not mark.exists()
 
 
@@ -254,12 +254,12 @@ def test_variables_make_root_run_nothing(venv, shared, mark, planted):
     (next(theirs.glob(".local/lib/*/*")) / "start.pth").write_text(planted)
     give(theirs)
     env = {"PYTHONPATH": str(theirs), "HOME": str(theirs), "PYTHONSTARTUP": f"{theirs}/json.py"}
-    told = ask("find_python", "--python", PYTHON, env=env)
+    told = ask("stack/find_python", "--python", PYTHON, env=env)
     assert told["uid"] == 0 and str(theirs) in told["folders"]
-    told = ask("find_python", "--deep", "--python", PYTHON, env=env)
+    told = ask("stack/find_python", "--deep", "--python", PYTHON, env=env)
     assert told["error"]["reason"] == "denied"
     env = {"PYTHONHOME": str(theirs), "LD_LIBRARY_PATH": f":{theirs}:."}
-    told = ask("find_python", "--python", str(venv), env=env, cwd=theirs)
+    told = ask("stack/find_python", "--python", str(venv), env=env, cwd=theirs)
     assert told["uid"] == 0 and told["environ"]["LD_LIBRARY_PATH"] == env["LD_LIBRARY_PATH"]
     assert not mark.exists()
 
@@ -365,7 +365,7 @@ def test_what_is_too_large_is_not_trusted(shared):
 
 def test_nothing_of_root_s_torch_is_imported_unless_asked(venv):
     add_torch(site_of(venv))
-    told = ask("find_python", "--python", str(venv))
+    told = ask("stack/find_python", "--python", str(venv))
     assert told["torch"]["version"] == "2.9.0+cu128" and told["uid"] == 0
 
 
@@ -386,11 +386,11 @@ def test_a_pipe_keeps_nobody_waiting(venv, shared):
     (shared / "theirs" / "bin").mkdir()
     os.mkfifo(shared / "theirs" / "bin" / "python", 0o755)
     give(shared / "theirs")
-    told = ask("find_python", env={"VIRTUAL_ENV": str(shared / "theirs"), "PATH": f"{venv}/bin"})
+    told = ask("stack/find_python", env={"VIRTUAL_ENV": str(shared / "theirs"), "PATH": f"{venv}/bin"})
     assert told["found"]["others"][0]["problem"] == "there is no interpreter"
     (shared / "theirs" / "bin" / "python").unlink()
     (shared / "theirs" / "bin" / "python").symlink_to(PYTHON)
-    told = ask("find_python", env={"VIRTUAL_ENV": str(shared / "theirs"), "PATH": f"{venv}/bin"})
+    told = ask("stack/find_python", env={"VIRTUAL_ENV": str(shared / "theirs"), "PATH": f"{venv}/bin"})
     assert told["uid"] == THEM
 
 
@@ -400,7 +400,7 @@ def test_dots_after_a_link_do_not_mislead(shared, mark, planted):
     (shared / "ours" / "bin").mkdir(parents=True)
     (shared / "ours" / "bin" / "python3").symlink_to(PYTHON)
     (shared / "ours" / "link").symlink_to(theirs / "lib")
-    told = ask("find_python", env={"PATH": f"{shared}/ours/link/../bin:/usr/bin:/bin"})
+    told = ask("stack/find_python", env={"PATH": f"{shared}/ours/link/../bin:/usr/bin:/bin"})
     assert told["uid"] == 0 or told["uid"] == THEM
     assert "0" not in (mark.read_text().split() if mark.exists() else [])
     checks = shared / "ours" / "link" / ".." / "checks"

@@ -14,20 +14,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_html import JSON, KEYS
 
-from nodedoctor import compare, model
-from nodedoctor.console import exit_code
+from nodedoctor import model
+from nodedoctor.cli import compare
+from nodedoctor.cli.console import exit_code
 from nodedoctor.demo import DEMOS, folder
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import html, junit, prometheus, summary, text
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, read, severity_of
 from nodedoctor.report.matrix import matrices
-from nodedoctor.session import Request, Session
 from nodedoctor.triage import page
-from nodedoctor.tui import detail
 from nodedoctor.tui.filter import KINDS
+from nodedoctor.tui.lines import detail
+from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.screens import probes, topology
 from nodedoctor.tui.state import State, file_name
-from nodedoctor.tui.ticket import markdown, steps
 
 HERE = Path(__file__).parent
 NODES = [*sorted(HERE.glob("nodes/*/")), *map(folder, DEMOS)]

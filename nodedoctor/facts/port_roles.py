@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nodedoctor.facts.ib_port import IbPort
-from nodedoctor.facts.pci import Pci, bdf
+from nodedoctor.facts.pci.pci import Pci, bdf
+from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.model import Unseen
 

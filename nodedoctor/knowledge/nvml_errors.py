@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nodedoctor.knowledge.recipes import KERNEL_LOG, driver_reload, gpu_reset
 from nodedoctor.model import Fix
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.steps import keep, last_resort, look, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.facts.settings import HERE, Setting, Settings
+from nodedoctor.facts.host.settings import HERE, Setting, Settings
 from nodedoctor.lint.remark import Node, Remark
 from nodedoctor.lint.values import NCCL_ENV
 from nodedoctor.steps import look, repair

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nodedoctor.probes.target_owner import WAY_OUT, become, owner_to_become
+    from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from target_owner import WAY_OUT, become, owner_to_become
+    from stack.target_owner import WAY_OUT, become, owner_to_become
 
     sys.path.pop(0)
 

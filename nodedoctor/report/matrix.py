@@ -8,9 +8,9 @@ from dataclasses import field, replace
 from statistics import median
 from typing import Any
 
-from nodedoctor.facts.topology import Topology
+from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.json_shapes import mapping, number, part, parts, texts
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.inert import inert
 
 LOW = 0.9

@@ -14,7 +14,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import number
 from nodedoctor.model import Status
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.document import Finding, Report, severity, severity_of
 from nodedoctor.report.inert import inert
 

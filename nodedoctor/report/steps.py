@@ -5,7 +5,7 @@ Made from the report's document, so that a view needs no more than that.
 
 from __future__ import annotations
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.document import Fix, Step
 from nodedoctor.report.inert import inert
 

@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from nodedoctor.console import Exit, Parser, complain, emit
+from nodedoctor.cli.console import Exit, Parser, complain, emit
 from nodedoctor.triage.model import Verdict
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _CODES = {"clean": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
 
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
     from nodedoctor.triage.job import examine, examine_live
     from nodedoctor.triage.nodes import NotANode, read_node
     from nodedoctor.triage.sources import NotThere
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
 
 def _show(arguments: argparse.Namespace, examined: Examined) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
     from nodedoctor.triage import document
     from nodedoctor.tui import start
 
@@ -91,7 +91,7 @@ def _colour() -> bool:
 
 def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
 
     made = Parser(
         prog="nodedoctor triage",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Exit, Forced, Stopped
 from nodedoctor.triage.events.kernel import Xid

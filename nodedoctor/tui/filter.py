@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.document import Result, is_blind, is_broken, severity_of, worst
 
 KINDS: dict[str, Callable[[Result], bool]] = {

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nodedoctor import __version__
 from nodedoctor.model import Observation
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.document import Report, read
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodedoctor.fleet.alike import common
-from nodedoctor.fleet.nodeset import fold
+from nodedoctor.fleet.compare.grouping import common
 from nodedoctor.json_shapes import objects, words
 from nodedoctor.model import Status
+from nodedoctor.nodeset import fold
 from nodedoctor.report.document import Finding, finding, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose

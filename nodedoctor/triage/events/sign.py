@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.model import Cause, Who
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.flight.records import GroupState, apply_status, integer, members_of, states
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers

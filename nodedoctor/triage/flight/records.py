@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 COMPLETED_KEPT = 32
 """Completed collectives kept per group: to compare what ranks did last, not their whole history."""

@@ -10,12 +10,12 @@ from textual.screen import Screen
 
 from nodedoctor.report.document import Result, severity_of
 from nodedoctor.report.inert import inert
-from nodedoctor.tui import detail
 from nodedoctor.tui.filter import Filter
+from nodedoctor.tui.lines import detail
+from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
-from nodedoctor.tui.ticket import markdown, steps
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing

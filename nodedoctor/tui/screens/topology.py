@@ -13,7 +13,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import TOKENS, Matrix, matrices
-from nodedoctor.tui.detail import sentence
+from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.state import State

@@ -1,0 +1,251 @@
+"""Where probes, facts and checks come from: the bundled folder, entry points, and folders that were named."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from nodedoctor.engine.registry import Check, Fact, Probe, declared
+from nodedoctor.plugin_code import FromSource, PluginFailed, SourceFinder, contained
+from nodedoctor.record import noun
+from nodedoctor.untrusted_files import Writer, Writers, is_root
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "nodedoctor.checks"
+PATIENCE = 10.0  # seconds that importing all plug-ins may take: a cold network file system takes seconds
+SITE_FOLDER = Path("/etc/nodedoctor/checks.d")
+
+
+class DiscoveryError(Exception):
+    """Check files that contradict each other or must not be run; the message names the files."""
+
+
+@noun
+class Broken:
+    """A plug-in that could not be imported: it becomes one UNKNOWN finding."""
+
+    name: str
+    where: str
+    error: str
+
+
+@noun
+class Plugins:
+    """What loading check files came to; given to checks that ask for it."""
+
+    loaded: int = 0
+    broken: tuple[Broken, ...] = ()
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """Everything that can be asked, read and judged."""
+
+    probes: dict[str, Probe] = field(default_factory=dict)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    checks: dict[str, Check] = field(default_factory=dict)
+    broken: list[Broken] = field(default_factory=list)
+    ends: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
+
+    def add(self, module: ModuleType) -> None:
+        """Take over what a module declares; DiscoveryError when a check id is taken."""
+        for item in declared(module):
+            if isinstance(item, Probe):
+                self.probes.setdefault(item.name, item)
+            elif isinstance(item, Fact):
+                self.facts.setdefault(item.name, item)
+            elif item.id in self.checks:
+                first = self.checks[item.id].where
+                raise DiscoveryError(f"check {item.id} is declared twice: in {first} and in {item.where}")
+            else:
+                self.checks[item.id] = item
+
+    @contextlib.contextmanager
+    def loading(self, name: str, where: str, *, bundled: bool = False) -> Iterator[None]:
+        """Note what fails inside as a broken plug-in: whatever it does, the other checks go on."""
+        try:
+            with contained(0 if bundled else max(self.ends - time.monotonic(), 0.1)):
+                yield
+        except PluginFailed as failed:
+            trace = "".join(traceback.format_exception(failed.error, limit=-1)).strip()
+            self.broken.append(Broken(name, where, trace))
+
+
+def discover(folders: Iterable[Path] = ()) -> Catalogue:
+    """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
+
+    A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
+    load because others can write there, raises DiscoveryError.
+    """
+    catalogue = Catalogue()
+    facts = importlib.import_module("nodedoctor.facts")
+    for module in _modules(
+        "nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue, bundled=True
+    ):
+        catalogue.add(module)
+    for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
+        catalogue.add(module)
+    for module in _entry_points(catalogue):
+        catalogue.add(module)
+    site = [SITE_FOLDER] if SITE_FOLDER.is_dir() else []
+    for number, folder in enumerate([*site, *folders]):
+        _refuse_if_writable_by_others(folder)
+        for module in load_folder(folder, f"nodedoctor_checks_{number}", catalogue):
+            catalogue.add(module)
+    return catalogue
+
+
+def bundled_checks() -> Path:
+    """The folder with our own checks: inside the package when installed, beside it in a checkout."""
+    here = Path(__file__).parents[1]
+    installed, beside = here / "checks", here.parent / "checks"
+    if installed.is_dir():
+        return installed
+    project = here.parent / "pyproject.toml"
+    if project.is_file() and 'name = "nodedoctor"' in project.read_text(encoding="utf-8"):
+        return beside
+    raise DiscoveryError(f"the bundled checks are missing: neither {installed} nor a checkout's {beside}")
+
+
+def load_folder(
+    folder: Path, package: str, catalogue: Catalogue, *, bundled: bool = False
+) -> Iterator[ModuleType]:
+    """Import every module of a folder under the given package name; broken ones are noted, not raised.
+
+    Sub-folders are walked, too. Names that start with `.` or `_`, and links to folders, are passed over. A
+    module that declares nothing is a helper. Only bundled ones are loaded as any package; of other folders
+    only source files are.
+    """
+    if not folder.is_dir():
+        raise DiscoveryError(f"no folder of checks at {folder}")
+    if package not in sys.modules:
+        init = folder / "__init__.py"
+        if not bundled:
+            sys.meta_path.insert(0, SourceFinder(package))
+        loader = FromSource(package, str(init)) if init.exists() else None
+        spec = importlib.machinery.ModuleSpec(package, loader, origin=str(init), is_package=True)
+        spec.submodule_search_locations = [str(folder)]
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[package] = module
+        if loader is not None:
+            with catalogue.loading("__init__", str(init), bundled=bundled):
+                loader.exec_module(module)
+    yield from _modules(package, str(folder), catalogue, bundled=bundled)
+
+
+def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) -> Iterator[ModuleType]:
+    for name, file in {_dotted(folder, file): file for file in _files(folder)}.items():
+        module = None
+        with catalogue.loading(name, file, bundled=bundled):
+            module = importlib.import_module(f"{package}.{name}")
+        if module is not None:
+            yield module
+
+
+_MODULES = (".py", ".pyc", ".so")
+
+
+def _files(folder: str) -> Iterator[str]:
+    """What can be imported in a folder and its sub-folders, in the order of names."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.name.endswith(_MODULES):
+            yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
+
+
+def _dotted(folder: str, file: str) -> str:
+    """The module's name below its package; of `fast.abi3.so` it is `fast`."""
+    path = Path(file).relative_to(folder)
+    return ".".join((*path.parent.parts, path.name.partition(".")[0]))
+
+
+def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
+    if not any(map(_offers_checks, sys.path)):
+        return
+    # Imported here because it costs 35 ms, which few need to pay.
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        loaded = None
+        with catalogue.loading(point.name, point.value):
+            if writer := _who_else_writes(point):
+                raise PermissionError(f"as root nodedoctor does not load it: {writer}")
+            loaded = point.load()
+            if not isinstance(loaded, ModuleType):
+                raise TypeError("the entry point must name a module")
+        if isinstance(loaded, ModuleType):
+            yield loaded
+
+
+def _who_else_writes(point: EntryPoint) -> Writer | None:
+    """As root, who can write the files of a plug-in's distribution, other than who can write our own."""
+    if not is_root():
+        return None
+    ours, theirs = Writers(), Writers()
+    ours.path(str(Path(__file__).parents[1]))
+    if point.dist is not None:
+        for file in ("", *(point.dist.files or ())):
+            theirs.path(_absolute(point.dist.locate_file(file)))
+        theirs.tree(_absolute(getattr(point.dist, "_path", ".")))  # its metadata
+    spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0].strip())
+    if spec is not None:
+        folders = list(spec.submodule_search_locations or ())
+        for place in folders or [spec.origin or ""]:
+            theirs.tree(_absolute(place))
+        if spec.cached and not folders:
+            theirs.path(_absolute(spec.cached))
+    paths, uids = {seen.path for seen in ours.found}, {seen.uid for seen in ours.found} - {0}
+    return next((seen for seen in theirs.found if seen.path not in paths and seen.uid not in uids), None)
+
+
+def _offers_checks(folder: str) -> bool:
+    """Whether a distribution in a folder of sys.path names our group; an archive may always hold one."""
+    try:
+        names = os.listdir(folder or ".")
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+    for name in names:
+        if name.lower().endswith((".dist-info", "egg-info")):
+            file = Path(folder, name, "entry_points.txt")
+            with contextlib.suppress(OSError):
+                if GROUP.encode() in file.read_bytes():
+                    return True
+    return False
+
+
+def _absolute(path: object) -> str:
+    """Not normalized: `..` after a link leads elsewhere than it reads."""
+    return os.path.join(os.getcwd(), str(path))
+
+
+def _refuse_if_writable_by_others(folder: Path) -> None:
+    """As root, code that another user may change is not run."""
+    if not is_root() or not folder.is_dir():
+        return
+    writers = Writers()
+    writers.tree(_absolute(folder))
+    if writers.found:
+        why = writers.found[0]
+        way_out = "run nodedoctor as yourself, or copy the folder to where only root can write"
+        raise DiscoveryError(
+            f"{why.path} can be written by others: as root nodedoctor does not load it ({why}); {way_out}"
+        )

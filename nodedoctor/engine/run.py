@@ -1,0 +1,273 @@
+"""Checks over one source: an async iterator of results, and the report made of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+from nodedoctor import __version__
+from nodedoctor.engine.registry import Check, Need, fact_of
+from nodedoctor.engine.sources import Source
+from nodedoctor.expectations import held
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.host.waivers import Waivers
+from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
+from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
+from nodedoctor.plugin_code import PluginFailed, contained
+
+THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
+
+
+class Facts:
+    """Facts of one source, each parsed once. `given` holds values that are not parsed: Expect, Moment, ..."""
+
+    def __init__(self, source: Source, given: Mapping[type[Any], Any]) -> None:
+        self._source = source
+        self._given = dict(given)
+        self._parsed: dict[type[Any], asyncio.Task[Any]] = {}
+
+    async def get(self, cls: type[Any]) -> Any:
+        """The fact, or an Unseen that says why there is none."""
+        if cls in self._given:
+            return self._given[cls]
+        if cls not in self._parsed:
+            self._parsed[cls] = asyncio.create_task(self._parse(cls))
+        return await asyncio.shield(self._parsed[cls])
+
+    def known(self) -> dict[str, Any]:
+        """The facts to show that have been parsed so far, by name, without those that are not known."""
+        done = {cls: t.result() for cls, t in self._parsed.items() if t.done() and not t.cancelled()}
+        known = {fact_of(cls): value for cls, value in done.items() if not isinstance(value, Unseen)}
+        return {fact.name: value for fact, value in known.items() if fact.shown}
+
+    async def _parse(self, cls: type[Any]) -> Any:
+        try:
+            sources = fact_of(cls).sources
+            seen = await asyncio.gather(
+                *(self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources)
+            )
+            return cls.parse(*seen)
+        except Exception as error:  # a parser is code for text we have not met yet
+            return Unseen("crash", f"reading {cls.__name__} raised {_where(error)}")
+
+
+class Diagnosis:
+    """One run of some checks over one source."""
+
+    def __init__(
+        self,
+        checks: Iterable[Check],
+        source: Source,
+        given: Mapping[type[Any], Any],
+        *,
+        label: str = "live",
+        node: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.checks = tuple(checks)
+        self.source = source
+        self.facts = Facts(source, given)
+        self.finished: dict[str, Result] = {}
+        self._given = given
+        self._label = label
+        self._node = dict(node if node is not None else this_node())
+        self._began = time.monotonic()
+        self._seconds: float | None = None
+
+    @property
+    def moment(self) -> Moment:
+        """When the node was looked at."""
+        moment: Moment = self._given[Moment]
+        return moment
+
+    async def results(self) -> AsyncIterator[Result]:
+        """Yield each check's result as soon as it is known; ends when all are."""
+        waivers = asyncio.create_task(self.facts.get(Waivers))
+        tasks = [asyncio.create_task(self._result(check, waivers)) for check in self.checks]
+        try:
+            for done in asyncio.as_completed(tasks):
+                result = await done
+                self.finished[result.check] = result
+                yield result
+        finally:
+            self._seconds = time.monotonic() - self._began
+            for task in (waivers, *tasks):
+                task.cancel()
+            self.source.close()
+
+    async def run(self) -> Report:
+        """All results, as a report."""
+        async for _ in self.results():
+            pass
+        return self.report()
+
+    def expectations(self) -> dict[str, str]:
+        """What a node like this one would be expected to have, as `--expect` takes it."""
+        told: dict[str, str] = {}
+        for value in self.facts.known().values():
+            told.update(_asked(value, "expectations", {}))
+        return told
+
+    def report(self) -> Report:
+        """The report of what is known now; checks that have not answered are unknown."""
+        results = [self.finished.get(check.id) or _unanswered(check) for check in self.checks]
+        known = self.facts.known()
+        node = dict(self._node)
+        for value in known.values():
+            node.update(_asked(value, "headline", {}))
+        return Report(
+            tool=__version__,
+            source=self._label,
+            started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            seconds=round(self._seconds or time.monotonic() - self._began, 3),
+            node=node,
+            results=tuple(sorted(results, key=lambda result: result.check)),
+            observations=self.source.observations(),
+            facts={name: public(value) for name, value in sorted(known.items())},
+        )
+
+    async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
+        findings = held(check.id, await self._findings(check), self._expected)
+        findings = tuple([await self._fitted(finding) for finding in findings])
+        accepted = await asyncio.shield(waivers)
+        if isinstance(accepted, Waivers):
+            findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
+        return _result(check, findings, self._cost(check))
+
+    async def _findings(self, check: Check) -> tuple[Finding, ...]:
+        try:
+            needs = check.needs()
+        except Exception as error:
+            return (Finding.unknown("crash", f"{check.where}: {_where(error)}"),)
+        values = await asyncio.gather(*(self.facts.get(need.cls) for need in needs))
+        required = (value for value, need in zip(values, needs, strict=True) if not need.optional)
+        missing = [Finding.unseen(value) for value in required if isinstance(value, Unseen)]
+        if missing:
+            # "Does it apply here?" comes first; then a broken source says more than a blind one.
+            return (min(missing, key=_does_not_apply_first),)
+        arguments = [None if isinstance(value, Unseen) else value for value in values]
+        gap = _gap(check, needs, values)
+        found = judge(check, arguments)
+        return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
+
+    async def _fitted(self, finding: Finding) -> Finding:
+        """The finding with a fix for this place: a rented machine is not repaired like one's own."""
+        if finding.fix is None or not touches_driver(finding.fix):
+            return finding
+        machine, container = await asyncio.gather(self.facts.get(Machine), self.facts.get(Container))
+        rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
+        inside = isinstance(container, Container) and container.inside
+        return replace(finding, fix=where_it_stands(finding.fix, inside=inside, rented=rented))
+
+    @property
+    def _expected(self) -> Mapping[str, str]:
+        return self._given[Expect].values if Expect in self._given else {}
+
+    def _cost(self, check: Check) -> float:
+        seconds = {seen.probe: seen.seconds for seen in self.source.observations()}
+        return max((seconds.get(name, 0.0) for name in probes_of(check)), default=0.0)
+
+
+def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
+    """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
+    found: list[Finding] = []
+    try:
+        with contained(THINKING):
+            for finding in check.function(*arguments):
+                if not isinstance(finding, Finding):
+                    raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
+                found.append(finding)
+    except PluginFailed as failed:  # a check is a plug-in: its crash is one finding, not ours
+        return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
+    if not found:
+        return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
+    return tuple(found)
+
+
+def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:
+    """What this check needs for a PASS and could not see, broken before blind; None when it saw all."""
+    gaps = []
+    for need, value in zip(needs, values, strict=True):
+        if need.cls in check.without:
+            continue
+        unseen = value if isinstance(value, Unseen) else getattr(value, "partly", None)
+        if isinstance(unseen, Unseen) and unseen.applies:
+            gaps.append(unseen)
+    return min(gaps, key=lambda gap: gap.reason in BLIND, default=None)
+
+
+def unpassed(finding: Finding, gap: Unseen) -> Finding:
+    """A PASS that rests on half of what it needs is UNKNOWN; other findings rest on what was seen."""
+    if finding.status is not Status.PASS:
+        return finding
+    fix = Fix(gap.way_out, action="none") if gap.way_out else finding.fix
+    what = gap.note if gap.note.startswith(gap.probe) else f"{gap.probe}: {gap.note}"
+    summary = f"{finding.summary}; judged without {what}"
+    return Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
+
+
+def probes_of(check: Check) -> frozenset[str]:
+    """The names of all probes a check rests on, through its facts."""
+    names: set[str] = set()
+    with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
+        pending = [need.cls for need in check.needs()]
+        while pending:
+            declaration = vars(pending.pop()).get("__nodedoctor__")
+            for source in getattr(declaration, "sources", ()):
+                names.add(source) if isinstance(source, str) else pending.append(source)
+    return frozenset(names)
+
+
+def public(value: Any) -> Any:
+    """A fact as the report shows it: its own short form if it has one, else itself, with all its fields."""
+    return _asked(value, "public", None) or value
+
+
+def _asked(value: Any, method: str, otherwise: Any) -> Any:
+    """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
+    try:
+        return getattr(value, method)() if hasattr(value, method) else otherwise
+    except Exception:
+        return otherwise
+
+
+def this_node() -> dict[str, Any]:
+    """What names this machine, from calls that cannot hang."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot_id: str | None = file.read().strip()
+    except OSError:
+        boot_id = None
+    return {"hostname": os.uname().nodename, "boot_id": boot_id}
+
+
+def now() -> datetime:
+    """The present moment, aware and in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Result:
+    return Result(check.id, check.title, findings, round(seconds, 3), tuple(sorted(check.tags)), check.why)
+
+
+def _unanswered(check: Check) -> Result:
+    finding = Finding.unknown("timeout", "had not answered when the run was ended")
+    return _result(check, (finding,), 0.0)
+
+
+def _does_not_apply_first(finding: Finding) -> int:
+    return 0 if finding.status is Status.SKIP else (1 if finding.broken else 2)
+
+
+def _where(error: BaseException) -> str:
+    """One line: the exception, and the last line of code it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
