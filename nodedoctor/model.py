@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Action = Literal[
     "none",
@@ -75,7 +75,7 @@ class Outcome(str, Enum):
     SKIPPED = "skipped"  # not asked, the note says why
 
 
-@noun
+@record
 class Observation:
     """The raw answer to one probe, exactly what a recording keeps.
 
@@ -97,7 +97,7 @@ class Observation:
         return self.outcome is Outcome.OK
 
 
-@noun
+@record
 class Unseen:
     """Why a fact is not known: the value a parser returns instead of raising.
 
@@ -132,7 +132,7 @@ class Unseen:
         return cls(reasons[seen.outcome], f"{seen.probe}: {note}", way_out, seen.probe)
 
 
-@noun
+@record
 class Expect:
     """What the person says this node must have (`--expect gpus=8`): absence of it is a failure.
 
@@ -146,7 +146,7 @@ class Expect:
         return self.values.get(key)
 
 
-@noun
+@record
 class Moment:
     """When the node was looked at (not when a recording is replayed). Checks have no other clock.
 
@@ -157,7 +157,7 @@ class Moment:
     since: datetime | None = None
 
 
-@noun
+@record
 class Evidence:
     """One line (or a few) a finding rests on, and the probe that printed it."""
 
@@ -165,7 +165,7 @@ class Evidence:
     text: str
 
 
-@noun
+@record
 class Step:
     """One command of a fix: whole, quoted, ready to run; made by the functions of `nodedoctor.steps`.
 
@@ -179,7 +179,7 @@ class Step:
     needs_root: bool = False
 
 
-@noun
+@record
 class Fix:
     """What to do: prose apart from commands, and each command a step with its part in the whole.
 
@@ -210,7 +210,7 @@ class Fix:
         return (*told, *verify)
 
 
-@noun
+@record
 class Finding:
     """One judgement about one subject. Checks build it with `ok warn fail unknown skip`."""
 
@@ -291,7 +291,7 @@ class Finding:
         return rank(self.status, self.reason, self.waived)
 
 
-@noun
+@record
 class Result:
     """What one check found."""
 
@@ -318,7 +318,7 @@ class Result:
         return self.worst.severity
 
 
-@noun
+@record
 class Report:
     """Everything one run says; every view is made from this and nothing else."""
 

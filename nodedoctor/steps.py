@@ -11,12 +11,11 @@ import shlex
 from collections.abc import Iterable
 
 from nodedoctor.model import Step
-from nodedoctor.regex import regex
 
 ALL_JOBS = "every job on this node"
 
 # What ends the work of others, or takes the node away from whoever is logged in to it.
-_DRASTIC = regex(
+_DRASTIC = re.compile(
     r"""\b(?:reboot|poweroff|halt|shutdown|kexec)\b
     | /proc/sysrq-trigger
     | \bray\ stop\b
@@ -30,8 +29,8 @@ _DRASTIC = regex(
     """,
     re.VERBOSE,
 )
-_RESET = regex(r"\bnvidia-smi\b.* (?:--gpu-reset\b|-r\b)")
-_ONE_GPU = regex(r" (?:-i|--id)[ =]\S")
+_RESET = re.compile(r"\bnvidia-smi\b.* (?:--gpu-reset\b|-r\b)")
+_ONE_GPU = re.compile(r" (?:-i|--id)[ =]\S")
 
 
 def line(template: str, *values: object) -> str:

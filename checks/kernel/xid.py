@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.kernel.events import Xid
+from nodedoctor.facts.kernel.events import LoggedXid
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 from nodedoctor.steps import keep, look, reboot
 
 from .pci_address import gpu_index, subject_of
@@ -31,9 +30,9 @@ _OLD_SECONDS = 24 * 3600.0
 """Age from which a program's error is history where the GPU counts none; ours."""
 _JOB_SECONDS = 300.0
 """Within so much the ranks of one job meet the same bug; ours."""
-_RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
-_CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
-_NVLINK5 = regex(
+_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
 _DISTURBS: dict[Action, str] = {
@@ -45,7 +44,7 @@ _DISTURBS: dict[Action, str] = {
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
-@noun
+@record
 class Judged:
     """All errors of one number on one GPU: how bad, what they mean, what to do."""
 
@@ -54,7 +53,7 @@ class Judged:
     meaning: str
     action: Action
     advice: str
-    events: tuple[Xid, ...]
+    events: tuple[LoggedXid, ...]
     of_program: bool = False
 
     @property
@@ -80,12 +79,12 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
     Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
     """
-    by_device: dict[str | None, list[Xid]] = {}
+    by_device: dict[str | None, list[LoggedXid]] = {}
     for event in log.xids:
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
     wide = _of_wide_jobs(by_device)
-    excused: list[Xid] = []
+    excused: list[LoggedXid] = []
     for device, events in by_device.items():
         ours = [event for event in events if _bug_of_a_job(event, _gpu_at(device, gpus), wide, log, moment)]
         pids = {event.pid for event in ours if event not in wide and event.pid}
@@ -99,7 +98,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
         yield Finding.ok(f"no Xid in {log.span}")
 
 
-def _of_wide_jobs(by_device: Mapping[str | None, Sequence[Xid]]) -> frozenset[Xid]:
+def _of_wide_jobs(by_device: Mapping[str | None, Sequence[LoggedXid]]) -> frozenset[LoggedXid]:
     """Errors of programs that hit several GPUs within minutes under one name: the job's bug, not a GPU's."""
     faults = [event for events in by_device.values() for event in events if _of_program(event)]
     return frozenset(
@@ -112,7 +111,9 @@ def _of_wide_jobs(by_device: Mapping[str | None, Sequence[Xid]]) -> frozenset[Xi
     )
 
 
-def _bug_of_a_job(event: Xid, gpu: Gpu | None, wide: frozenset[Xid], log: KernelLog, moment: Moment) -> bool:
+def _bug_of_a_job(
+    event: LoggedXid, gpu: Gpu | None, wide: frozenset[LoggedXid], log: KernelLog, moment: Moment
+) -> bool:
     """Whether an error says nothing of the GPU: it was met on others too, or long ago, and left nothing."""
     if gpu is not None and not clean(gpu):
         return False
@@ -123,7 +124,7 @@ def _bug_of_a_job(event: Xid, gpu: Gpu | None, wide: frozenset[Xid], log: Kernel
     return _of_program(event) and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
 
 
-def _of_program(event: Xid) -> bool:
+def _of_program(event: LoggedXid) -> bool:
     row = table.xid(event.code)
     return row is not None and row.of_program
 
@@ -136,7 +137,7 @@ def _near(one: When, other: When) -> bool:
     )
 
 
-def _age_seconds(event: Xid, log: KernelLog, moment: Moment) -> float:
+def _age_seconds(event: LoggedXid, log: KernelLog, moment: Moment) -> float:
     """How old an error is at least: by the clock, else by the last line of the log."""
     when = event.when
     if when.seconds is None:
@@ -144,7 +145,7 @@ def _age_seconds(event: Xid, log: KernelLog, moment: Moment) -> float:
     return (moment.started.timestamp() if when.absolute else log.ends.seconds or 0.0) - when.seconds
 
 
-def _excused(events: list[Xid]) -> Finding:
+def _excused(events: list[LoggedXid]) -> Finding:
     """One line for all of them."""
     codes = ", ".join(
         f"Xid {code} ({count} times)" for code, count in sorted(Counter(e.code for e in events).items())
@@ -159,7 +160,7 @@ def _excused(events: list[Xid]) -> Finding:
 
 
 def _gpu(
-    device: str | None, events: list[Xid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
+    device: str | None, events: list[LoggedXid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
 ) -> Finding:
     """One finding per GPU: the worst of its errors, the others named beside it."""
     starts = log.starts(device)
@@ -180,10 +181,10 @@ def _gpu(
     return _finding(now or before, subject, device if index is None else str(index))
 
 
-def _judged(events: Iterable[Xid], branch: int) -> list[Judged]:
+def _judged(events: Iterable[LoggedXid], branch: int) -> list[Judged]:
     """The errors by number, the worst first."""
-    by_code: dict[int, list[Xid]] = {}
-    causes: dict[int, Xid] = {}
+    by_code: dict[int, list[LoggedXid]] = {}
+    causes: dict[int, LoggedXid] = {}
     for event in events:
         by_code.setdefault(event.code, []).append(event)
         cause = _CAUSED.search(event.text) if event.code == 45 else None
@@ -196,7 +197,7 @@ def _judged(events: Iterable[Xid], branch: int) -> list[Judged]:
     return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
 
 
-def _judge(code: int, events: tuple[Xid, ...], branch: int) -> Judged | None:
+def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | None:
     row = table.xid(code)
     if row is None:
         return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Ask the vendor.", events)
@@ -221,7 +222,7 @@ def _advice(row: table.XidRow) -> str:
     return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
 
 
-def _recovery(events: tuple[Xid, ...]) -> Judged | None:
+def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
     """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
     value = _asked(events[-1])
     asked = table.recovery_action(value) if value is not None else None
@@ -232,7 +233,7 @@ def _recovery(events: tuple[Xid, ...]) -> Judged | None:
     return Judged(154, Status.FAIL, f"the driver asks for: {name}", action, f"{name}.", events)
 
 
-def _nvlink5(event: Xid, events: tuple[Xid, ...], row: table.XidRow, branch: int) -> Judged:
+def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
     """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
     found = _NVLINK5.search(event.text)
     words = (
@@ -320,7 +321,7 @@ def _evidence(judged: list[Judged]) -> list[Evidence]:
     return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in lines]
 
 
-def _asked(event: Xid) -> int | None:
+def _asked(event: LoggedXid) -> int | None:
     """The recovery action an Xid 154 changes to; None for any other."""
     told = _RECOVERY.search(event.text) if event.code == 154 else None
     return int(told.group(1), 16) if told else None

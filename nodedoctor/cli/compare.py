@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nodedoctor.engine import untrusted_files
 from nodedoctor.model import Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.document import (
     Finding,
     Report,
@@ -29,7 +29,7 @@ from nodedoctor.report.document import (
 if TYPE_CHECKING:
     from nodedoctor.cli.console import Parser
 
-Way = Literal["worse", "better", "other"]
+Direction = Literal["worse", "better", "other"]
 
 _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
 """What tells the elements of a list apart, the first that all of them have."""
@@ -49,14 +49,14 @@ class CompareError(Exception):
     """Why something cannot be compared, in one line."""
 
 
-@noun
+@record
 class Change:
     """One check that ended differently. A status is None where the check was not run."""
 
     check: str
     before: Result | None
     after: Result | None
-    way: Way
+    way: Direction
 
     @property
     def words(self) -> str:
@@ -64,7 +64,7 @@ class Change:
         return f"{word(self.before)} -> {word(self.after)}"
 
 
-@noun
+@record
 class FactChange:
     """One value of one fact that differs; None on the side where there is none."""
 
@@ -78,7 +78,7 @@ class FactChange:
         return f"{self.before or '(none)'} -> {self.after or '(none)'}"
 
 
-@noun
+@record
 class Comparison:
     """What differs between two reports, the worst first."""
 
@@ -224,7 +224,7 @@ def _differs(before: Result | None, after: Result | None) -> bool:
     return before["status"] != after["status"] or _problems(before) != _problems(after)
 
 
-def _way(before: Result | None, after: Result | None) -> Way:
+def _way(before: Result | None, after: Result | None) -> Direction:
     """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
     if before is None or after is None or is_blind(worst(after)):
         return "other"

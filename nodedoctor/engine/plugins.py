@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
 from nodedoctor.plugin_code import FromSource, PluginFailed, SourceFinder, contained
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.untrusted_files import Writer, Writers, is_root
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class DiscoveryError(Exception):
     """Check files that contradict each other or must not be run; the message names the files."""
 
 
-@noun
+@record
 class Broken:
     """A plug-in that could not be imported: it becomes one UNKNOWN finding."""
 
@@ -41,7 +41,7 @@ class Broken:
     error: str
 
 
-@noun
+@record
 class Plugins:
     """What loading check files came to; given to checks that ask for it."""
 

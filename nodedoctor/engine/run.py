@@ -23,7 +23,7 @@ from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
 from nodedoctor.plugin_code import PluginFailed, contained
 
-THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
+CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
 
 
 class Facts:
@@ -179,7 +179,7 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
     """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
     found: list[Finding] = []
     try:
-        with contained(THINKING):
+        with contained(CHECK_TIMEOUT_S):
             for finding in check.function(*arguments):
                 if not isinstance(finding, Finding):
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")

@@ -6,11 +6,11 @@ no version's shape is not kept as one.
 
 from __future__ import annotations
 
-from nodedoctor.regex import regex
+import re
 
 # PEP 440, dpkg's epochs and tildes, and builds of vendors (2.9.0a0+50eac811a6.nv25.09).
-_VERSION = regex(r"[vV]?[0-9][0-9A-Za-z.+_!~:-]{0,79}")
-_NAME = regex(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,126}[A-Za-z0-9+])?")
+_VERSION = re.compile(r"[vV]?[0-9][0-9A-Za-z.+_!~:-]{0,79}")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,126}[A-Za-z0-9+])?")
 
 
 def version(text: str | None) -> str:

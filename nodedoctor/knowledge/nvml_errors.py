@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nodedoctor.knowledge.recipes import KERNEL_LOG, driver_reload, gpu_reset
 from nodedoctor.model import Fix
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.steps import keep, last_resort, look, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"
@@ -25,7 +25,7 @@ _TICKET = (
 )
 
 
-@noun
+@record
 class NvmlError:
     """One error: what it means, and the fix on a host and, where that differs, in a container."""
 

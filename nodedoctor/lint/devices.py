@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import HERE, Setting, Settings
-from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.values import NCCL_ENV
 from nodedoctor.steps import look, repair
 
@@ -18,7 +18,7 @@ _CONSEQUENCE = {
 }
 
 
-def judge_devices(setting: Setting, node: Node) -> Iterator[Remark]:
+def judge_devices(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """Names of adapters against sysfs, of interfaces against this network namespace, numbers of GPUs."""
     if setting.name in _INTERFACES and node.interfaces is not None:
         yield from _interfaces(setting, node.interfaces)
@@ -30,7 +30,7 @@ def judge_devices(setting: Setting, node: Node) -> Iterator[Remark]:
         yield from _gpus(setting.value, node.gpu_count)
 
 
-def unseen_devices(settings: Settings, node: Node) -> Iterator[tuple[str, str]]:
+def unseen_devices(settings: Settings, node: NodeContext) -> Iterator[tuple[str, str]]:
     """Variables that name adapters, interfaces or GPUs of a kind that was not seen, and that kind."""
     for setting in settings.all():
         if setting.value.strip().startswith("^"):

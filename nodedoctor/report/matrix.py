@@ -10,7 +10,7 @@ from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.json_shapes import mapping, number, part, parts, texts
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 
 LOW = 0.9
@@ -32,7 +32,7 @@ TOKENS = (
 Pair = tuple[str, str]
 
 
-@noun
+@record
 class Matrix:
     """One value per ordered pair of GPUs, which of them are odd, and where each GPU sits."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import number
 from nodedoctor.model import Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Report, severity, severity_of
 from nodedoctor.report.inert import inert
 
@@ -28,7 +28,7 @@ _ABOUT = ("driver", "cuda", "gpu", "torch", "container", "form", "kernel")
 Sample = tuple[Mapping[str, Any], float]
 
 
-@noun
+@record
 class _Metric:
     name: str
     help: str

@@ -5,7 +5,7 @@ Made from the report's document, so that a view needs no more than that.
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.document import Fix, Step
 from nodedoctor.report.inert import inert
 
@@ -18,7 +18,7 @@ _WORDS = {
 }
 
 
-@noun
+@record
 class Told:
     """One step in words, all inert: what it is for, its condition and what it interrupts, the command."""
 

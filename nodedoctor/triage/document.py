@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
-from nodedoctor.triage.model import Collective, Event, Verdict, Who
+from nodedoctor.triage.model import CollectiveCall, Event, Verdict, Who
 from nodedoctor.triage.physics import physics
 
 SCHEMA = "nodedoctor.triage/1"
@@ -76,7 +76,7 @@ def _who(who: Who) -> dict[str, Any]:
     }
 
 
-def _collective(work: Collective) -> dict[str, Any]:
+def _collective(work: CollectiveCall) -> dict[str, Any]:
     told = physics(work)
     return {
         "op": work.op,

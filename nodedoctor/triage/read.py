@@ -19,7 +19,7 @@ from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.model import Event, Line, Place, Who
-from nodedoctor.triage.sources import NotThere, Source, owner
+from nodedoctor.triage.sources import NoSuchPath, Source, owner
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
@@ -48,7 +48,7 @@ def read(source: Source, reading: Reading) -> None:
     if source.kind == "ras":
         _read_ras(source, reading)
         return
-    thin = Thinner()
+    thin = EventSampler()
     try:
         for event in read_events(_counted(source, reading)):
             thin.add(event)
@@ -76,7 +76,7 @@ def _read_ras(source: Source, reading: Reading) -> None:
         reading.events += ras.read_document(document, Place(source.path, 0))
 
 
-class Thinner:
+class EventSampler:
     """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ def _opened(source: Source) -> BinaryIO:
         try:
             return untrusted_files.opened(source.path, pipes=True)
         except OSError as error:
-            raise NotThere(f"{source.path}: {error.strerror}") from None
+            raise NoSuchPath(f"{source.path}: {error.strerror}") from None
     opened: Any = _OPENERS.get(source.kind, open)(source.path, "rb")
     file: BinaryIO = opened
     return file

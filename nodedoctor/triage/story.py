@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Exit, Forced, Stopped
 from nodedoctor.triage.events.kernel import Xid
@@ -19,7 +19,7 @@ from nodedoctor.triage.events.ray import ActorPid
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.slurm import Attempt, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
-from nodedoctor.triage.model import Collective, Event, Group, Who
+from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, Who
 
 W = TypeVar("W")
 
@@ -36,12 +36,12 @@ FATAL = (TimedOut, Dying, Exit, Forced, Failed)
 """Events no process survives: steps after them belong to another attempt."""
 
 
-@noun
+@record
 class Wait:
     """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
 
     who: Who
-    work: Collective
+    work: CollectiveCall
     event: Event[TimedOut]
     began: float | None
 
@@ -246,7 +246,7 @@ def _rank_by_pid(events: list[Event[Any]]) -> dict[int, int]:
 
 def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
     """One wait per rank, group and collective; the group may stand only in a later line about it."""
-    groups: dict[tuple[int | None, int | None], Group] = {}
+    groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
     for event in events:
         what = event.what
         if isinstance(what, Status) and what.group.name and what.stuck is not None:
@@ -261,7 +261,7 @@ def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
         rank = event.who.rank if event.who.rank is not None else event.who.group_rank
         work = what.work
         if not work.group.name:
-            work = replace(work, group=groups.get((event.who.rank, work.seq), Group()))
+            work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
         key = (rank, event.who.world, work.seq, work.op)
         if key in seen:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.document import Result, is_blind, is_broken, severity_of, worst
 
 KINDS: dict[str, Callable[[Result], bool]] = {
@@ -23,7 +23,7 @@ KINDS: dict[str, Callable[[Result], bool]] = {
 """What may follow `is:`, besides `run`."""
 
 
-@noun
+@record
 class Filter:
     """Words that all have to fit; an empty one fits everything."""
 

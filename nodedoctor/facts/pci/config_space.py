@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _EXPRESS, _ACS = 0x10, 0x000D
 _TYPES = {0x4: "root port", 0x5: "upstream port", 0x6: "downstream port"}
@@ -20,7 +20,7 @@ _DIRECT_TRANSLATED = 0x40
 """The bit that lets requests through whose addresses the device has had translated before (ATS)."""
 
 
-@noun
+@record
 class Bridge:
     """A bridge above GPUs or network adapters (`beneath`, GPUs first).
 
@@ -41,7 +41,7 @@ class Bridge:
 
 
 @fact(Pci)
-@noun
+@record
 class PcieTree:
     """The bridges above GPUs and RDMA adapters, with what ACS does there."""
 

@@ -15,7 +15,7 @@ from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.knowledge.infiniband import adapter
 from nodedoctor.model import Evidence, Finding, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
@@ -25,7 +25,7 @@ NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
 
 
 @fact(Rdma, IbStat, IbStatus, IbvDevinfo, Pci)
-@noun
+@record
 class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
 
@@ -104,7 +104,7 @@ class Ib:
 
 
 @fact(Ib, Env, Processes, Pci)
-@noun
+@record
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 

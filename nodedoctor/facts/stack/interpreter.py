@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
 from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole
 from nodedoctor.model import Observation, Reason, Step, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.steps import repair
 
 _WAY_OUT = (
@@ -25,8 +25,8 @@ _WAY_OUT = (
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
 
 
-@noun
-class Candidate:
+@record
+class OtherPython:
     """An interpreter that was found and not taken; `torch` is the version installed there, if any."""
 
     path: str
@@ -35,7 +35,7 @@ class Candidate:
     problem: str = ""
 
 
-@noun
+@record
 class RunningPython:
     """The environment a rank, raylet or Ray worker runs in; `ray` is the version installed there."""
 
@@ -47,7 +47,7 @@ class RunningPython:
     problem: str = ""
 
 
-@noun
+@record
 class Toolkit:
     """The CUDA toolkit extensions would be compiled with, and what led to it (CUDA_HOME, nvcc on PATH)."""
 
@@ -57,7 +57,7 @@ class Toolkit:
 
 
 @fact("target-python", "collect-env", "pip-list", name="target-python")
-@noun
+@record
 class TargetPython:
     """The Python that trains and what is installed in it.
 
@@ -87,7 +87,7 @@ class TargetPython:
     conda: tuple[str, ...] = ()
     torch_build: Mapping[str, Any] | None = None
     toolkit: Toolkit | None = None
-    others: tuple[Candidate, ...] = ()
+    others: tuple[OtherPython, ...] = ()
     running: tuple[RunningPython, ...] = ()
     driver_version: str = ""
     gpu_names: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ def _of_document(told: Json, probe: str) -> TargetPython:
         if text(tools, "home")
         else None,
         others=tuple(
-            Candidate(*(text(item, key) for key in ("path", "why", "torch", "problem")))
+            OtherPython(*(text(item, key) for key in ("path", "why", "torch", "problem")))
             for item in parts(found, "others")
         ),
         running=tuple(_running(item) for item in parts(found, "running") if text(item, "pid").isdecimal()),

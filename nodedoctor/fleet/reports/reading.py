@@ -13,7 +13,7 @@ from typing import Any, cast
 from nodedoctor.fleet.compare.traits import FACTS, readings, traits
 from nodedoctor.fleet.compare.values import gpus
 from nodedoctor.fleet.model import SEVERITIES, Node, Problem
-from nodedoctor.fleet.reports.no_report_reasons import excuse
+from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
 from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
@@ -40,7 +40,7 @@ def node(host: str, seen: Observation) -> Node:
     try:
         found = skim(seen.text, FACTS)
     except NoReport as error:
-        state, note = excuse(seen, str(error))
+        state, note = no_report_reason(seen, str(error))
         return Node(host, state, note=note, seconds=seen.seconds, raw=seen.text)
     host = host or plain(text(found.document, ASKED))
     answered = _answered(host, found, seen)

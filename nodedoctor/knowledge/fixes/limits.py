@@ -8,7 +8,7 @@ PropagateResourceLimitsExcept, systemd.exec(5) LimitNOFILE and LimitMEMLOCK.
 from __future__ import annotations
 
 from nodedoctor.model import Fix, Step
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.steps import repair, stop_ray
 
 NCCL_RUNTIME = (
@@ -26,8 +26,8 @@ _SHM_IN_PODS = (
 )
 
 
-@noun
-class Way:
+@record
+class Procedure:
     """How something is done in one runtime."""
 
     text: str
@@ -36,32 +36,32 @@ class Way:
 
 
 _SHM = {
-    "host": Way(
+    "host": Procedure(
         "Enlarge the file system, and for the next boots write `tmpfs /dev/shm tmpfs defaults,size=50% 0 0` "
         "into /etc/fstab.",
         (repair("sudo mount -o remount,size=50% /dev/shm"),),
         "nothing",
     ),
-    "docker": Way(
+    "docker": Procedure(
         f"{_MORE_SHM} {_SHM_IN_COMPOSE}",
     ),
-    "podman": Way(
+    "podman": Procedure(
         f"{_MORE_SHM} {_SHM_IN_COMPOSE}",
     ),
-    "containerd": Way(
+    "containerd": Procedure(
         _MORE_SHM,
     ),
-    "kubernetes": Way(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
-    "enroot": Way(
+    "kubernetes": Procedure(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
+    "enroot": Procedure(
         "Show the container the host's shared memory: srun's `--container-mounts=/dev/shm:/dev/shm`, or "
         "enroot's `--mount /dev/shm:/dev/shm`.",
     ),
-    "apptainer": Way("Show the container the host's shared memory: `--bind /dev/shm`."),
-    "lxc": Way(
+    "apptainer": Procedure("Show the container the host's shared memory: `--bind /dev/shm`."),
+    "lxc": Procedure(
         "Add `lxc.mount.entry = tmpfs dev/shm tmpfs size=16g,create=dir 0 0` to the container's file."
     ),
-    "systemd-nspawn": Way("Start it with its own tmpfs: `--tmpfs=/dev/shm:size=16G`."),
-    "unknown": Way("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
+    "systemd-nspawn": Procedure("Start it with its own tmpfs: `--tmpfs=/dev/shm:size=16G`."),
+    "unknown": Procedure("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
 }
 
 _ULIMIT = {"memlock": ["-l", "unlimited"], "nofile": ["-n", "1048576"]}
@@ -88,13 +88,13 @@ def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
             "is, with the options it was started with."
         )
         steps = (*way.steps, stop_ray("the limit is raised where Ray is started"))
-        way = Way(text, steps, "every job of this Ray node")
+        way = Procedure(text, steps, "every job of this Ray node")
     return _fix(way, f"limits.{limit}")
 
 
-def _limit_way(limit: str, runtime: str | None) -> Way:
+def _limit_way(limit: str, runtime: str | None) -> Procedure:
     if runtime in ("docker", "podman"):
-        return Way(
+        return Procedure(
             f"Start the container with the limit raised: {runtime} run's `--ulimit {_DOCKER[limit]}`.",
         )
     if runtime in ("kubernetes", "containerd"):
@@ -104,7 +104,7 @@ def _limit_way(limit: str, runtime: str | None) -> Way:
         )
         if limit == "memlock":
             text += " The capability IPC_LOCK in the pod's securityContext has the same effect."
-        return Way(
+        return Procedure(
             text,
             (repair("sudo systemctl edit containerd"),),
             "the pod; others go on while containerd restarts",
@@ -115,14 +115,14 @@ def _limit_way(limit: str, runtime: str | None) -> Way:
         f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
         "slurm.conf, and slurmd's unit needs the line too."
     )
-    return Way(
+    return Procedure(
         text,
         (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),),
         "nothing; jobs get it when they are started anew",
     )
 
 
-def _fix(way: Way, check: str) -> Fix:
+def _fix(way: Procedure, check: str) -> Fix:
     return Fix(
         way.text,
         way.steps,

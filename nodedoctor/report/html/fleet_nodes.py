@@ -27,7 +27,7 @@ CELLS = 40_000
 FILES = 12
 """Reports named for a group."""
 
-Document = Mapping[str, Any]
+FleetDocument = Mapping[str, Any]
 Problem = tuple[str, str, str]
 """A check, a subject and what is said of it: what makes problems of two nodes the same."""
 
@@ -35,10 +35,10 @@ Problem = tuple[str, str, str]
 class Told:
     """A node with what is wrong on it, and the checks that could not see."""
 
-    def __init__(self, node: Document) -> None:
+    def __init__(self, node: FleetDocument) -> None:
         self.node = node
         self.host = host(node)
-        self.problems: list[tuple[Finding, Document]] = []
+        self.problems: list[tuple[Finding, FleetDocument]] = []
         self.unseen: list[str] = []
         for problem in objects(node.get("problems")):
             found = finding(_check(problem), problem)
@@ -102,7 +102,7 @@ def blind(nodes: Sequence[Told]) -> Markup:
     )
 
 
-def host(node: Document) -> str:
+def host(node: FleetDocument) -> str:
     """The name of a node."""
     return words(node.get("host")) or "(no name)"
 
@@ -117,7 +117,7 @@ def breaking(nodes: str) -> Markup:
     return each(nodes.split(","), between=",<wbr>")
 
 
-def _check(problem: Document) -> str:
+def _check(problem: FleetDocument) -> str:
     return words(problem.get("check")) or "(no name)"
 
 
@@ -176,11 +176,11 @@ def _fixes(group: Sequence[Told]) -> dict[Problem, str]:
     return {problem: common(said) for problem, said in fixes.items()}
 
 
-def _same(found: Finding, problem: Document) -> Problem:
+def _same(found: Finding, problem: FleetDocument) -> Problem:
     return _check(problem), found["subject"] or "", found["summary"]
 
 
-def _problem(found: Finding, problem: Document, fixes: Mapping[Problem, str]) -> Markup:
+def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
     action, subject, reason = words(problem.get("action")), found["subject"], found["reason"]
     told = element(
         "div",

@@ -4,57 +4,57 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, sign
 
 
-@noun
+@record
 class Step:
     """Training or evaluation went on: a step, an iteration, a moving progress bar."""
 
 
-@noun
+@record
 class Finished:
     """The job says it ended well."""
 
 
-@noun
+@record
 class LongWork:
     """Legitimate work that others may have to wait for: saving, tokenising, evaluating, compiling."""
 
     kind: str
 
 
-@noun
+@record
 class Asleep:
     """A rank says it is waiting or sleeping on purpose."""
 
 
-@noun
+@record
 class LocalFailure:
     """A rank announces in its own words that it fails."""
 
 
-@noun
+@record
 class Size:
     """The number of ranks of the job, from a line that says so."""
 
     ranks: int
 
 
-@noun
+@record
 class RankOfPid:
     """A line that ties this process to a global rank."""
 
 
-@noun
+@record
 class Mentions:
     """A framework or a setting that is named: advice depends on it."""
 
     name: str
 
 
-@noun
+@record
 class Roster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Seen:
     """A process of the job was looked at; the event's text says what it does. No trouble by itself."""
 

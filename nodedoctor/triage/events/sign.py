@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.model import Cause, Who
 
 
-@noun
+@record
 class Sign:
     """One thing a line can say. `make` turns the match into the family's noun, or None: not this one."""
 
@@ -28,7 +28,7 @@ class Sign:
         return (what, found) if found and what is not None else None
 
 
-@noun
+@record
 class Symptom:
     """A line that points to a cause by itself.
 

@@ -10,16 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.flight.records import GroupState, apply_status, integer, members_of, states
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
-from nodedoctor.triage.unpickle import LARGEST, Refused, load, salvage
+from nodedoctor.triage.unpickle import LARGEST, PickleRefused, load, salvage
 
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
 
-@noun
+@record
 class Dump:
     """One rank's dump. `note` says what was wrong with the file, `entries` how many records it had."""
 
@@ -59,13 +59,13 @@ def rank_of(path: str) -> int | None:
 def _pickled(data: bytes) -> tuple[Any, str]:
     short = stitched(data)
     if short is not None:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(PickleRefused):
             ends = load(short)
             if _enough(ends):
                 return ends, ""
     try:
         return load(data), ""
-    except Refused as refused:
+    except PickleRefused as refused:
         if not str(refused).startswith("broken"):
             raise
         rest = _salvaged(salvage(data))
@@ -77,7 +77,7 @@ def _pickled(data: bytes) -> tuple[Any, str]:
 def _enough(document: Any) -> bool:
     """True when no open collective is missing among these records: neither counters nor gaps speak of one."""
     entries = document.get("entries") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(record, dict) for record in entries):
+    if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         return False
     groups, local = states(entries)
     if not all(_gapless(state) for state in groups.values()):
@@ -140,7 +140,7 @@ def _json(data: bytes) -> tuple[Any, str]:
         gap = re.compile(r"\s*,\s*").match(text, position)
         position = gap.end() if gap else len(text)
     if not entries:
-        raise Refused("it is neither a pickle nor JSON of the flight recorder")
+        raise PickleRefused("it is neither a pickle nor JSON of the flight recorder")
     return {"entries": entries}, f"cut off: {len(entries)} records could be saved"
 
 
@@ -148,7 +148,7 @@ def _dump(path: str, document: Any, note: str) -> Dump:
     if isinstance(document, list):  # torch 2.1 and 2.2 wrote the bare list
         document = {"entries": document, "version": "1"}
     if not isinstance(document, dict) or not _RECORDER & document.keys():
-        raise Refused("it is not a flight-recorder dump")
+        raise PickleRefused("it is not a flight-recorder dump")
     entries = document.get("entries")
     records = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
     groups, local = states(records)
@@ -160,7 +160,7 @@ def _dump(path: str, document: Any, note: str) -> Dump:
         groups,
         members_of(document.get("pg_config"), groups),
         len(records),
-        any("frames" in record for record in records[-1:]),
+        any("frames" in item for item in records[-1:]),
         note,
         open_transfers(records),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 COMPLETED_KEPT = 32
 """Completed collectives kept per group: to compare what ranks did last, not their whole history."""
@@ -18,7 +18,7 @@ COMPLETED_KEPT = 32
 _LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_extensions|<frozen")
 
 
-@noun
+@record
 class Op:
     """One recorded collective: `state` is scheduled, started or completed; `site` the job's own line."""
 
@@ -58,24 +58,22 @@ def states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[s
     """States per group name, and which name each per-process group id stands for."""
     groups: dict[str, GroupState] = {}
     local: dict[str, str] = {}
-    for record in reversed(records):
-        if record.get("is_p2p") is True:
+    for entry in reversed(records):
+        if entry.get("is_p2p") is True:
             continue
-        seq = integer(record.get("collective_seq_id", record.get("seq_id")))
+        seq = integer(entry.get("collective_seq_id", entry.get("seq_id")))
         if seq is None:
             continue
-        name, desc = _group_name(record)
-        local.setdefault(str(record.get("pg_id")), name)
+        name, desc = _group_name(entry)
+        local.setdefault(str(entry.get("pg_id")), name)
         state = groups.setdefault(name, GroupState(name, desc))
-        _take(state, seq, record)
+        _take(state, seq, entry)
     return groups, local
 
 
-def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
-    profiling = str(record.get("profiling_name", ""))
-    done = (
-        record.get("retired") is True if profiling.startswith("gloo") else record.get("state") == "completed"
-    )
+def _take(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
+    profiling = str(entry.get("profiling_name", ""))
+    done = entry.get("retired") is True if profiling.startswith("gloo") else entry.get("state") == "completed"
     state.enqueued = max(state.enqueued, seq)
     state.first = seq if state.first < 0 else min(state.first, seq)
     if done:
@@ -87,11 +85,11 @@ def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
     state.ops[seq] = Op(
         seq,
         profiling.partition(":")[2] or profiling,
-        _flat(record.get("input_sizes")),
-        _flat(record.get("input_dtypes")),
-        "completed" if done else str(record.get("state", "scheduled")),
-        integer(record.get("time_created_ns")) or 1000 * (integer(record.get("time_created_us")) or 0),
-        _site(record.get("frames")),
+        _flat(entry.get("input_sizes")),
+        _flat(entry.get("input_dtypes")),
+        "completed" if done else str(entry.get("state", "scheduled")),
+        integer(entry.get("time_created_ns")) or 1000 * (integer(entry.get("time_created_us")) or 0),
+        _site(entry.get("frames")),
     )
 
 
@@ -120,11 +118,11 @@ def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple
     return members
 
 
-def _group_name(record: dict[str, Any]) -> tuple[str, str]:
-    group = record.get("process_group")
+def _group_name(entry: dict[str, Any]) -> tuple[str, str]:
+    group = entry.get("process_group")
     if isinstance(group, (tuple, list)) and len(group) == 2:
         return str(group[0]), str(group[1])
-    return str(record.get("pg_name", record.get("pg_id", ""))), ""
+    return str(entry.get("pg_name", entry.get("pg_id", ""))), ""
 
 
 def _site(frames: Any) -> str:

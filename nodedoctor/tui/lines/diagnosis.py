@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.document import Step
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
@@ -22,7 +22,7 @@ OUTCOME = {
 LONGEST_NAME = 18
 
 
-@noun
+@record
 class Entry:
     """One row of the screen, what there is to read about it, and what can be copied."""
 

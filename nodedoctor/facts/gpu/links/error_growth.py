@@ -16,7 +16,7 @@ from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.json_shapes import int_of, listed, mapping, number
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 GROWTH = "nvml-growth"
 _REASONS = "clock_event_reasons"
@@ -44,7 +44,7 @@ def _asks_twice(gpu: Gpu) -> bool:
     return bool(gpu.nvlinks) or gpu.pcie_replays is not None or gpu.clock_event_reasons is not None
 
 
-@noun
+@record
 class LinkGrowth:
     """What the counters of one NVLink gained, by name."""
 
@@ -52,7 +52,7 @@ class LinkGrowth:
     gained: Mapping[str, int]
 
 
-@noun
+@record
 class GpuGrowth:
     """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links.
 
@@ -66,7 +66,7 @@ class GpuGrowth:
 
 
 @fact(GROWTH)
-@noun
+@record
 class ErrorGrowth:
     """How much the error counters of every GPU and its NVLinks grew between two reads."""
 

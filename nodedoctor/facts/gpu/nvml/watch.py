@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
 from nodedoctor.json_shapes import int_of, listed, mapping, number
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 # Counter, rate it gives, and what a MiB is in its unit.
 _COUNTERS = {
@@ -25,7 +25,7 @@ _COUNTERS = {
 _RATES = {"pcie_tx_kb_s": "pcie_tx_mib_s", "pcie_rx_kb_s": "pcie_rx_mib_s"}
 
 
-@noun
+@record
 class GpuLoad:
     """What one GPU does: of `gpu` only what changes quickly is filled. Rates are None in the first sample.
 
@@ -40,7 +40,7 @@ class GpuLoad:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
-@noun
+@record
 class LoadSample:
     """One line: all GPUs at one moment of the monotonic clock.
 
