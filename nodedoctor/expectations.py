@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from nodedoctor.engine import untrusted_files
+from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Finding, Status
 from nodedoctor.record import record
 
@@ -63,7 +64,7 @@ LARGEST = 1 << 20
 """Bytes of a file of expectations that are read; ours."""
 
 
-class ExpectError(Exception):
+class ExpectError(NodeDoctorError):
     """An expectation that cannot be read, in one line."""
 
 
@@ -99,7 +100,7 @@ def held(check: str, findings: tuple[Finding, ...], expected: Mapping[str, str])
 
 def _lines(path: str) -> list[str]:
     try:
-        text = untrusted_files.read(path, largest=LARGEST, pipes=True).decode("utf-8")
+        text = input_files.read(path, largest=LARGEST, pipes=True).decode("utf-8")
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or "not text"
         raise ExpectError(f"--expect wants key=value or a file of such lines; {path}: {why}") from None

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
+    from nodedoctor.errors import NodeDoctorError
     from nodedoctor.report.document import Report
 
 
@@ -73,10 +74,10 @@ def _stand_in(number: int) -> io.TextIOWrapper:
     return open(number, "w" if number else "r", encoding="utf-8", closefd=False)
 
 
-def complain(message: str) -> int:
-    """One line on stderr for something that was asked for and cannot be; returns the usage code."""
-    say(message)
-    return Exit.USAGE
+def complain(problem: str | NodeDoctorError) -> int:
+    """One line on stderr for something that was asked for and cannot be; returns the exit code for it."""
+    say(str(problem))
+    return Exit.USAGE if isinstance(problem, str) else problem.exit_code
 
 
 def say(message: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from nodedoctor.cli.console import Exit, Parser, complain, emit, exit_code, say
 from nodedoctor.engine.registry import Options
 from nodedoctor.engine.run import Diagnosis
-from nodedoctor.engine.session import Request, Session, UsageError
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import KEYS
 from nodedoctor.report import json
 from nodedoctor.report.document import Report
@@ -25,8 +26,8 @@ def main(words: list[str]) -> int:
     replay = Path(arguments.replay) if arguments.replay else None
     try:
         session = Session(Request(options=options, replay=replay))
-    except UsageError as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     try:
         report, expected = asyncio.run(_look(session))
     except asyncio.CancelledError:

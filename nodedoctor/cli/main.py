@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, prepare, say
+from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,13 +110,12 @@ def diagnose(words: list[str]) -> int:
     import gc
 
     gc.disable()  # it is over before there is anything worth looking for
-    from nodedoctor.engine.session import Session, UsageError
-    from nodedoctor.expectations import ExpectError
+    from nodedoctor.engine.session import Session
 
     try:
         session = Session(_request(arguments))
-    except (UsageError, ExpectError) as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     return _headless(session, arguments)
 
 
@@ -124,10 +124,10 @@ def _no_input(arguments: argparse.Namespace) -> str:
     if not os.path.isdir(arguments.root):
         return f"--root: no folder {arguments.root}"
     if arguments.env_file:
-        from nodedoctor.engine import untrusted_files
+        from nodedoctor.engine import input_files
 
         try:
-            untrusted_files.opened(arguments.env_file).close()
+            input_files.opened(arguments.env_file).close()
         except OSError as error:
             return f"--env-file {arguments.env_file}: {error.strerror}"
     return ""
@@ -135,12 +135,11 @@ def _no_input(arguments: argparse.Namespace) -> str:
 
 def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.tui import start
-    from nodedoctor.tui.state import RequestRefused
 
     try:
         sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
-    except RequestRefused as refused:
-        return complain(str(refused))
+    except NodeDoctorError as error:
+        return complain(error)
     print(start.last_words(sitting), end="", file=sys.stderr)
     report = _leaving(sitting.report, sitting.observations, arguments)
     if not sys.stdout.isatty():

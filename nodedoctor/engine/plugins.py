@@ -15,10 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from nodedoctor.engine.plugin_code import FromSource, PluginFailed, SourceFinder, contained
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
-from nodedoctor.plugin_code import FromSource, PluginFailed, SourceFinder, contained
+from nodedoctor.engine.untrusted_files import Writer, Writers, is_root
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
-from nodedoctor.untrusted_files import Writer, Writers, is_root
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -28,7 +29,7 @@ PATIENCE = 10.0  # seconds that importing all plug-ins may take: a cold network 
 SITE_FOLDER = Path("/etc/nodedoctor/checks.d")
 
 
-class DiscoveryError(Exception):
+class DiscoveryError(NodeDoctorError):
     """Check files that contradict each other or must not be run; the message names the files."""
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nodedoctor import __version__
-from nodedoctor.engine import untrusted_files
+from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.record import record
 
@@ -31,7 +32,7 @@ LARGEST_ALL = 256 * 1024 * 1024  # bytes of all files together
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-class SnapshotError(Exception):
+class SnapshotError(NodeDoctorError):
     """Why a recording cannot be read, in one line."""
 
 
@@ -76,7 +77,7 @@ def load(path: Path) -> Snapshot:
     try:
         if path.is_dir():
             return _unpack(lambda name: _read_file(path / name))
-        with untrusted_files.opened(path) as file, zipfile.ZipFile(_small(file)) as archive:
+        with input_files.opened(path) as file, zipfile.ZipFile(_small(file)) as archive:
             _refuse_hostile(archive)
             return _unpack(lambda name: _read_member(archive, name))
     except SnapshotError as error:

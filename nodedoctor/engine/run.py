@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
+from nodedoctor.engine.plugin_code import PluginFailed, contained
 from nodedoctor.engine.registry import Check, Need, fact_of
 from nodedoctor.engine.sources import Source
 from nodedoctor.expectations import held
@@ -21,7 +22,6 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
-from nodedoctor.plugin_code import PluginFailed, contained
 
 CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
 

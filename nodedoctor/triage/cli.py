@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import Exit, Parser, complain, emit
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import Verdict
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
     from nodedoctor.triage.job import examine, examine_live
-    from nodedoctor.triage.nodes import NotANode, read_node
-    from nodedoctor.triage.sources import NoSuchPath
+    from nodedoctor.triage.nodes import read_node
 
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments):
@@ -44,8 +44,8 @@ def main(words: list[str]) -> int:
     try:
         nodes = [read_node(path) for path in arguments.node]
         examined = examine(arguments.paths, nodes, look_here=not arguments.no_node)
-    except (NoSuchPath, NotANode) as problem:
-        return complain(str(problem))
+    except NodeDoctorError as error:
+        return complain(error)
     return _show(arguments, examined)
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.engine import untrusted_files
+from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA as REPORT
 from nodedoctor.report.document import damage
@@ -52,7 +53,7 @@ CAUSES: dict[str, Cause] = {
 """Checks whose failure can end a job, and how it is then called."""
 
 
-class NotANode(Exception):
+class NotANode(NodeDoctorError):
     """A file that is neither a report nor a recording, in one line."""
 
 
@@ -102,7 +103,7 @@ def _report(path: str) -> Mapping[str, Any]:
     if os.path.isdir(path):
         return _replayed(path)
     try:
-        data = untrusted_files.read(path, pipes=True)
+        data = input_files.read(path, pipes=True)
         if data.startswith(_ZIP):
             return _replayed(path)
         loaded = json.loads(data)

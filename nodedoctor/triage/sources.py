@@ -12,7 +12,8 @@ import stat
 from collections.abc import Iterator
 from typing import Literal
 
-from nodedoctor.engine import untrusted_files
+from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.triage.model import Who
 
@@ -47,7 +48,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-class NoSuchPath(Exception):
+class NoSuchPath(NodeDoctorError):
     """A path that was given does not exist or cannot be read, in one line."""
 
 
@@ -101,7 +102,7 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
             if explicit and stat.S_ISFIFO(status.st_mode):
                 return Source(path, "pipe")
             if explicit:
-                raise NoSuchPath(f"{path}: a {untrusted_files.kind(status.st_mode)}, not a file")
+                raise NoSuchPath(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
             head = file.read(4096)

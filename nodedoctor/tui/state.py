@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Protocol
 
 from nodedoctor import __version__
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
 from nodedoctor.record import record
 from nodedoctor.report.document import Report, read
@@ -64,7 +65,7 @@ class EngineInfo:
     redact: bool = False
 
 
-class RequestRefused(Exception):
+class RequestRefused(NodeDoctorError):
     """Why an engine cannot run what was asked for, in one line."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.cli.compare import compare, render
+from nodedoctor.report.comparison import compare, render
 from nodedoctor.report.document import Report, read
 
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"

@@ -20,8 +20,7 @@ PLUGIN = '''
 
 from collections.abc import Iterator
 
-from nodedoctor.model import Finding
-from nodedoctor.engine.registry import check
+from nodedoctor.plugin import Finding, check
 
 
 @check("rack.painted", "The rack is painted", tags={"fast"})
@@ -51,7 +50,7 @@ def test_a_check_in_a_folder(tmp_path):
 
 def test_a_check_in_a_folder_of_the_folder_with_a_helper_beside_it(tmp_path):
     source = PLUGIN.replace('"bare metal"', "METAL").replace(
-        "from nodedoctor.model", "from .words import METAL\nfrom nodedoctor.model"
+        "from nodedoctor.plugin", "from .words import METAL\nfrom nodedoctor.plugin"
     )
     (tmp_path / "paint").mkdir()
     (tmp_path / "paint" / "rack.py").write_text(source)

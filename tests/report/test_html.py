@@ -20,10 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
 
-from nodedoctor.cli.compare import compare, document_of, heading
-from nodedoctor.cli.compare import render as comparison_text
+from nodedoctor.cli.compare import document_of
 from nodedoctor.nodeset import expand
 from nodedoctor.report import html
+from nodedoctor.report.comparison import compare, heading
+from nodedoctor.report.comparison import render as comparison_text
 from nodedoctor.report.inert import inert
 
 HERE = Path(__file__).parents[1]
@@ -174,7 +175,7 @@ def test_a_repair_that_mends_several_is_told_once(tmp_path: Path) -> None:
     assert page.text.count("sudo modprobe -r < nodedoctor-modules.txt") == 1
     assert page.text.count("as for driver.answers") == 2
     assert len(page.all("a", href="#check-driver.answers")) == 2
-    assert "Could not be seen 21" in page.text and "10 checks" in page.text
+    assert "Could not be seen 22" in page.text and "10 checks" in page.text
 
 
 def test_what_could_not_be_seen_says_how_to_see_it() -> None:

@@ -9,9 +9,9 @@ from nodedoctor.engine.registry import fact
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci
-from nodedoctor.facts.port_roles import beside_gpus, switch_bridges
 from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo
 from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
+from nodedoctor.facts.rdma.roles import beside_gpus, switch_bridges
 from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.knowledge.infiniband import adapter
 from nodedoctor.model import Evidence, Finding, Unseen

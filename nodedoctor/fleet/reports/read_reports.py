@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from nodedoctor.engine import untrusted_files
+from nodedoctor.engine import input_files
 from nodedoctor.fleet.document import entry
 from nodedoctor.fleet.model import Node
 from nodedoctor.fleet.reports.reading import node
@@ -45,7 +45,7 @@ def read(path: str) -> Node:
     """The node a file tells of, named as it names itself, else as the file is named."""
     name, stem = os.path.basename(path), of_file(path)
     try:
-        text = untrusted_files.read(path).decode("utf-8", "replace")
+        text = input_files.read(path).decode("utf-8", "replace")
     except OSError as error:
         return Node(stem, "unreadable", note=f"{name}: {error.strerror}", report=path)
     if mute := unanswered(text):

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA
 
@@ -28,7 +29,7 @@ _REMEMBERED = 256  # texts whose meaning is kept
 _TRIES = 5  # beginnings of documents that are looked at in one text
 
 
-class NoReport(Exception):
+class NoReport(NodeDoctorError):
     """Why a text holds no report, in one line."""
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
+    from nodedoctor.engine.untrusted_files import Writer, is_root
     from nodedoctor.probes.stack.pyenv_shim import behind
     from nodedoctor.probes.stack.target_owner import (
         LOADED,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         who_else_writes,
     )
     from nodedoctor.probes.stack.target_running import Running, running
-    from nodedoctor.untrusted_files import Writer, is_root
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from stack.pyenv_shim import behind

@@ -19,14 +19,15 @@ from errno import EPERM
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from nodedoctor.engine.untrusted_files import Writer, Writers, is_root
     from nodedoctor.probes.stack.target_elf import read_elf
-    from nodedoctor.untrusted_files import Writer, Writers, is_root
 else:  # python -I leaves our own folders out; that of the package comes last, its names are not for here
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    _PROBES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path += [_PROBES, os.path.join(os.path.dirname(_PROBES), "engine")]
     from stack.target_elf import read_elf
     from untrusted_files import Writer, Writers, is_root
 
-    sys.path.pop()
+    del sys.path[-2:]
 
 NOBODY = 65534
 WAY_OUT = "run nodedoctor as the user who trains"

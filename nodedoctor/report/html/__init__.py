@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.report.document import read
 
 if TYPE_CHECKING:
-    from nodedoctor.cli.compare import Comparison
+    from nodedoctor.report.comparison import Comparison
 
 
 def render(document: Mapping[str, Any]) -> str:

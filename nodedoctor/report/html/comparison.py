@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.cli.compare import Change, Comparison, FactChange, told, word
+from nodedoctor.report.comparison import Change, Comparison, FactChange, told, word
 from nodedoctor.report.document import Result
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each, element

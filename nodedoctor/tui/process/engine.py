@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from nodedoctor.engine.session import Request, Session, UsageError
-from nodedoctor.expectations import ExpectError
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
 from nodedoctor.tui.run_history import RunHistory
@@ -31,7 +31,7 @@ def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
         for descriptor in range(3):
             os.dup2(nowhere, descriptor)
         asyncio.run(_answer(Session(make_request()), line))
-    except (UsageError, ExpectError) as error:
+    except NodeDoctorError as error:
         line.sendall(packed("refused", str(error)))
     except (ConnectionError, asyncio.IncompleteReadError):
         pass  # nobody listens any more

@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.cli.compare import Change, Comparison, FactChange, compare, heading, told
 from nodedoctor.model import Status
+from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, told
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines.detail import sentence

@@ -16,7 +16,7 @@ from nodedoctor.engine.sources import Recorded, entered
 from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.model import Finding, Moment, Observation, Outcome, Result, Status, Unseen
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NODES = sorted(
     path.parent
     for folder in (ROOT / "tests" / "nodes", ROOT / "nodedoctor" / "demo")

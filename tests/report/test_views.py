@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from test_html import JSON, KEYS
 
 from nodedoctor import model
-from nodedoctor.cli import compare
+from nodedoctor.cli.compare import document_of
 from nodedoctor.cli.console import exit_code
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine.session import Request, Session
-from nodedoctor.report import html, junit, prometheus, summary, text
+from nodedoctor.report import comparison, html, junit, prometheus, summary, text
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, read, severity_of
 from nodedoctor.report.matrix import matrices
@@ -30,7 +30,7 @@ from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.screens import probes, topology
 from nodedoctor.tui.state import State, file_name
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 NODES = [*sorted(HERE.glob("nodes/*/")), *map(folder, DEMOS)]
 NODES = [node for node in NODES if (node / "manifest.json").exists()]
 
@@ -75,7 +75,7 @@ def test_a_saved_report_is_shown_as_the_run_was(node: Path):
     assert saved == live
     for (name, shown), (_, again) in zip(views(live), views(saved), strict=True):
         assert again == shown, name
-    same = compare.compare(live, saved)
+    same = comparison.compare(live, saved)
     assert not same.changes and not same.facts
 
 
@@ -83,12 +83,10 @@ def test_a_comparison_with_a_saved_report_is_the_one_with_the_run(tmp_path: Path
     before, after = folder("healthy"), folder("nvlinks-down")
     saved = tmp_path / "before.json"
     saved.write_text(report_json.render(report_json.document(diagnosed(before))))
-    live, read_back = (
-        compare.compare(compare.document_of(one), compare.document_of(after)) for one in (before, saved)
-    )
+    live, read_back = (comparison.compare(document_of(one), document_of(after)) for one in (before, saved))
     assert read_back == live and live.worse
-    names = compare.heading(compare.document_of(before)), compare.heading(compare.document_of(after))
-    assert compare.render(read_back, *names) == compare.render(live, *names)
+    names = comparison.heading(document_of(before)), comparison.heading(document_of(after))
+    assert comparison.render(read_back, *names) == comparison.render(live, *names)
     assert html.render_comparison(read_back, *names) == html.render_comparison(live, *names)
 
 
@@ -142,7 +140,7 @@ def test_any_document_is_read_into_a_report_that_every_view_shows(
     report = read({**document, "results": results, "probes": asked})
     assert read(report) == report
     assert all(shown is not None for _, shown in views(report))
-    assert not compare.compare(report, read(report)).changes
+    assert not comparison.compare(report, read(report)).changes
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
