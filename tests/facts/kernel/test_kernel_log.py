@@ -476,7 +476,15 @@ NIC = "mlx5_core 0000:5d:00.0"
         ([f"[9.0] {NIC}: poll_health:800:(pid 0): Fatal error 1 detected"], ["fail"]),
         (
             [f"[9.0] {NIC}: mlx5_pcie_event:299: Detected insufficient power on the PCIe slot (27W)."],
-            ["warn"],
+            ["note"],
+        ),
+        ([f"[9.0] {NIC}: Port module event[error]: module 0, Cable error, Power budget exceeded"], ["warn"]),
+        (
+            [
+                f"[9.0] {NIC}: mlx5_cmd_out_err:808:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed, "
+                "status bad operation(0x2), syndrome (0x305684), err(-22)"
+            ],
+            ["note"],
         ),
         (
             [f"[9.0] {NIC}: mlx5_pcie_event:301:(pid 1): PCIe slot advertised sufficient power (75W)."],
