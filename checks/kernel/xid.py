@@ -14,6 +14,7 @@ from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
+from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.record import record
@@ -228,9 +229,15 @@ def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
     asked = table.recovery_action(value) if value is not None else None
     if value == 0:
         return None
-    name = asked.name if asked else "an action this table does not know"
-    action: Action = asked.action if asked else "investigate"
-    return Judged(154, Status.FAIL, f"the driver asks for: {name}", action, f"{name}.", events)
+    if asked is None:
+        number = "an action" if value is None else f"recovery action 0x{value:x}"
+        what, advice = (
+            f"{number} that this version does not know",
+            "Ask the driver: `nvidia-smi -q` names it.",
+        )
+        return Judged(154, Status.FAIL, f"the driver asks for {what}", "investigate", advice, events)
+    text = recovery_fix(asked.word, 0).text
+    return Judged(154, Status.FAIL, f"the driver asks for: {asked.name}", asked.action, text, events)
 
 
 def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
@@ -294,7 +301,10 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
     steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
     if index is not None:
         steps += (look("nvidia-smi -q -i {}", index),)
-    if reset and index is not None:
+    recovery = table.recovery_action(_asked(asked.events[-1]) or 0) if asked.code == 154 else None
+    if recovery and index is not None:
+        steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
+    elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)

@@ -146,6 +146,14 @@ XIDS = [
     ),
     ([xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")], "note", None),
     (
+        [xid(154, "GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX)")],
+        "fail",
+        "restart-service",
+    ),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x6 (Bus Reset)")], "fail", "reset-gpu"),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x7 (System Reboot)")], "fail", "reboot"),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x1e (New)")], "fail", "investigate"),
+    (
         [
             xid(95),
             xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", seconds=200),
