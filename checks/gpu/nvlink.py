@@ -165,7 +165,7 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
         + "reset the GPU, then reboot. "
         + f"A link that stays down has a bad {'card or bridge' if bridged else 'module or board'}."
     )
-    disturbs = "what runs on the board's GPUs while they are reset"
+    disturbs = "what runs on this GPU while it is reset"
     steps = (
         look("nvidia-smi nvlink -s -i {}", gpu.index),
         look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),

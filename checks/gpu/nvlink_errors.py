@@ -19,7 +19,8 @@ SATURATED = 65535
 """CRC counters have sixteen bits: at this value they only say "at least" (nvidia-smi nvlink -e)."""
 MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 2, "ecc": 1, "link_recovery_failed": 1}
 """Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
-was trained anew, which happens once on sound ones (two is ours); CRC and replays happen on sound links, in ones and twos."""
+was trained anew, which sound ones do once (two is ours); CRC
+and replays happen on sound links, in ones and twos."""
 BROKEN = {"crc_flit": SATURATED, "crc_data": SATURATED, "recovery": 10, "link_recovery_failed": 10}
 """Totals from which a link is broken whenever that was: a full counter, or trained anew time and again."""
 EFFECTIVE_BER = 1e-6

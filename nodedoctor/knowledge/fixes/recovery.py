@@ -1,16 +1,14 @@
 """What the driver means by a GPU recovery action, whether NVML, nvidia-smi or an Xid 154 says it.
 
-Source: nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1); values from 5 on came with drivers 595 and 615
-(docs.nvidia.com/deploy/nvml-api/change-log.html).
+Source: nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1); values from 5 on came with drivers
+595 and 615 (docs.nvidia.com/deploy/nvml-api/change-log.html).
 """
 
 from __future__ import annotations
 
-from nodedoctor.knowledge.recipes import HOLDERS, gpu_reset
+from nodedoctor.knowledge.recipes import HOLDERS, ONE_GPU, gpu_reset
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import ALL_JOBS, keep, last_resort, look, power_cycle, reboot, repair
-
-_ON_GPU = "what runs on this GPU"
 
 
 def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver.recovery-action") -> Fix:
@@ -19,7 +17,7 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
     steps: tuple[Step, ...]
     if action == "gpu-reset":
         text = "End what runs on this GPU and reset it."
-        return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", _ON_GPU, verify)
+        return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
     if action == "node-reboot":
         return Fix(
             "Drain the node and reboot it.",
@@ -41,12 +39,12 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
         return Fix(text, (look("nvidia-imex-ctl -N"), restart), "restart-service", whom, verify)
     if action == "bus-reset":
         when = "nothing holds the GPU any more (not tried on this model)"
-        reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=_ON_GPU)
+        reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=ONE_GPU)
         text = "End what runs on this GPU and reset it through the bus."
-        return Fix(text, (asked, HOLDERS, reset), "reset-gpu", _ON_GPU, verify)
+        return Fix(text, (asked, HOLDERS, reset), "reset-gpu", ONE_GPU, verify)
     if action == "system-reboot":
-        text = "Drain the node and power it off and on again: from its BMC or, if it is rented, from the console."
+        text = "Drain the node and power it off and on again, from its BMC or its provider's console."
         steps = (asked, keep("sudo nvidia-bug-report.sh"), power_cycle("the node is drained"))
         return Fix(text, steps, "reboot", ALL_JOBS, verify)
     text = "Let what runs on this GPU end, give it nothing new, then reset it."
-    return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", _ON_GPU, verify)
+    return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
