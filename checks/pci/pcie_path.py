@@ -25,13 +25,18 @@ _PASS_THROUGH = Fix(
         look("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
         repair(
             "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub",
-            when="GRUB starts this node",
+            when="this is Debian, Ubuntu or SUSE",
             disturbs="nothing before the next boot",
         ),
         repair("sudo update-grub", when="this is Debian or Ubuntu", disturbs="nothing before the next boot"),
         repair(
             "sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
-            when="this is a Red Hat or SUSE system",
+            when="this is SUSE",
+            disturbs="nothing before the next boot",
+        ),
+        repair(
+            "sudo grubby --update-kernel=ALL --args=iommu=pt",
+            when="this is a Red Hat system or Amazon Linux",
             disturbs="nothing before the next boot",
         ),
         reboot("the node is drained"),
