@@ -45,7 +45,7 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
     """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
 
     Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
-    Fix disturbs: what runs on the board's GPUs while they are reset.
+    Fix disturbs: what runs on the GPU while it is reset.
     """
     counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
     findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]
