@@ -92,8 +92,12 @@ def manager(
     unit = services.get(_UNIT) if services else None
     well = _works(gpus, links, access)
     running = next(iter(processes.of("fabricmanager")), None) if processes else None
+    blind = board.virtual is None or board.nvswitches is None
     if needed is False:
         yield from _not_needed(board, unit)
+    elif needed is None and blind and services and not (unit and unit.running) and not well:
+        summary = "it does not run, and whether this host has to run it is not known"
+        yield Finding.unknown("not-visible-here", summary)
     elif needed is None:
         yield Finding.skip(
             "whether it must run here cannot be told from here; fabric.state tells whether it works"

@@ -36,7 +36,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     slow = [port for port in known if port.rate_gbps != top]
     full = len(known) - len(slow)
     for port in slow:
-        yield _slow(port, top, full, len(slow), ib)
+        yield _slow(port, top, full, len(slow), ib, rails.sure)
     if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
         summary = (
             f"{len(known)} ports at {top:g} Gb/s, what InfiniBand falls back to when a link trains badly"
@@ -46,7 +46,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield _uniform(known, top)
 
 
-def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
+def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:
     summary = f"{port.rate_gbps:g} Gb/s, the other rails {top:g}"
     evidence = ib.evidence(port)
     if full in _SETS and slow < full / 2:
@@ -56,7 +56,7 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
             evidence=evidence,
         )
     fix = cable()
-    build = Finding.warn if slow >= full or full < 3 else Finding.fail
+    build = Finding.warn if slow >= full or full < 3 or not sure else Finding.fail
     return build(summary, subject=port.subject, evidence=evidence, fix=fix)
 
 
