@@ -77,6 +77,12 @@ def reboot(when: str = "nothing above helped and the node is drained") -> Step:
     return last_resort("sudo reboot", when=when, disturbs=ALL_JOBS)
 
 
+def power_cycle(when: str) -> Step:
+    """Take the node's power away and give it back, over its BMC: a rented node has none to speak to."""
+    when = f"{when}; on a rented node stop and start it from the provider's console"
+    return last_resort("sudo ipmitool chassis power cycle", when=when, disturbs=ALL_JOBS)
+
+
 def stop_ray(when: str) -> Step:
     """Stop Ray on this node; how it is started again only its owner knows."""
     return last_resort("ray stop", when=when, disturbs="every Ray job of this node")

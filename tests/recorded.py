@@ -109,6 +109,12 @@ def container(inside: bool = False) -> str:
     return files(links=links, stats={"/.dockerenv": {"type": "file", "mode": "0755"}} if inside else {})
 
 
+def processes(*programs: str) -> str:
+    """All processes of a host: its first one, and these programs."""
+    rows = [{"pid": pid, "ppid": 0, "program": name} for pid, name in enumerate(("systemd", *programs), 1)]
+    return json.dumps({"left_out": 0, "unread": 0, "processes": rows})
+
+
 def services(*running: str) -> str:
     """Units that run; every other one is not there."""
     names = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex")

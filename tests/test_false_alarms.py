@@ -17,6 +17,7 @@ from recorded import (
     mesh,
     nvml,
     pci,
+    processes,
     replay,
     services,
     topo,
@@ -95,6 +96,38 @@ KINDS: dict[str, Kind] = {
             "nvidia-smi-topo": topo(mesh(8, "NV12"), nics=4, near="PXB"),
             "services": services("nvidia-persistenced", "nvidia-fabricmanager"),
         },
+    ),
+    "HGX A100 whose fabric manager is in a driver container": (
+        A100,
+        {
+            "pci": pci(8, "20b2", ("1af1",) * 6),
+            "nvidia-smi-topo": topo(mesh(8, "NV12"), nics=4, near="PXB"),
+            "services": services("nvidia-persistenced"),
+            "processes": processes("nv-fabricmanage"),
+        },
+    ),
+    "HGX A100 of which only the links show that it is managed": (
+        A100,
+        {"pci": pci(8, "20b2", ("1af1",) * 6), "services": services(), "processes": processes()},
+    ),
+    "HGX H100 with confidential computing, and a slowdown of a moment": (
+        {"confidential_compute": 1, "gpu2.reasons": 0x8, "temperature": 33},
+        {
+            "pci": pci(8, "2330", SWITCHES),
+            "services": services("nvidia-persistenced", "nvidia-fabricmanager"),
+        },
+    ),
+    "host of virtual GPUs whose guests use the memory": (
+        {
+            **PLAIN,
+            "gpus": 2,
+            "name": "NVIDIA A40",
+            "pci_id": "0x223510de",
+            "virtualization": 3,
+            "p2p": 5,
+            "memory_used_mib": 30000,
+        },
+        {"pci": pci(2, "2235"), "processes": processes()},
     ),
     "HGX A100 with four GPUs and no switch": (
         {**A100, "gpus": 4},

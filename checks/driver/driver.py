@@ -12,7 +12,14 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
-from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, GIVE_GPUS, NO_DRIVER, OFF_THE_BUS, nvml_error
+from nodedoctor.knowledge.nvml_errors import (
+    DEVICES_LOST,
+    GIVE_GPUS,
+    NO_DRIVER,
+    OFF_THE_BUS,
+    OPEN_MODULES,
+    nvml_error,
+)
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
 _HANGS = ("stuck", "timeout")
@@ -111,6 +118,10 @@ def _none(
         count = len(inventory.ours)
         summary = f"{count} GPU{'s' if count > 1 else ''} on the PCI bus and no driver loaded"
         yield Finding.fail(summary, evidence=slots, fix=NO_DRIVER)
+    elif driver and driver.kind == "proprietary" and _all_blackwell(inventory):
+        summary = "Blackwell GPUs with the proprietary kernel module, which does not drive them"
+        said = Evidence("driver-files", driver.version_text)
+        yield Finding.fail(summary, evidence=[said, *slots], fix=OPEN_MODULES)
     elif gpus and gpus.init_error:
         error = nvml_error(gpus.init_error.name)
         said = Evidence(gpus.source, gpus.init_error.text)
@@ -120,6 +131,12 @@ def _none(
         yield from _all_gone(inventory, gpus)
     else:
         yield _nothing_known(answers, slots)
+
+
+def _all_blackwell(inventory: Inventory) -> bool:
+    """Whether all that must be driven here needs NVIDIA's open kernel modules."""
+    models = [gpu_model("", slot.pci_id) for slot in inventory.ours]
+    return bool(models) and all(model is not None and model.architecture == "Blackwell" for model in models)
 
 
 def _all_gone(inventory: Inventory, gpus: Gpus) -> Iterator[Finding]:

@@ -8,10 +8,11 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.knowledge.recipes import HOLDERS, gpu_reset
-from nodedoctor.model import Action, Evidence, Finding, Fix, Reason, Step
-from nodedoctor.steps import ALL_JOBS, keep, last_resort, look, reboot, repair
+from nodedoctor.knowledge.recipes import gpu_reset
+from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.steps import repair
 
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
@@ -25,46 +26,6 @@ _PERSIST = Fix(
     verify="nodedoctor driver.persistence",
     docs="https://docs.nvidia.com/deploy/driver-persistence/",
 )
-
-
-def _recovery(action: str, index: int) -> tuple[str, tuple[Step, ...], Action, str]:
-    """What the driver asks for, from nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1).
-
-    In words, in steps, as an action, and what it disturbs.
-    """
-    on_gpu = "what runs on this GPU; with NVSwitch, on all"
-    asked = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
-    if action == "gpu-reset":
-        words = "End what runs on this GPU and reset it."
-        return words, (asked, *gpu_reset(index, on_gpu)), "reset-gpu", on_gpu
-    if action == "node-reboot":
-        return "Drain the node and reboot it.", (asked, reboot("the node is drained")), "reboot", ALL_JOBS
-    if action == "drain-p2p":
-        words = "End what reaches this GPU from other GPUs (P2P), then ask again: a reset may follow."
-        return words, (asked,), "drain", "every job that spans several GPUs of this node"
-    if action == "recover-imex-domain":
-        words, whom = (
-            "Restart the IMEX service on every node of the NVLink domain.",
-            "every job of the NVLink domain",
-        )
-        when = "no job runs in the NVLink domain"
-        restart = last_resort("sudo systemctl restart nvidia-imex", when=when, disturbs=whom)
-        return words, (look("nvidia-imex-ctl -N"), restart), "restart-service", whom
-    if action == "bus-reset":
-        whom = "what runs on this GPU"
-        when = "nothing holds the GPU any more (not tried on this model)"
-        reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=whom)
-        return (
-            "End what runs on this GPU and reset it through the bus.",
-            (asked, HOLDERS, reset),
-            "reset-gpu",
-            whom,
-        )
-    if action == "system-reboot":
-        words = "Drain the node and power it off and on again, from its console or its BMC."
-        return words, (asked, keep("sudo nvidia-bug-report.sh")), "reboot", ALL_JOBS
-    words = "Let what runs on this GPU end, give it nothing new, then reset it."
-    return words, (asked, *gpu_reset(index, on_gpu)), "reset-gpu", on_gpu
 
 
 @check(
@@ -127,8 +88,7 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted(gpu))]
     silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
     for gpu, action in wanting:
-        words, steps, kind, disturbs = _recovery(action, gpu.index)
-        fix = Fix(words, steps, kind, disturbs, "nodedoctor driver.recovery-action")
+        fix = recovery_fix(action, gpu.index)
         said = [Evidence(gpus.source, f"GPU {gpu.index} {gpu.bus_id or ''}: {action}")]
         summary = f"the driver asks for: {action.replace('-', ' ')}"
         yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
@@ -220,7 +180,7 @@ def _shared(gpu: Gpu) -> bool:
 
 def _special(gpus: Gpus) -> Iterator[Finding]:
     """Modes that are somebody's choice, and change what to expect."""
-    if gpus.confidential_compute or any(gpu.confidential_compute for gpu in gpus.gpus):
+    if gpus.encrypted:
         yield Finding.info("confidential computing is on: copies to the GPU are encrypted and slower")
     kinds = {gpu.virtualization_mode or "" for gpu in gpus.gpus} & {"vgpu", "host-vgpu", "host-vsga"}
     if kinds:

@@ -25,6 +25,7 @@ IDLE_MIB = 1024
 """What a driver may use for itself where it does not count that as reserved: up to 947 MiB (GB300, R580)."""
 
 _END = "End them: they hold GPU memory that the next job expects to be free."
+_FOR_GUESTS = ("host-vgpu", "host-vsga")
 _LAUNCHED = ("rank", "ray-worker")
 
 
@@ -146,6 +147,8 @@ def _unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
     alive = {process.pid for process in processes.all} if processes else set()
     complete = processes is not None and 1 in alive and not processes.left_out  # not so with hidepid=2
     for gpu in gpus.gpus:
+        if gpu.virtualization_mode in _FOR_GUESTS:
+            continue  # virtual machines use its memory, and a reset would end them
         gone = [p for p in gpu.processes or () if complete and p.used_mib and p.pid not in alive]
         used = gpu.memory_used_mib or 0
         if gone:

@@ -10,8 +10,11 @@ from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.gpu.links.p2p import PeerAccess
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.model import Evidence, Finding, Fix, Step
@@ -61,13 +64,25 @@ _START = Fix(
     without=(
         Gpus,
         Container,
+        Processes,
+        NvLinks,
+        PeerAccess,
     ),
     explained_by=("driver.modules", "driver.module-userspace"),
 )
 def manager(
-    board: Board, services: Services | None, gpus: Gpus | None, container: Container | None
+    board: Board,
+    services: Services | None,
+    gpus: Gpus | None,
+    container: Container | None,
+    processes: Processes | None,
+    links: NvLinks | None,
+    access: PeerAccess | None,
 ) -> Iterator[Finding]:
     """The service nvidia-fabricmanager, on boards whose switches this host has to program.
+
+    It may also run as a child of the GPU operator's driver container (NVIDIA/NVSentinel, issue 883): then its
+    process, or a fabric that works, stands for the unit.
 
     HGX and DGX with NVSwitch need it (also B200, whose switches are not on the host's bus); Grace trays,
     cards with bridges and plain PCIe do not; in a virtual machine it may run on the host.
@@ -76,18 +91,24 @@ def manager(
     """
     needed = board.fabric
     unit = services.get(_UNIT) if services else None
-    well = bool(gpus and gpus.gpus) and all(_registered(gpu) for gpu in gpus.gpus) if gpus else False
+    well = _works(gpus, links, access)
+    running = next(iter(processes.of("fabricmanager")), None) if processes else None
+    blind = board.virtual is None or board.nvswitches is None
     if needed is False:
         yield from _not_needed(board, unit)
+    elif needed is None and blind and services and not (unit and unit.running) and not well:
+        summary = "it does not run, and whether this host has to run it is not known"
+        yield Finding.unknown("not-visible-here", summary)
     elif needed is None:
         yield Finding.skip(
             "whether it must run here cannot be told from here; fabric.state tells whether it works"
         )
+    elif running and not (unit and unit.running):
+        said = [Evidence("processes", f"pid {running.pid}: {running.label}")]
+        yield Finding.ok(f"it runs outside systemd, as {board.platform} needs", evidence=said)
     elif services is None or not services.reported(_UNIT):
         if well:
-            yield Finding.info(
-                "the service is not visible from here; all GPUs are registered with the fabric"
-            )
+            yield Finding.info(f"the service is not visible from here; {well}")
         else:
             inside = " inside the container" if container and container.inside else ""
             fix = Fix(
@@ -98,7 +119,13 @@ def manager(
             yield Finding.unknown("not-visible-here", f"services cannot be seen{inside}", fix=fix)
     elif unit is None:
         summary = f"{board.platform} needs the fabric manager, and systemd knows no {_UNIT}"
-        yield (Finding.info if well else Finding.fail)(summary, fix=_START)
+        if well:
+            yield Finding.info(f"{summary}; {well}")
+        elif processes is None or processes.left_out or processes.unread:
+            summary += "; whether it runs elsewhere, as in a driver container, cannot be seen"
+            yield Finding.unknown("not-visible-here", summary, fix=_START)
+        else:
+            yield Finding.fail(summary, fix=_START)
     elif not unit.running:
         summary = f"{_UNIT} is {unit.active} ({unit.sub}); {board.platform} needs it"
         yield Finding.fail(summary, evidence=[Evidence("services", unit.text)], fix=_START)
@@ -106,6 +133,20 @@ def manager(
         yield Finding.ok(
             f"{_UNIT} runs, as {board.platform} needs", evidence=[Evidence("services", unit.text)]
         )
+
+
+def _works(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) -> str:
+    """What proves that somebody has programmed the switches; empty when nothing does."""
+    if gpus and gpus.gpus and all(_registered(gpu) for gpu in gpus.gpus):
+        return "all GPUs are registered with the fabric"
+    listed = [gpu.links for gpu in links.gpus] if links else []
+    up = bool(listed) and all(rows and all(link.active for link in rows) for rows in listed)
+    pairs = [
+        status for kind in ("read", "nvlink") for status in (access.told(kind) if access else {}).values()
+    ]
+    if up and pairs and all(status == "ok" for status in pairs):
+        return "all NVLinks are up and all GPUs reach each other"
+    return ""
 
 
 def _not_needed(board: Board, unit: Service | None) -> Iterator[Finding]:

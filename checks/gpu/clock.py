@@ -12,6 +12,9 @@ from nodedoctor.steps import look, repair
 
 from ..unavailable import all_of, none_shown, not_reported
 
+_OWN_LIMITS = {"board_limit": "board limit", "reliability": "reliability limit"}
+"""Reasons that drivers from 615 on name: docs.nvidia.com/deploy/nvml-api, nvmlClocksEventReasons."""
+_SEE_CLOCKS = look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER")
 LOADED_PERCENT = 80
 """Utilisation from which a GPU counts as under load; below it may be between two kernels."""
 LOCKED = 0.9
@@ -44,8 +47,14 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
     fix = Fix(
         "Set them back, unless somebody wants equal, lower clocks for reproducible measurements.",
         (
-            repair("sudo nvidia-smi -i {} -rac", gpu.index),
-            repair("sudo nvidia-smi -i {} -rgc -rmc", gpu.index),
+            repair("sudo nvidia-smi -i {} -rgc", gpu.index),
+            repair("sudo nvidia-smi -i {} -rmc", gpu.index),
+            repair("sudo nvidia-smi -i {} -rac", gpu.index, when="the driver is older than R580"),
+            repair(
+                "sudo nvidia-smi -i {} -rmcd",
+                gpu.index,
+                when="memory clocks were locked with -lmcd; it counts from the next driver load on",
+            ),
         ),
         "config",
         "nothing",
@@ -66,7 +75,21 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
         said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
         summary = f"locked: SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    if held := _held(gpu):
+        said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
+        summary = f"held by its {held}: SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
+        look_at_it = look_at(gpu, "See its power, its cables and its heat.", "clock.limits", (_SEE_CLOCKS,))
+        return Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=look_at_it)
     return None
+
+
+def _held(gpu: Gpu) -> str:
+    """A limit of the board itself that keeps clocks low under load; near their top it is usual."""
+    if not (_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
+        return ""
+    low = gpu.clock_sm_mhz < OUTLIER * (gpu.clock_default_app_graphics_mhz or gpu.clock_max_sm_mhz)
+    reasons = gpu.clock_event_reasons or ()
+    return next((word for name, word in _OWN_LIMITS.items() if low and name in reasons), "")
 
 
 def _locked(gpu: Gpu) -> bool:

@@ -63,7 +63,11 @@ def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
     if count := gpu.ecc_volatile_uncorrectable:
         where = _where(gpu, "volatile")
         summary = f"{count} uncorrected memory errors since the driver was loaded{where}; the limit is 0"
-        fix = reset_gpu(gpu, "The memory holds wrong data.", "memory.ecc")
+        fix = reset_gpu(
+            gpu,
+            "ECC found it and the driver ended the program; the row is remapped at the next reset.",
+            "memory.ecc",
+        )
         yield Finding.fail(summary, subject=gpu.subject, evidence=_said(gpu, source), fix=fix)
     yield from _worn_out(gpu, source)
     yield from _corrected(gpu, source)
@@ -229,7 +233,11 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     banks = gpu.remap_banks
     if banks and (banks.low or banks.none) and not gpu.remap_failure:
         summary = f"spare rows run out: {banks.none} banks have none left, {banks.low} few"
-        text = "The next bad row there cannot be remapped. Plan to replace it."
+        text = (
+            "In banks without one the next bad row cannot be remapped: plan to replace the GPU."
+            if banks.none
+            else "Every bad row can still be remapped; the GPU is returned only when a remap fails. Watch it."
+        )
         fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
         yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):

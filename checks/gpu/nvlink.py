@@ -40,7 +40,7 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     Bridged cards without a bridge, twelve of eighteen links on H100 NVL, MIG, and a lone GPU of a cloud are
     fine. Counts per model come from knowledge.gpus (A100 12, H100 SXM 18, H100 NVL 12).
     Why: a link that is down makes every collective over that GPU slower, or the fabric refuses to start.
-    Fix disturbs: what runs on the board's GPUs while they are reset.
+    Fix disturbs: what runs on the GPU while it is reset.
     """
     listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
@@ -174,7 +174,7 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
         + "reset the GPU, then reboot. "
         + f"A link that stays down has a bad {'card or bridge' if bridged else 'module or board'}."
     )
-    disturbs = "what runs on the board's GPUs while they are reset"
+    disturbs = "what runs on this GPU while it is reset"
     steps = (
         look("nvidia-smi nvlink -s -i {}", gpu.index),
         look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
@@ -193,7 +193,7 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
     """The line rate of each active link against its model's (knowledge.gpus), and against the other links.
 
     Why: a link at half its rate slows every collective that crosses it, without any error.
-    Fix disturbs: what runs on the board's GPUs while they are reset.
+    Fix disturbs: what runs on the GPU while it is reset.
     """
     rated = [(gpu, link) for gpu in links.gpus for link in gpu.links if link.speed_gbytes_s]
     if not rated:

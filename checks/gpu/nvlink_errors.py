@@ -17,9 +17,10 @@ CRC_PER_SECOND = limit("nvlink_crc_per_second")
 ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
 SATURATED = 65535
 """CRC counters have sixteen bits: at this value they only say "at least" (nvidia-smi nvlink -e)."""
-MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 1, "ecc": 1, "link_recovery_failed": 1}
+MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 2, "ecc": 1, "link_recovery_failed": 1}
 """Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
-was trained anew; CRC and replays happen on sound links, in ones and twos."""
+was trained anew, which sound ones do once (two is ours); CRC
+and replays happen on sound links, in ones and twos."""
 BROKEN = {"crc_flit": SATURATED, "crc_data": SATURATED, "recovery": 10, "link_recovery_failed": 10}
 """Totals from which a link is broken whenever that was: a full counter, or trained anew time and again."""
 EFFECTIVE_BER = 1e-6
@@ -50,7 +51,7 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
     """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
 
     Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
-    Fix disturbs: what runs on the board's GPUs while they are reset.
+    Fix disturbs: what runs on the GPU while it is reset.
     """
     counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
     findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]

@@ -6,6 +6,7 @@ from statistics import median
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
@@ -28,6 +29,10 @@ _EVENTS = {
     "hw_slowdown": "the hardware halves its clocks or worse: heat, power brake, or too little power",
 }
 """nvml.h: nvmlClocksEventReasonHwSlowdown and its parts; the first one found names the cause."""
+
+BARE = "hw_slowdown"
+"""Without one of its parts it "may be also reported during PState or clock change" (DCGM's field reference,
+DCGM_FI_DEV_CLOCKS_EVENT_REASONS): one sample of it says nothing, leptonai/gpud wants six in ten minutes."""
 
 
 @check("thermal.gpu", "Every GPU is below its own temperature limits", tags={"fast", "gpu"})
@@ -136,7 +141,8 @@ def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
 def throttle(gpus: Gpus) -> Iterator[Finding]:
     """The clock event reasons (before driver 535: throttle reasons) of every GPU, at this moment.
 
-    A software power cap under load, idle clocks and clocks somebody set are normal.
+    A software power cap under load, idle clocks and clocks somebody set are normal; a hardware slowdown that
+    names neither heat nor power brake is judged by thermal.slowdown, over time.
     Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
     Fix disturbs: nothing to look; the node while cooling or power is repaired.
     """
@@ -156,7 +162,10 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
     reasons = gpu.clock_event_reasons or ()
     clocks = f"; SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz" if gpu.clock_sm_mhz else ""
     said = [Evidence(source, f"GPU {gpu.index}: {', '.join(reasons)}{clocks}"), card(source, gpu)]
-    active = next((name for name in _EVENTS if name in reasons), None)
+    active = _event(gpu)
+    if active == BARE:
+        summary = "hardware slowdown at this moment, without heat or power brake, as while clocks change"
+        return Finding.info(summary, subject=gpu.subject, evidence=said)
     if active:
         summary = f"{active.replace('_', ' ').replace('hw ', 'hardware ')}: {_EVENTS[active]}"
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_slowdown_fix(gpu, active))
@@ -168,7 +177,47 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
     return None
 
 
-def _slowdown_fix(gpu: Gpu, reason: str) -> Fix:
+@check("thermal.slowdown", "No GPU stays slowed down by its hardware", tags={"gpu"})
+def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
+    """A hardware slowdown that stands in three samples, more than a second apart from first to last.
+
+    Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
+    Fix disturbs: nothing to look; the node while power is repaired.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    watched = [(gpu, lasting) for gpu in gpus.gpus if (lasting := _lasting(gpu, growth)) is not None]
+    stays = [gpu for gpu, lasting in watched if BARE in lasting and _event(gpu) == BARE]
+    for gpu in stays:
+        said = Evidence(GROWTH, f"GPU {gpu.index}: {BARE} in every sample of {growth.seconds} s")
+        fix = _slowdown_fix(gpu, BARE, "thermal.slowdown")
+        yield Finding.warn(
+            "hardware slowdown that lasts, without heat or power brake as its reason",
+            subject=gpu.subject,
+            evidence=[said, card(gpus.source, gpu)],
+            fix=fix,
+        )
+    if not watched and any(gpu.clock_event_reasons is not None for gpu in gpus.gpus):
+        yield Finding.skip("the reasons for the clocks were read only once")
+    elif not watched:
+        yield not_reported("the reasons for its clocks", gpus.gpus, "clock_event_reasons")
+    elif not stays:
+        yield Finding.ok(f"none that lasts on {all_of([gpu for gpu, _ in watched])}")
+
+
+def _lasting(gpu: Gpu, growth: ErrorGrowth) -> tuple[str, ...] | None:
+    """The reasons that stood in both later samples; None where they were not seen."""
+    gained = growth.gpu(gpu.index)
+    return gained.lasting_reasons if gained and gpu.clock_event_reasons is not None else None
+
+
+def _event(gpu: Gpu) -> str | None:
+    """The first of the hardware's reasons, which names the cause."""
+    return next((name for name in _EVENTS if name in (gpu.clock_event_reasons or ())), None)
+
+
+def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fix:
     if reason == "hw_thermal_slowdown":
         return _cooling(gpu, "thermal.throttle")
     text = (
@@ -180,4 +229,4 @@ def _slowdown_fix(gpu: Gpu, reason: str) -> Fix:
         look("sudo ipmitool sdr type 'Power Supply'"),
         look("sudo ipmitool sel list | tail -20"),
     )
-    return look_at(gpu, text, "thermal.throttle", steps, "drain", "every job on this node")
+    return look_at(gpu, text, verify, steps, "drain", "every job on this node")

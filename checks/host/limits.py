@@ -7,13 +7,14 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import looked, signs
 from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, Status
 from nodedoctor.steps import look, repair
 
 GIB = 1024**3
@@ -133,17 +134,24 @@ def _memory_gib(memory: Memory | None, cgroup_gib: float | None) -> float | None
     return min(sizes, default=None)
 
 
-@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"}, without=(Container,))
+@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"}, without=(Container, Env))
 def memlock(
-    limits: Limits, rdma: Rdma | None, container: Container | None, processes: Processes | None
+    limits: Limits,
+    rails: Rails | None,
+    container: Container | None,
+    processes: Processes | None,
+    env: Env | None,
 ) -> Iterator[Finding]:
-    """The locked-memory limit (RLIMIT_MEMLOCK) of running ranks and raylets, else of this shell.
+    """The locked-memory limit (RLIMIT_MEMLOCK) of running ranks and raylets, else of this shell or container.
+
+    A shell on the host is only noted: slurmd, container runtimes and units set limits of their own. What a
+    container or a step of a Slurm job starts gets the limits seen there.
 
     Why: RDMA registers the buffers of every connection; below the need, ibv_reg_mr and ibv_create_qp fail,
     and with them ncclCommInit or the first collective between nodes.
     Fix disturbs: jobs have to be started anew to get the new limit.
     """
-    needed = rdma is None or any(port.active for _, port in rdma.ports)
+    needed = rails is None or (not rails.off and any(port.active for port in rails.ports))
     runtime = container.runtime if container else None
     for role, group in _by_role(processes.training if processes else ()).items():
         process = min(group, key=lambda one: _soft(one, "memlock_bytes"))
@@ -155,7 +163,17 @@ def memlock(
         own = limits.rlimits.get("memlock_bytes")
         exempt = container is not None and container.may_lock_memory
         evidence = Evidence("limits", f"Max locked memory {_amount(own)}")
-        yield _judge_memlock(own, needed, exempt, "shell", evidence, raise_limit("memlock", runtime))
+        judged = _judge_memlock(own, needed, exempt, "shell", evidence, raise_limit("memlock", runtime))
+        given = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
+        yield judged if given else _only_noted(judged)
+
+
+def _only_noted(judged: Finding) -> Finding:
+    """What a shell's limit is worth on a host where no job runs: jobs rarely get it from there."""
+    if judged.status not in (Status.WARN, Status.FAIL):
+        return judged
+    summary = f"{judged.summary}; launchers set their own"
+    return Finding.info(summary, subject=judged.subject, evidence=judged.evidence, fix=judged.fix)
 
 
 def _judge_memlock(

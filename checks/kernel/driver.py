@@ -8,6 +8,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import DriverEvent
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.knowledge.nvml_errors import OPEN_MODULES
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.steps import keep, reboot
 
@@ -67,7 +68,7 @@ def _driver_trouble(event: DriverEvent, times: int, log: KernelLog, pci: Pci | N
     if excuse:
         return Finding.info(f"{summary}: {excuse}", subject=subject, evidence=evidence)
     build = Finding.warn if event.kind == "peermem" else Finding.fail
-    finding = build(summary, subject=subject, evidence=evidence, fix=_driver_fix(event.kind))
+    finding = build(summary, subject=subject, evidence=evidence, fix=_driver_fix(event.kind, event.text))
     return finding.explained_by(*_ROOTS.get(event.kind, ()))
 
 
@@ -81,7 +82,9 @@ def _excuse(event: DriverEvent, log: KernelLog, pci: Pci | None) -> str:
     return "they are kept for virtual machines" if holders == {"vfio-pci"} else ""
 
 
-def _driver_fix(kind: str) -> Fix:
+def _driver_fix(kind: str, text: str = "") -> Fix:
+    if "requires use of the NVIDIA open" in text:
+        return OPEN_MODULES
     if kind == "mismatch":
         return Fix(
             "Reboot, so that the module matches the installed libraries, and hold the driver's packages back"
@@ -91,5 +94,7 @@ def _driver_fix(kind: str) -> Fix:
             "every job on this node",
             "nodedoctor driver",
         )
-    text = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power the node off and on."
-    return Fix(text, (keep("sudo nvidia-bug-report.sh"),), "investigate", "nothing", "nodedoctor driver")
+    advice = (
+        "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power the node off and on."
+    )
+    return Fix(advice, (keep("sudo nvidia-bug-report.sh"),), "investigate", "nothing", "nodedoctor driver")

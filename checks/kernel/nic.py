@@ -57,7 +57,7 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "replace",
     ),
     "power": (
-        "too little power in its slot, or for its module",
+        "too little power for it or its module",
         "Look at the slot's power limit and the module's class.",
         "investigate",
     ),
@@ -67,6 +67,15 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "investigate",
     ),
 }
+
+
+_NOTES: dict[NicKind, str] = {
+    "slow-slot": "limited by its slot",
+    "slot-power": "its slot advertises less power than the adapter may draw; said at every boot",
+    "errors": "work requests ended in errors",
+    "register": "a register command of its firmware was refused, as a monitor's may be",
+}
+"""Slot power and register commands: linux, drivers/net/ethernet/mellanox/mlx5/core/events.c and cmd.c."""
 
 
 def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[Finding]:
@@ -82,12 +91,12 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
     links = [event for event in events if event.kind in ("link-down", "link-up")]
     if links:
         yield _link(f"{subject}/link", links).explained_by("ib.ports", "ib.width")
-    rest = [event for event in events if event.kind in ("slow-slot", "errors")]
-    if rest:
-        text = "limited by its slot" if rest[-1].kind == "slow-slot" else "work requests ended in errors"
-        yield Finding.info(
-            f"{text}{times(rest)}", subject=f"{subject}/{rest[-1].kind}", evidence=evidence_of(rest)
-        )
+    for kind, text in _NOTES.items():
+        same = [event for event in events if event.kind == kind]
+        if same:
+            yield Finding.info(
+                f"{text}{times(same)}", subject=f"{subject}/{kind}", evidence=evidence_of(same)
+            )
 
 
 def _link(subject: str, events: list[NicEvent]) -> Finding:

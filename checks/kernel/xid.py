@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.kernel.events import LoggedXid
+from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
+from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.record import record
@@ -23,6 +25,12 @@ from .pci_address import gpu_index, subject_of
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _CONTAINED = 94
 """Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
+_REMAPPED = 63
+"""A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
+_OLD_SECONDS = 24 * 3600.0
+"""Age from which a program's error is history where the GPU counts none; ours."""
+_JOB_SECONDS = 300.0
+"""Within so much the ranks of one job meet the same bug; ours."""
 _RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
 _CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
 _NVLINK5 = re.compile(
@@ -75,6 +83,8 @@ class Judged:
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: what NVIDIA's catalogue says of it, on which GPU, of whose process.
 
+    Errors of programs are noted once they are a day old or hit several GPUs of one job: by NVIDIA's rule for
+    Xid 13 and 31 it is different programs on the same GPU that speak against the GPU.
     Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
     Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
     """
@@ -82,10 +92,80 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     for event in log.xids:
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
+    wide = _of_wide_jobs(by_device)
+    excused: list[LoggedXid] = []
     for device, events in by_device.items():
-        yield _gpu(device, events, log, gpus, pci)
+        ours = [event for event in events if _bug_of_a_job(event, _gpu_at(device, gpus), wide, log, moment)]
+        pids = {event.pid for event in ours if event not in wide and event.pid}
+        harmless = set() if len(pids) > 1 else set(ours)
+        excused += [event for event in events if event in harmless]
+        if left := [event for event in events if event not in harmless]:
+            yield _gpu(device, left, log, gpus, pci)
+    if excused:
+        yield _excused(excused)
     if not by_device:
         yield Finding.ok(f"no Xid in {log.span}")
+
+
+def _of_wide_jobs(by_device: Mapping[str | None, Sequence[LoggedXid]]) -> frozenset[LoggedXid]:
+    """Errors of programs that hit several GPUs within minutes under one name: the job's bug, not a GPU's."""
+    faults = [event for events in by_device.values() for event in events if _of_program(event)]
+    return frozenset(
+        one
+        for one in faults
+        if any(
+            other.device != one.device and other.name == one.name and _near(one.when, other.when)
+            for other in faults
+        )
+    )
+
+
+def _bug_of_a_job(
+    event: LoggedXid, gpu: Gpu | None, wide: frozenset[LoggedXid], log: KernelLog, moment: Moment
+) -> bool:
+    """Whether an error says nothing of the GPU: it was met on others too, or long ago, and left nothing."""
+    if gpu is not None and not clean(gpu):
+        return False
+    if event in wide:
+        return True
+    if event.code == _REMAPPED:
+        return gpu is not None and gpu.remap_pending is False
+    return _of_program(event) and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
+
+
+def _of_program(event: LoggedXid) -> bool:
+    row = table.xid(event.code)
+    return row is not None and row.of_program
+
+
+def _near(one: When, other: When) -> bool:
+    return (
+        one.seconds is not None
+        and other.seconds is not None
+        and abs(one.seconds - other.seconds) <= _JOB_SECONDS
+    )
+
+
+def _age_seconds(event: LoggedXid, log: KernelLog, moment: Moment) -> float:
+    """How old an error is at least: by the clock, else by the last line of the log."""
+    when = event.when
+    if when.seconds is None:
+        return 0.0
+    return (moment.started.timestamp() if when.absolute else log.ends.seconds or 0.0) - when.seconds
+
+
+def _excused(events: list[LoggedXid]) -> Finding:
+    """One line for all of them."""
+    codes = ", ".join(
+        f"Xid {code} ({count} times)" for code, count in sorted(Counter(e.code for e in events).items())
+    )
+    names = ", ".join(sorted({event.name for event in events if event.name})[:3])
+    devices = len({event.device for event in events})
+    summary = (
+        f"{codes} on {devices} GPU{'s' if devices > 1 else ''}: of programs{f' ({names})' if names else ''}"
+    )
+    lines = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:2]]
+    return Finding.info(f"{summary}, not of the hardware", subject="xid:programs", evidence=lines)
 
 
 def _gpu(
@@ -157,9 +237,15 @@ def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
     asked = table.recovery_action(value) if value is not None else None
     if value == 0:
         return None
-    name = asked.name if asked else "an action this table does not know"
-    action: Action = asked.action if asked else "investigate"
-    return Judged(154, Status.FAIL, f"the driver asks for: {name}", action, f"{name}.", events)
+    if asked is None:
+        number = "an action" if value is None else f"recovery action 0x{value:x}"
+        what, advice = (
+            f"{number} that this version does not know",
+            "Ask the driver: `nvidia-smi -q` names it.",
+        )
+        return Judged(154, Status.FAIL, f"the driver asks for {what}", "investigate", advice, events)
+    text = recovery_fix(asked.word, 0).text
+    return Judged(154, Status.FAIL, f"the driver asks for: {asked.name}", asked.action, text, events)
 
 
 def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
@@ -236,7 +322,10 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
     steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
     if index is not None:
         steps += (look("nvidia-smi -q -i {}", index),)
-    if reset and index is not None:
+    recovery = table.recovery_action(_asked(asked.events[-1]) or 0) if asked.code == 154 else None
+    if recovery and index is not None:
+        steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
+    elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)

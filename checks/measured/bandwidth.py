@@ -144,9 +144,8 @@ def _slow_pairs(pairs: _Pairs, gpus: Gpus | None, joined: bool) -> Iterator[Find
     speeds = {key: pair.read_gbytes_s or 0.0 for key, pair in pairs.items()}
     usual = median(speeds.values())
     reach = any(pair.access for pair in pairs.values())
-    floor = (
-        max((_floor(gpu) for gpu in (gpus.gpus if gpus else ())), default=0.0) if joined and reach else 0.0
-    )
+    judged = gpus.gpus if gpus and joined and reach and not gpus.encrypted else ()
+    floor = max((_floor(gpu) for gpu in judged), default=0.0)
     bad = {key for key, speed in speeds.items() if speed < max(LOW * usual, floor)}
     if not bad:
         return

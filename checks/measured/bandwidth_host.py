@@ -36,6 +36,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """
     copies = [copy for copy in bandwidth.host if copy.kind == "near"]
     good = [copy for copy in copies if not copy.error]
+    encrypted = gpus is not None and gpus.encrypted
     findings = [*_unstarted(bandwidth), *_host_errors(bandwidth)]
     if bandwidth.cut_short:
         findings.append(Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}"))
@@ -43,8 +44,13 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         summary = "data copied to this GPU and back is not what was sent"
         said = Evidence("bandwidth", f"GPU {copy.index}: {_first_wrong(copy.wrong)}")
         findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=[said], fix=WRONG))
-    findings += _slow_hosts(good, _by_index(gpus))
+    findings += _slow_hosts(good, {} if encrypted else _by_index(gpus))
     yield from findings
+    if encrypted and good:
+        summary = (
+            "confidential computing encrypts these copies: no table's speed is expected, only the peers'"
+        )
+        yield Finding.info(summary, subject="mode:confidential-computing")
     if good and not findings:
         low = min(min(_both_ways(copy)) for copy in good)
         yield Finding.ok(

@@ -6,7 +6,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import Bridge, PcieTree
 from nodedoctor.facts.pci.iommu import Iommu
-from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look, reboot, repair
 
@@ -25,13 +25,18 @@ _PASS_THROUGH = Fix(
         look("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
         repair(
             "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub",
-            when="GRUB starts this node",
+            when="this is Debian, Ubuntu or SUSE",
             disturbs="nothing before the next boot",
         ),
         repair("sudo update-grub", when="this is Debian or Ubuntu", disturbs="nothing before the next boot"),
         repair(
             "sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
-            when="this is a Red Hat or SUSE system",
+            when="this is SUSE",
+            disturbs="nothing before the next boot",
+        ),
+        repair(
+            "sudo grubby --update-kernel=ALL --args=iommu=pt",
+            when="this is a Red Hat system or Amazon Linux",
             disturbs="nothing before the next boot",
         ),
         reboot("the node is drained"),
@@ -52,6 +57,9 @@ _PASS_THROUGH = Fix(
 def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     """The ACS control register of every bridge above GPUs and RDMA adapters (needs root).
 
+    A host that passes devices below a switch through to virtual machines needs the redirection there, and
+    with ATS translated requests pass all the same (ACS Direct Translated P2P):
+    docs.nvidia.com/ai-enterprise/planning-resource/optimizing-vm-configuration-ai-inference/latest/appendix.html
     Why: redirected traffic goes up to the CPU and back: slow, and with an IOMMU translating it may hang NCCL.
     Fix disturbs: nothing; isolation between virtual machines is lost.
     """
@@ -60,7 +68,8 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
         return
     blind = [bridge for bridge in tree.bridges if bridge.redirects is None]
     shared = [bridge for bridge in tree.bridges if _between(bridge, tree.bridges)]
-    bad = [bridge for bridge in shared if bridge.redirects]
+    redirecting = [bridge for bridge in shared if bridge.redirects]
+    bad = [bridge for bridge in redirecting if not (bridge.ats or _lent(bridge, tree.bridges))]
     for bridge in bad:
         yield _redirected(bridge)
     if blind:
@@ -69,7 +78,16 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
         yield Finding.unknown("denied", summary, evidence=evidence, fix=_AS_ROOT)
     elif not bad:
         roots = [bridge.address for bridge in tree.bridges if bridge.redirects]
-        if roots:
+        if redirecting:
+            lent = any(_lent(bridge, tree.bridges) for bridge in redirecting)
+            why = (
+                "devices there are passed through to virtual machines"
+                if lent
+                else "with ATS, which passes it"
+            )
+            addresses = ", ".join(bridge.address for bridge in redirecting[:8])
+            yield Finding.info(f"redirection at {len(redirecting)} bridges, {why}: {addresses}")
+        elif roots:
             text = f"redirection only at ports that lead to the CPU anyway: {', '.join(roots[:8])}"
             yield Finding.info(text)
         else:
@@ -83,6 +101,8 @@ def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:
     """Why ACS does not matter here; None when it does."""
     if machine is not None and machine.virtual:
         return "a virtual machine: here address translation services (ATS) decide, not the guest's bridges"
+    if machine is not None and machine.arch == "aarch64":
+        return "an ARM host: GPUs and CPU share translated addresses by design (ATS over the SMMU)"
     if tree.gpus == 0:
         return "no GPU on the PCI bus"
     if tree.gpus + tree.adapters < 2:
@@ -98,6 +118,11 @@ def _between(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
         return False
     above = next((other for other in bridges if other.address == bridge.switch), None)
     return above is not None and len(above.beneath) > 1
+
+
+def _lent(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
+    """Whether a device below the switch of this bridge is passed through to a virtual machine."""
+    return any(bool(other.lent) for other in bridges if other.address == bridge.switch)
 
 
 def _acs_off(address: str) -> Fix:
@@ -138,8 +163,8 @@ def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     Why: translated addresses send GPU-to-GPU traffic through the CPU: slow, wrong data or hangs in NCCL.
     Fix disturbs: every job on the node: it takes a reboot.
     """
-    devices = (*pci.gpus, *pci.mellanox_nics)
-    if why := _no_translation(iommu, devices, len(pci.gpus), machine):
+    devices = tuple(one for one in (*pci.gpus, *pci.mellanox_nics) if one.driver not in GIVEN_AWAY)
+    if why := _no_translation(iommu, devices, sum(device.is_gpu for device in devices), machine):
         yield Finding.skip(why) if devices == () or why.startswith(_ELSEWHERE) else Finding.ok(why)
         return
     held = [(device, iommu.types.get(device.iommu_group or "", "")) for device in devices]
@@ -170,7 +195,7 @@ def _no_translation(
     iommu: Iommu, devices: Sequence[PciDevice], gpus: int, machine: Machine | None
 ) -> str | None:
     if gpus == 0:
-        return "no GPU on the PCI bus"
+        return "no GPU on the PCI bus that is not passed through to a virtual machine"
     if machine is not None and machine.virtual:
         return "a virtual machine: its IOMMU is the host's"
     if machine is not None and machine.arch == "aarch64":

@@ -17,6 +17,8 @@ from nodedoctor.steps import look, repair
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
+_CABLED = ("LinkUp", "LinkErrorRecovery", "PortConfigurationTraining")
+"""Physical states that only a port with a partner at the other end of its cable reaches."""
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
@@ -56,7 +58,7 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
     active = [port for port in rails.ports if port.active]
     if active:
         names = ", ".join(port.name for port in active)
-        kinds = Counter(f"{port.link_layer or 'RDMA'}" for port in active)
+        kinds = Counter(port.kind for port in active)
         told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
         yield Finding.ok(f"{told} active: {names}", evidence=ib.evidence(active[0]))
     for port in rails.ports:
@@ -66,6 +68,9 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
         elif physical is not None and not physical.healthy:
             summary = f"ACTIVE, yet {port.phys_state}: {physical.meaning}"
             yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=cable())
+    if rails.bridges:
+        names = ", ".join(port.name for port in rails.bridges)
+        yield Finding.info(f"they manage the NVSwitches and are no network: {names}", subject="ib:bridges")
     idle = [port for port in rails.others if not port.active]
     if idle:
         names = ", ".join(f"{port.name} {port.phys_state or port.state or 'not active'}" for port in idle)
@@ -89,6 +94,9 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
     if not rails.explicit and (spare := _spare(port, rails)):
         return Finding.info(f"{summary}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
+        return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    if not (rails.sure or port.carried or port.phys_state in _CABLED) and any(p.active for p in rails.ports):
+        summary = f"{summary}; whether it is meant to have a link cannot be told"
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
@@ -226,7 +234,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
         if port.firmware:
             by_model.setdefault(port.model or "adapter", Counter())[port.firmware] += 1
     if not by_model:
-        yield ib.nothing("no firmware version is told")
+        yield ib.nothing(rails, "no firmware version is told")
     for model, versions in by_model.items():
         told = ", ".join(f"{n} x {version}" for version, n in versions.most_common())
         if len({version.rpartition(".")[0] for version in versions}) > 1:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import PEER_MODULES, Driver
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.rdma.port import IbPort
@@ -48,15 +48,17 @@ def gdr(
     elif not driver.loaded:
         yield Finding.skip("NVIDIA's kernel module is not loaded")
     else:
-        yield _gdr(driver, machine, dict(versions_in_use(loaded, libraries, target)))
+        yield _gdr(rails, driver, machine, dict(versions_in_use(loaded, libraries, target)))
 
 
-def _gdr(driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Finding:
+def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Finding:
     modules = driver.modules or {}
-    loaded = next((name for name in ("nvidia_peermem", "nv_peer_mem") if name in modules), None)
+    loaded = next((name for name in PEER_MODULES if name in modules), None)
     version = re.match(r"(\d{1,3})\.(\d{1,4})", (machine.kernel if machine else None) or "")
     kernel = (int(version.group(1)), int(version.group(2))) if version else None
     dmabuf = driver.kind == "open" and kernel is not None and kernel >= _DMABUF_KERNEL
+    if any(port.efa for port in rails.ports):
+        return _efa(rails, loaded, dmabuf, driver)
     if loaded is not None:
         missed = loaded == "nvidia_peermem" and not _OLD_NAMES & set(driver.peer_memory)
         blind = [one for one in nccl if missed and _misses_peermem(one, dmabuf)]
@@ -89,6 +91,30 @@ def _gdr(driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Fi
         NCCL_DOCS,
     )
     return Finding.warn(summary, evidence=[Evidence("driver-files", driver.version_text)], fix=fix)
+
+
+def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Finding:
+    """Amazon's adapters: their driver says itself whether it reaches GPU memory, by a module of its own."""
+    ours = [port for port in rails.ports if port.efa]
+    denied = [port for port in ours if port.gdr is False]
+    evidence = [Evidence("rdma", f"{port.hca}/gdr: {int(port.gdr)}") for port in ours if port.gdr is not None]
+    if ours and all(port.gdr for port in ours):
+        return Finding.ok(f"{len(ours)} EFA adapters reach GPU memory", evidence=evidence)
+    if dmabuf or (loaded and not denied):
+        return Finding.ok(f"EFA: {'DMA-BUF' if dmabuf else f'{loaded} is loaded'}", evidence=evidence)
+    if not denied and driver.modules is None:
+        return Finding.unknown("not-visible-here", "whether EFA reaches GPU memory cannot be seen here")
+    fix = Fix(
+        "Run Amazon's EFA installer again: it builds efa_nv_peermem for this NVIDIA driver. "
+        "The open kernel module of NVIDIA's driver does without it.",
+        (),
+        "config",
+        "nothing; jobs use it when they are restarted",
+        "nodedoctor ib.gdr",
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html",
+    )
+    summary = "EFA does not reach GPU memory: neither efa_nv_peermem nor DMA-BUF"
+    return Finding.warn(summary, evidence=evidence, fix=fix)
 
 
 def _misses_peermem(version: str, dmabuf: bool) -> bool:

@@ -32,13 +32,13 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """
     known = [port for port in rails.ports if port.active and port.rate_gbps is not None]
     if not known:
-        yield ib.nothing("no rate is told of an active port")
+        yield ib.nothing(rails, "no rate is told of an active port")
         return
     top = max(port.rate_gbps or 0 for port in known)
     slow = [port for port in known if port.rate_gbps != top]
     full = len(known) - len(slow)
     for port in slow:
-        yield _slow(port, top, full, len(slow), ib)
+        yield _slow(port, top, full, len(slow), ib, rails.sure)
     if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
         summary = (
             f"{len(known)} ports at {top:g} Gb/s, what InfiniBand falls back to when a link trains badly"
@@ -48,7 +48,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield _uniform(known, top)
 
 
-def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
+def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:
     summary = f"{port.rate_gbps:g} Gb/s, the other rails {top:g}"
     evidence = ib.evidence(port)
     if full in _SETS and slow < full / 2:
@@ -58,7 +58,7 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
             evidence=evidence,
         )
     fix = cable()
-    build = Finding.warn if slow >= full or full < 3 else Finding.fail
+    build = Finding.warn if slow >= full or full < 3 or not sure else Finding.fail
     lead = f"{port.hca} port {port.number} runs at {port.rate_gbps:g} Gb/s, the others at {top:g}"
     return build(summary, subject=port.subject, evidence=evidence, fix=fix).led_by(lead)
 
@@ -81,7 +81,7 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """
     known = [port for port in rails.ports if port.active and port.width]
     if not known:
-        yield ib.nothing("no link width is told; /sys/class/infiniband has it")
+        yield ib.nothing(rails, "no link width is told; /sys/class/infiniband has it")
         return
     lanes = {port.name: int((port.width or "0").rstrip("X")) for port in known}
     most = max(lanes.values())
@@ -114,7 +114,7 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
     counting = [port for port in rails.ports if port.counters or port.hw_counters]
     if not counting:
         yield (
-            ib.nothing("no error counter could be read; /sys/class/infiniband has them")
+            ib.nothing(rails, "no error counter could be read; /sys/class/infiniband has them")
             if rails.ports
             else (Finding.skip(ib.absent or "NCCL uses no RDMA port here"))
         )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from nodedoctor.knowledge.recipes import KERNEL_LOG, driver_reload, gpu_reset
 from nodedoctor.model import Fix
 from nodedoctor.record import record
-from nodedoctor.steps import keep, last_resort, look, reboot, repair
+from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"
 XID_GUIDE = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -43,10 +43,14 @@ class NvmlError:
 
 
 HOLD_PACKAGES = repair(
-    "dpkg -l '*nvidia*' | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
+    "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*' 'linux-image-*' 'linux-headers-*' "
+    "'linux-modules-*' 'linux-generic*' 'linux-aws*' 'linux-azure*' 'linux-gcp*' 'linux-oracle*' "
+    "'linux-nvidia*' 2>/dev/null | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
     when="this is Debian or Ubuntu",
-    disturbs="upgrades of the driver, until apt-mark unhold",
+    disturbs="upgrades of driver and kernel, until apt-mark unhold",
 )
+"""With the kernel: Ubuntu has one module package per kernel (linux-modules-nvidia-580-6.8.0-60-generic):
+a kernel that is upgraded alone starts without a driver."""
 RELOAD = Fix(
     "Stop what holds the driver and load the new kernel module, or reboot. Hold the driver's "
     "packages, so that unattended upgrades do not do it again in the middle of a job.",
@@ -85,10 +89,28 @@ NO_DRIVER = Fix(
     verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
+OPEN_MODULES = Fix(
+    "Install the open flavour of the kernel modules, of the same driver version: Blackwell GPUs do not work "
+    "with the proprietary one.",
+    (
+        look("cat /proc/driver/nvidia/version"),
+        look("dpkg -l 'nvidia-*' 'linux-modules-nvidia-*'", when="this is Debian or Ubuntu"),
+        look("rpm -qa 'kmod-nvidia*' 'nvidia-*'", when="this is a Red Hat or SUSE system"),
+        reboot("the open modules are installed and the node is drained"),
+    ),
+    action="config",
+    disturbs=_EVERY_JOB,
+    verify="nodedoctor driver.gpus-present",
+    docs="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
+)
 OFF_THE_BUS = Fix(
     "Drain the node and power it off and on again; a reboot alone often does not bring the GPU back. If "
     f"it comes back, burn it in before it works again; if not, have it reseated or replaced. {_TICKET}",
-    (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")),
+    (
+        KERNEL_LOG,
+        keep("sudo nvidia-bug-report.sh"),
+        power_cycle("the evidence is kept and the node is drained"),
+    ),
     action="drain",
     disturbs=_EVERY_JOB,
     verify="nodedoctor driver.gpus-present",
@@ -107,6 +129,7 @@ HUNG = Fix(
             disturbs="nothing, but a full kernel log may lose its oldest lines",
         ),
         reboot("the evidence is kept and the node is drained"),
+        power_cycle("the reboot does not end: it waits for processes that cannot be ended"),
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
@@ -154,11 +177,10 @@ _NODES = Fix(
     verify=VERIFY,
 )
 _RESET = Fix(
-    "End what runs on the GPU and reset it; on boards with NVSwitch all GPUs are reset together. If that "
-    f"does not help, reboot. {_TICKET}",
+    f"End what runs on the GPU and reset it. If that does not help, reboot. {_TICKET}",
     (KERNEL_LOG,),
     action="reset-gpu",
-    disturbs="what runs on that GPU, and on its NVLink neighbours",
+    disturbs="what runs on that GPU",
     verify=VERIFY,
 )
 _INVESTIGATE = Fix(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 
+ONE_GPU = "what runs on this GPU"
 KERNEL_LOG = look("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
 HOLDERS = look("sudo fuser -v /dev/nvidia*")
 _MONITORS_TO_FILE = (
@@ -41,10 +42,12 @@ _ELSEWHERE = {
 }
 
 
-def gpu_reset(
-    index: int | str, disturbs: str = "what runs on this GPU; with NVSwitch, on all"
-) -> tuple[Step, ...]:
-    """Reset one GPU (its index, or several with commas); the reboot comes last."""
+def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
+    """Reset one GPU (its index, or several with commas); the reboot comes last.
+
+    From Ampere on each GPU is reset alone, also on boards with NVSwitch (nvidia-smi(1), --gpu-reset; on
+    Ampere the fabric manager has to run). Before that nvidia-smi asks for all GPUs of the board.
+    """
     return (
         HOLDERS,
         repair(_MONITORS_TO_FILE, disturbs="nothing"),
@@ -69,7 +72,10 @@ def driver_reload() -> tuple[Step, ...]:
     return (
         HOLDERS,
         repair(_SERVICES_TO_FILE, disturbs="nothing"),
-        repair("lsmod | awk '/^nvidia/ {print $1}' > nodedoctor-modules.txt", disturbs="nothing"),
+        repair(
+            "lsmod | awk '/^(nvidia|nv_peer_mem|efa_nv_peermem|gdrdrv)/ {print $1}' > nodedoctor-modules.txt",
+            disturbs="nothing",
+        ),
         last_resort("xargs -r sudo systemctl stop < nodedoctor-stopped.txt", when=idle, disturbs=ALL_JOBS),
         last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=after, disturbs=ALL_JOBS),
         last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=after, disturbs="nothing"),

@@ -99,10 +99,11 @@ class Workflow:
 
 @record
 class RecoveryAction:
-    """A value of NVML's GPU recovery action; Xid 154 prints the same values."""
+    """A value of NVML's GPU recovery action; Xid 154 prints the same values. `word` is what facts call it."""
 
     value: int
     name: str
+    word: str
     action: Action
     source: str
     unverified: bool = False

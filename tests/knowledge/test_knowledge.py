@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodedoctor.facts.gpu.nvml import enums
 from nodedoctor.knowledge import (
     containers,
     cuda,
@@ -19,6 +20,7 @@ from nodedoctor.knowledge import (
     xids,
 )
 from nodedoctor.knowledge.causes import cause, causes
+from nodedoctor.knowledge.fixes.recovery import recovery_fix
 
 # GPUs and boards
 
@@ -344,14 +346,26 @@ def test_sxids():
 
 
 def test_recovery_actions_of_xid_154():
-    assert [xids.recovery_action(value).action for value in range(5)] == [
+    assert [xids.recovery_action(value).action for value in range(8)] == [
         "none",
         "reset-gpu",
         "reboot",
         "drain",
         "drain",
+        "restart-service",
+        "reset-gpu",
+        "reboot",
     ]
     assert xids.recovery_action(17) is None
+
+
+def test_nvml_nvidia_smi_and_xid_154_speak_of_the_same_recovery_actions():
+    assert {row.value: row.word for row in xids.recovery_actions()} == enums.RECOVERY_ACTION
+    for row in xids.recovery_actions()[1:]:
+        fix = recovery_fix(row.word, 3)
+        assert fix.text and fix.steps and fix.action != "none", row
+        assert row.name.lower() not in fix.text.lower(), "a fix says what to do, not its name"
+    assert len({recovery_fix(row.word, 3).text for row in xids.recovery_actions()[1:]}) == 7
 
 
 def test_nvlink5_messages_decode_in_both_layouts():

@@ -109,7 +109,7 @@ def fabric(tmp_path: Path) -> Iterator[Fabric]:
 
 def sick(text: str, check: str) -> list[tuple[str, str]]:
     ib = Ib.parse(NOT_THERE, IbStat.parse(said(text)), NOT_THERE, NOT_THERE, NOT_THERE)
-    rails = Rails.parse(ib, NOT_THERE, NOT_THERE)
+    rails = Rails.parse(ib, NOT_THERE, NOT_THERE, NOT_THERE)
     return [told for told in brief(judge(check, ib, rails)) if told[0] not in ("pass", "note")]
 
 
@@ -143,5 +143,5 @@ def test_ibstat_and_our_own_reader_agree_on_sysfs(tmp_path):
     assert isinstance(ib, Ib) and ib.source == "rdma" and ib.disagreements == ()
     expected = [("fail", "port:mlx5_3/1"), ("fail", "port:mlx5_5/1")]
     assert sick(done.stdout, "ib.ports") == expected
-    rails = Rails.parse(ib, NOT_THERE, NOT_THERE)
+    rails = Rails.parse(ib, NOT_THERE, NOT_THERE, NOT_THERE)
     assert [one for one in brief(judge("ib.ports", ib, rails)) if one[0] == "fail"] == expected

@@ -25,7 +25,9 @@ LIBRARY_DIRS = (
     "/usr/local/nvidia/lib64",  # where GKE and its container images keep the driver
     "/usr/lib/wsl/lib",
 )
-MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nv_peer_mem", "gdrdrv")
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem")
+"""What lets adapters reach GPU memory; the last one is Amazon's: openucx/ucx pull request 10704."""
+MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_fs", "gdrdrv", *PEER_MODULES)
 RIVALS = ("nouveau", "nova_core")
 """Kernel modules that take a GPU away from NVIDIA's driver."""
 

@@ -55,6 +55,14 @@ class Gpus:
     slow_calls: tuple[SlowCall, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def encrypted(self) -> bool:
+        """True with confidential computing: copies pass a bounce buffer one after the other and are slower.
+
+        Source: arxiv.org/abs/2606.23969.
+        """
+        return bool(self.confidential_compute or any(gpu.confidential_compute for gpu in self.gpus))
+
     @classmethod
     def parse(
         cls,

@@ -14,15 +14,13 @@ from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Unseen
 from nodedoctor.record import record
 
 Right = Literal["granted", "withheld", "refused", "unknown"]
 """Granted to us; withheld by the device cgroup or for want of a node; refused by the node's mode."""
 
-GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
-"""Kernel drivers that hold a GPU for a virtual machine."""
 
 CONTROL = "/dev/nvidiactl"
 

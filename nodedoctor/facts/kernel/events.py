@@ -28,6 +28,8 @@ NicKind = Literal[
     "link-down",
     "link-up",
     "slow-slot",
+    "slot-power",
+    "register",
     "errors",
 ]
 

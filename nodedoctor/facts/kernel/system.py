@@ -89,10 +89,12 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     ),
     (re.compile(r"transmit queue \d+ timed out|TX timeout"), "queue"),
     (re.compile(r"[Hh]igh [Tt]emperature"), "temperature"),
+    (re.compile(r"(?:insufficient|unadvertised) power on the PCIe slot"), "slot-power"),
     (re.compile(r"(?:insufficient|unadvertised) power|[Pp]ower budget exceeded"), "power"),
     (re.compile(r"Port module event\[error\]|Cable error"), "module"),
     (re.compile(r"Cable unplugged"), "link-down"),
     (re.compile(r"available PCIe bandwidth, limited by"), "slow-slot"),
+    (re.compile(r"ACCESS_REG\(0x[0-9a-f]+\).*failed, status"), "register"),
     (re.compile(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import fact
-from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Unseen
 from nodedoctor.record import record
 
@@ -16,6 +16,8 @@ _EXPRESS, _ACS = 0x10, 0x000D
 _TYPES = {0x4: "root port", 0x5: "upstream port", 0x6: "downstream port"}
 _REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 """Bits of the ACS control register that send traffic between two devices up to the root complex."""
+_DIRECT_TRANSLATED = 0x40
+"""The bit that lets requests through whose addresses the device has had translated before (ATS)."""
 
 
 @record
@@ -24,7 +26,9 @@ class Bridge:
 
     `redirects` are the ACS redirects that are switched on, as lspci names them: empty when there are none,
     None when configuration space could not be read that far. `switch` names the bridges that belong
-    together: everything below one upstream port can talk without the host, unless redirected.
+    together: everything below one upstream port can talk without the host, unless redirected. `lent` are the
+    devices beneath that are kept for virtual machines; `ats` says that translated requests pass
+    all the same.
     """
 
     address: str
@@ -32,6 +36,8 @@ class Bridge:
     beneath: tuple[str, ...]
     redirects: tuple[str, ...] | None
     switch: str | None
+    lent: tuple[str, ...] = ()
+    ats: bool = False
 
 
 @fact(Pci)
@@ -60,13 +66,16 @@ def _bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge 
     if device is None:
         return None
     config = config_bytes(device.config)
-    beneath = tuple(end.address for end in endpoints if address in end.upstream)
+    beneath = [end for end in endpoints if address in end.upstream]
+    control = acs_control(config)
     return Bridge(
         address=address,
         kind=port_type(config) or "bridge",
-        beneath=beneath,
+        beneath=tuple(end.address for end in beneath),
         redirects=acs_redirects(config),
         switch=_switch(pci, device),
+        lent=tuple(end.address for end in beneath if end.driver in GIVEN_AWAY),
+        ats=bool(control and control & _DIRECT_TRANSLATED),
     )
 
 
@@ -95,15 +104,18 @@ def port_type(config: bytes) -> str | None:
 
 def acs_redirects(config: bytes) -> tuple[str, ...] | None:
     """The ACS redirects that are on; empty without the capability, None where it cannot be read."""
+    control = acs_control(config)
+    return None if control is None else tuple(name for bit, name in _REDIRECTS.items() if control & bit)
+
+
+def acs_control(config: bytes) -> int | None:
+    """The ACS control register; 0 without the capability, None where it cannot be read."""
     if len(config) <= 0x100:
         return None
     for place, number in _extended(config):
         if number == _ACS:
-            if len(config) < place + 8:
-                return None
-            control = _word(config, place + 6)
-            return tuple(name for bit, name in _REDIRECTS.items() if control & bit)
-    return ()
+            return _word(config, place + 6) if len(config) >= place + 8 else None
+    return 0
 
 
 def _capability(config: bytes, wanted: int) -> int | None:

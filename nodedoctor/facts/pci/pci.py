@@ -19,6 +19,8 @@ from nodedoctor.record import record
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX = "10de", "15b3"
+GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
+"""Kernel drivers of devices that are passed through to virtual machines."""
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _IDENTITY = ("vendor", "device", "class", "subsystem_vendor", "subsystem_device", "numa_node")
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")

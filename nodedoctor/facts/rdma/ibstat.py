@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import Command, Lane, Options, fact, pasted, probe, skipped
 from nodedoctor.facts.files import Files, whole_number
-from nodedoctor.facts.rdma.port import IbPort, layer_word, phys_word, state_word
+from nodedoctor.facts.rdma.port import IbPort, guid, layer_word, phys_word, state_word
 from nodedoctor.facts.rdma.sysfs import CLASS
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -130,7 +130,7 @@ def _ibstat(text: str) -> Iterator[IbPort]:
                 whole_number(said.get("sm lid")),
                 model=about.get("ca type"),
                 firmware=about.get("firmware version"),
-                card=_guid(about.get("system image guid")),
+                card=guid(about.get("system image guid")),
             )
 
 
@@ -180,13 +180,8 @@ def _devinfo(text: str) -> Iterator[IbPort]:
                 model=f"MT{part}" if part else None,
                 firmware=about.get("fw_ver"),
                 board_id=about.get("board_id"),
-                card=_guid(about.get("sys_image_guid")),
+                card=guid(about.get("sys_image_guid")),
             )
-
-
-def _guid(text: str | None) -> str | None:
-    """A GUID; one of zeros names nothing."""
-    return text if text and text.lower().removeprefix("0x").strip("0:") else None
 
 
 def _number(pattern: re.Pattern[str], text: str | None) -> float | None:

@@ -9,11 +9,14 @@ from nodedoctor.facts.rdma.sysfs import Gid, Hca, NetDevice, RdmaPort
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.record import record
 
+_TRAFFIC = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "link_downed")
+
 
 @record
 class IbPort:
     """One port. `model` is the adapter as MT4129, `card` what ports of one card have in common.
 
+    `driver` is the kernel's, `gdr` whether it reaches GPU memory where it says so itself (EFA), else None.
     `state` is ACTIVE INIT ARMED DOWN, `phys_state` LinkUp Polling Disabled ...; None was not said.
     """
 
@@ -37,6 +40,8 @@ class IbPort:
     gids: tuple[Gid, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
     hw_counters: Mapping[str, int] = field(default_factory=dict)
+    driver: str | None = None
+    gdr: bool | None = None
 
     @property
     def name(self) -> str:
@@ -66,6 +71,21 @@ class IbPort:
         return self.link_layer == "InfiniBand"
 
     @property
+    def efa(self) -> bool:
+        """True for Amazon's Elastic Fabric Adapter, which NCCL uses through libfabric instead of verbs."""
+        return self.driver == "efa"
+
+    @property
+    def kind(self) -> str:
+        """What people call its network."""
+        return "EFA" if self.efa else self.link_layer or "RDMA"
+
+    @property
+    def carried(self) -> bool:
+        """True when its counters say that it has been up since the driver was loaded."""
+        return any(self.counters.get(name) for name in _TRAFFIC)
+
+    @property
     def text(self) -> str:
         """The port in one line, for evidence."""
         rate = f"rate {self.rate_gbps:g}" if self.rate_gbps is not None else None
@@ -74,8 +94,9 @@ class IbPort:
 
 
 def of_sysfs(hca: Hca, port: RdmaPort) -> IbPort:
-    """A port as sysfs shows it. Two functions of one PCI device are one card."""
+    """A port as sysfs shows it. Functions with one system GUID, or of one PCI device, are one card."""
     address = hca.pci_address
+    slot = address.rpartition(".")[0] if address else None
     return IbPort(
         hca.name,
         port.number,
@@ -90,14 +111,21 @@ def of_sysfs(hca: Hca, port: RdmaPort) -> IbPort:
         hca.hca_type,
         hca.firmware,
         hca.board_id,
-        address.rpartition(".")[0] if address else None,
+        guid(hca.system_guid) or slot,
         address,
         hca.physfn is not None,
         hca.netdevs,
         port.gids,
         port.counters,
         port.hw_counters,
+        hca.driver,
+        hca.gdr,
     )
+
+
+def guid(text: str | None) -> str | None:
+    """A GUID; one of zeros names nothing."""
+    return text if text and text.lower().removeprefix("0x").strip("0:") else None
 
 
 def filled(port: IbPort, other: IbPort) -> IbPort:

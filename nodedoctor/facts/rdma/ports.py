@@ -8,14 +8,17 @@ from typing import Any
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci
 from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo
 from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
+from nodedoctor.facts.rdma.roles import beside_gpus, switch_bridges
 from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.knowledge.infiniband import adapter
 from nodedoctor.model import Evidence, Finding, Unseen
 from nodedoctor.record import record
 
+_SETS = (8, 16)
+"""How many rails boards have; more ports of the kind than these serve something else."""
 _RAILS = 4
 """GPU boards have a rail per GPU or per two: four and more (knowledge: rdma platforms)."""
 NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
@@ -79,7 +82,7 @@ class Ib:
             return cls(absent="the adapters do not answer", silent=silent)
         if isinstance(pci, Unseen) and pci.reason == "not-visible-here":
             return pci  # without /sys nothing was looked at
-        if driverless := _driverless(pci):
+        if isinstance(rdma, Rdma) and (driverless := _driverless(pci)):
             return cls(absent="the kernel has no RDMA device", driverless=driverless)
         if isinstance(rdma, Rdma) or (isinstance(ibstat, Unseen) and not ibstat.applies):
             return cls(absent=NO_ADAPTER)
@@ -101,22 +104,27 @@ class Ib:
         """What was said of these ports."""
         return [Evidence(self.source, port.text) for port in ports]
 
-    def nothing(self, otherwise: str) -> Finding:
-        """The finding of a check that has no active port to judge; `otherwise` is what is not told."""
+    def nothing(self, rails: Rails, otherwise: str) -> Finding:
+        """The finding of a check that has no active rail to judge; `otherwise` is what is not reported."""
         if not self.ports:
             return Finding.skip(self.absent)
+        if not rails.ports:
+            return Finding.skip("NCCL uses no RDMA port here")
         if not any(port.active for port in self.ports):
             return Finding.skip("no port is active: see ib.ports")
         return Finding.unknown("not-visible-here", otherwise)
 
 
-@fact(Ib, Env, Processes)
+@fact(Ib, Env, Processes, Pci)
 @record
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 
-    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most.
-    `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
+    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most;
+    of these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
+    being named, beside a GPU, or one of as many as boards have. `bridges` manage NVSwitches and are
+    nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no
+    RDMA at all.
     `partly` says why a job may name other ports than these.
     """
 
@@ -127,29 +135,42 @@ class Rails:
     unknown: tuple[str, ...] = ()
     off: bool = False
     partly: Unseen | None = None
+    sure: bool = True
+    bridges: tuple[IbPort, ...] = ()
 
     @classmethod
-    def parse(cls, ib: Ib | Unseen, env: Env | Unseen, processes: Processes | Unseen) -> Rails | Unseen:
-        """Choose by what the job or its surroundings say, else by what the ports are."""
+    def parse(
+        cls, ib: Ib | Unseen, env: Env | Unseen, processes: Processes | Unseen, pci: Pci | Unseen
+    ) -> Rails | Unseen:
+        """Choose by what the job or its surroundings say, else by what the ports are and where they sit."""
         if isinstance(ib, Unseen):
             return ib
         said, off = _setting("NCCL_IB_HCA", env, processes), _setting("NCCL_IB_DISABLE", env, processes)
+        bridging = switch_bridges(ib.ports, pci)
+        bridges = tuple(port for port in ib.ports if port.name in bridging)
+        free = tuple(port for port in ib.ports if port.name not in bridging)
+        ports, unknown, sure = by_class(free), tuple[str, ...](), False
+        by = "the class of equal ports that carries most"
         if said:
-            ports, unknown = by_name(said[0], ib.ports)
-            by = f"NCCL_IB_HCA={said[0]} in {said[1]}"
-        else:
-            ports, unknown = by_class(ib.ports), ()
-            by = "the class of equal ports that carries most"
+            ports, unknown = by_name(said[0], free)
+            by, sure = f"NCCL_IB_HCA={said[0]} in {said[1]}", True
+        elif near := beside_gpus(ports, pci):
+            ports, sure = tuple(port for port in ports if port.name in near), True
+            by = "the ports that share a PCIe switch with a GPU"
+        gpus = len(pci.gpus) if isinstance(pci, Pci) else 0
+        sure = sure or len(ports) in (*_SETS, gpus)
         names = {port.name for port in ports}
-        others = tuple(port for port in ib.ports if port.name not in names)
+        others = tuple(port for port in free if port.name not in names)
         seen = env.partly if isinstance(env, Env) else env
         partly = None if said else processes if isinstance(processes, Unseen) else seen
-        return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"), partly)
+        none = bool(off and off[0] == "1")
+        return cls(ports, others, by, bool(said), unknown, none, partly, sure, bridges)
 
     def public(self) -> dict[str, Any]:
         """The ports by name: all about them stands in the fact `ib`."""
-        names = {"ports": [port.name for port in self.ports], "others": [port.name for port in self.others]}
-        shown = ("chosen_by", "explicit", "unknown", "off")
+        groups = {"ports": self.ports, "others": self.others, "bridges": self.bridges}
+        names = {key: [port.name for port in ports] for key, ports in groups.items()}
+        shown = ("chosen_by", "explicit", "unknown", "off", "sure")
         return {**names, **{name: getattr(self, name) for name in shown}}
 
     def expectations(self) -> dict[str, str]:
@@ -240,7 +261,7 @@ def _setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tup
 def _driverless(pci: Pci | Unseen) -> tuple[str, ...]:
     """InfiniBand controllers (class 0207) on the bus that are not kept for a virtual machine."""
     devices = pci.devices if isinstance(pci, Pci) else ()
-    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver != "vfio-pci")
+    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver not in GIVEN_AWAY)
     return tuple(one.address for one in ours if one.physfn is None)
 
 

@@ -19,6 +19,8 @@ from nodedoctor.record import record
 CLASS = "/sys/class/infiniband"
 EACH_SECONDS = "4"
 _IDENTITY = ("hca_type", "fw_ver", "board_id", "hw_rev", "node_desc", "node_guid", "node_type")
+# `gdr` is of Amazon's adapters alone: amzn/amzn-drivers, kernel/linux/efa/src/efa_sysfs.c.
+_CARD = ("sys_image_guid", "gdr")
 _PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid", "sm_sl", "lid_mask_count", "cap_mask")
 _GIDS = ("[0-9]", "1[0-5]")  # the table has 256 rows; RoCE fills a handful per address
 _RATE = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
@@ -28,8 +30,9 @@ _RATE = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
 def rdma_devices(options: Options) -> Command:
     """Every RDMA adapter from sysfs: identity, port states, rates, GIDs and error counters."""
     device, port = f"{CLASS}/*", f"{CLASS}/*/ports/*"
-    words = [f"read:{device}/{name}" for name in _IDENTITY]
-    words += [f"link:{device}/device", f"link:{device}/device/physfn", f"read:{device}/device/numa_node"]
+    words = [f"read:{device}/{name}" for name in (*_IDENTITY, *_CARD)]
+    words += [f"link:{device}/device{link}" for link in ("", "/physfn", "/driver")]
+    words += [f"read:{device}/device/numa_node"]
     words += [f"read:{device}/device/net/*/{name}" for name in ("operstate", "mtu", "dev_port")]
     words += [f"read:{port}/{name}" for name in _PORT]
     words += [f"read:{port}/{table}/{row}" for table in ("gids", "gid_attrs/types") for row in _GIDS]
@@ -96,6 +99,8 @@ class RdmaPort:
 class Hca:
     """One RDMA device such as mlx5_0. `pci_address` is where it sits, `physfn` is set on virtual functions.
 
+    `system_guid` is the same for all functions of one card. `gdr` is whether its driver reaches GPU memory,
+    where the driver says so itself (EFA), else None.
     `stopped_answering` names the file whose read did not return; what was not read after it is unknown.
     """
 
@@ -105,6 +110,9 @@ class Hca:
     board_id: str | None = None
     node_desc: str | None = None
     node_guid: str | None = None
+    system_guid: str | None = None
+    driver: str | None = None
+    gdr: bool | None = None
     pci_address: str | None = None
     physfn: str | None = None
     numa_node: int | None = None
@@ -160,6 +168,9 @@ def _hca(files: Files, name: str) -> Hca:
         board_id=files.text(f"{here}/board_id"),
         node_desc=files.text(f"{here}/node_desc"),
         node_guid=files.text(f"{here}/node_guid"),
+        system_guid=files.text(f"{here}/sys_image_guid"),
+        driver=files.leaf(f"{here}/device/driver"),
+        gdr={"0": False, "1": True}.get(files.text(f"{here}/gdr") or ""),
         pci_address=files.leaf(f"{here}/device"),
         physfn=files.leaf(f"{here}/device/physfn"),
         numa_node=node if node is not None and node >= 0 else None,

@@ -26,7 +26,7 @@ HUNG = Fix(
     "Look for an Xid of that moment in the kernel log; reset the GPU, and the node if that does not help.",
     looks("nodedoctor kernel", "nvidia-smi -q"),
     "reset-gpu",
-    "every job on that GPU; on a board with NVSwitch all GPUs are reset together",
+    "every job on that GPU",
     _AGAIN,
     _DEBUG,
 )

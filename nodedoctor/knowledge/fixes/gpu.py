@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.knowledge.recipes import gpu_reset
+from nodedoctor.knowledge.recipes import ONE_GPU, gpu_reset
 from nodedoctor.model import Action, Evidence, Fix, Step
 from nodedoctor.steps import keep, look
 
 RMA_GUIDE = "https://docs.nvidia.com/deploy/rma-process/"
 ERROR_GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
-_ALL_WITH_SWITCH = "what runs on this GPU; on boards with NVSwitch, on all"
 
 
 def identity(gpu: Gpu) -> str:
@@ -55,9 +54,9 @@ def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
     """Reset the GPU once nothing uses it."""
     return Fix(
         f"{text} End what runs on it and reset it, or reboot the node. If it comes back: {ticket(gpu)}",
-        gpu_reset(gpu.index, _ALL_WITH_SWITCH),
+        gpu_reset(gpu.index),
         action="reset-gpu",
-        disturbs=_ALL_WITH_SWITCH,
+        disturbs=ONE_GPU,
         verify=f"nodedoctor {verify}",
         docs=docs,
     )

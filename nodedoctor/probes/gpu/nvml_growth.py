@@ -2,7 +2,8 @@
 
     python -I nvml_growth.py [SECONDS]
 
-Asked are PCIe replays, corrected memory errors, and the errors of every NVLink. A driver that does not
+Asked are PCIe replays, corrected memory errors, the reasons for the clocks at that moment, and the errors of
+every NVLink. A driver that does not
 start gives one line that says so. The second sample opens every GPU anew, which costs nothing.
 """
 
@@ -27,7 +28,9 @@ else:  # python -I leaves our own folder out
 
     sys.path.pop(0)
 
-VALUES = {key: calls.VALUES[key] for key in ("pcie_replays", "ecc_volatile_correctable")}
+VALUES = {
+    key: calls.VALUES[key] for key in ("pcie_replays", "ecc_volatile_correctable", "clock_event_reasons")
+}
 
 
 def read_gpu(library: NvmlLibrary, index: int) -> dict[str, Any]:

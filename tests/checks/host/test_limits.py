@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from nodedoctor.engine.registry import Options
 from nodedoctor.facts.host.cgroup import Cgroup, own_cgroup
 from nodedoctor.facts.host.container import Container, container_files
+from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.limits import SHM, Bound, Limits, limits_files, parse_rlimits
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci, PciDevice
-from nodedoctor.facts.rdma.sysfs import Hca, Rdma, RdmaPort
+from nodedoctor.facts.rdma.port import IbPort
+from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.model import Finding, Observation, Outcome, Unseen
 
 GIB, MIB = 1024**3, 1024**2
@@ -143,17 +145,23 @@ def test_rays_object_store_must_fit():
     assert len(judge("limits.shm", limits(shm=(100, 100), memory=memory), processes())) == 1
 
 
-ACTIVE = Rdma((Hca("mlx5_0", ports=(RdmaPort(1, state="ACTIVE"),)),))
-DOWN = Rdma((Hca("mlx5_0", ports=(RdmaPort(1, state="DOWN"),)),))
+ACTIVE = Rails((IbPort("mlx5_0", 1, "ACTIVE"),))
+DOWN = Rails((IbPort("mlx5_0", 1, "DOWN"),))
+STORAGE = Rails((), others=(IbPort("mlx5_0", 1, "ACTIVE"),))
+DOCKER = Container(runtime="docker")
 EIGHT_MIB, TWENTY_GIB = f"{8 * MIB} {8 * MIB}", f"{20 * GIB} unlimited"
 ROOT = Container(capabilities=("IPC_LOCK",), user_namespace_maps_all=True)
 MEMLOCK_CASES = [
     ("unlimited", "unlimited unlimited", ACTIVE, HOST, "pass"),
-    ("8 MiB with RDMA", EIGHT_MIB, ACTIVE, HOST, "fail"),
-    ("8 MiB, RDMA not known", EIGHT_MIB, None, HOST, "fail"),
-    ("20 GiB with RDMA", TWENTY_GIB, ACTIVE, HOST, "warn"),
-    ("8 MiB without RDMA", EIGHT_MIB, Rdma((), supported=False), HOST, "note"),
-    ("8 MiB, every port down", EIGHT_MIB, DOWN, HOST, "note"),
+    ("8 MiB in a container with RDMA", EIGHT_MIB, ACTIVE, DOCKER, "fail"),
+    ("8 MiB in a container, RDMA not known", EIGHT_MIB, None, DOCKER, "fail"),
+    ("20 GiB in a container with RDMA", TWENTY_GIB, ACTIVE, DOCKER, "warn"),
+    ("8 MiB of a login shell", EIGHT_MIB, ACTIVE, HOST, "note"),
+    ("8 MiB of a login shell, RDMA not known", EIGHT_MIB, None, HOST, "note"),
+    ("8 MiB without RDMA", EIGHT_MIB, Rails(()), DOCKER, "note"),
+    ("8 MiB, RDMA for storage alone", EIGHT_MIB, STORAGE, DOCKER, "note"),
+    ("8 MiB, NCCL uses no RDMA", EIGHT_MIB, Rails(ACTIVE.ports, off=True), DOCKER, "note"),
+    ("8 MiB, every port down", EIGHT_MIB, DOWN, DOCKER, "note"),
     ("root", EIGHT_MIB, ACTIVE, ROOT, "note"),
     (
         "root of a user namespace",
@@ -166,13 +174,22 @@ MEMLOCK_CASES = [
 
 
 @pytest.mark.parametrize(
-    ("memlock", "rdma", "container", "status"),
+    ("memlock", "rails", "container", "status"),
     [c[1:] for c in MEMLOCK_CASES],
     ids=[c[0] for c in MEMLOCK_CASES],
 )
-def test_locked_memory_of_the_shell(memlock: str, rdma: Rdma | None, container: Container, status: str):
-    facts = [fact for fact in (limits(memlock=memlock), rdma, container, processes()) if fact is not None]
+def test_locked_memory_of_the_shell(memlock: str, rails: Rails | None, container: Container, status: str):
+    facts = [fact for fact in (limits(memlock=memlock), rails, container, processes()) if fact is not None]
     assert brief(judge("limits.memlock", *facts)) == [(status, "shell")]
+
+
+def test_a_step_of_a_slurm_job_hands_its_limit_to_the_ranks_and_a_prolog_does_not():
+    for variables, status in (
+        ({"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7"}, "fail"),
+        ({"SLURM_JOB_ID": "7"}, "note"),
+    ):
+        found = judge("limits.memlock", limits(memlock=EIGHT_MIB), ACTIVE, HOST, processes(), Env(variables))
+        assert brief(found) == [(status, "shell")]
 
 
 def test_locked_memory_of_those_who_train_counts_instead():

@@ -98,6 +98,18 @@ def test_everything_slow_is_the_system(diagnose):
     assert not finding["subject"] and "ACS" in finding["fix"]["text"]
 
 
+@pytest.mark.slow
+def test_confidential_computing_is_slow_by_design(diagnose):
+    slow = {"host": 10, "speed": 120}
+    (results, _) = diagnose(slow, {"confidential_compute": 1})
+    assert results["bandwidth.host"]["status"] == results["bandwidth.p2p"]["status"] == "pass"
+    assert "confidential computing" in str(results["bandwidth.host"]["findings"])
+    (results, _) = diagnose(slow)
+    assert results["bandwidth.host"]["status"] == results["bandwidth.p2p"]["status"] == "fail"
+    (results, _) = diagnose({**slow, "gpu2.host": 3}, {"confidential_compute": 1})
+    assert [f["subject"] for f in results["bandwidth.host"]["findings"] if f["status"] == "fail"] == ["gpu:2"]
+
+
 def test_peer_access_denied_on_an_nvlink_board(diagnose):
     results, _ = diagnose({"access": 0, "speed": 20})
     assert "peers although NVLink" in json.dumps(results["bandwidth.p2p"])

@@ -64,9 +64,11 @@ def rails(count: int = 8, **fields: object) -> list[IbPort]:
     return [port(f"mlx5_{n}", **fields) for n in range(count)]
 
 
-def node(*ports: IbPort, env: Env | None = None, processes: Processes | None = None) -> tuple[Ib, Rails]:
+def node(
+    *ports: IbPort, env: Env | None = None, processes: Processes | None = None, pci: Pci | None = None
+) -> tuple[Ib, Rails]:
     ib = Ib(tuple(ports), "rdma")
-    chosen = Rails.parse(ib, env or NOT_THERE, processes or NOT_THERE)
+    chosen = Rails.parse(ib, env or NOT_THERE, processes or NOT_THERE, pci or NOT_THERE)
     assert isinstance(chosen, Rails)
     return ib, chosen
 
@@ -130,6 +132,118 @@ FRONT_END = [eth(f"mlx5_{n}", model="MT4125", rate_gbps=100.0, card=f"card{n // 
 )
 def test_only_ports_that_training_uses_can_fail(ports, expected):
     assert sick(*ports) == expected
+
+
+H100, B200 = "2330", "2901"
+
+
+def tree(gpu: str, *nics: tuple[str, str], switches: int = 4) -> Pci:
+    """Eight GPUs, two below each PCIe switch; adapters by address and switch, which may be none."""
+    devices = [
+        PciDevice(f"0000:{0x10 + n:02x}:00.0", "10de", gpu, "030200", upstream=below(str(n * switches // 8)))
+        for n in range(8)
+    ]
+    devices += [PciDevice(at, "15b3", "1021", "020700", upstream=below(switch, at)) for at, switch in nics]
+    return Pci(tuple(devices))
+
+
+def below(switch: str, address: str = "0000:ff:00.0") -> tuple[str, ...]:
+    """The bridges above a device: root port, switch's upstream and downstream port."""
+    if not switch:
+        return (f"0000:00:{address[5:7]}.0",)
+    return (f"0000:0{switch}:01.0", f"0000:0{switch}:02.0", f"0000:0{switch}:03.{int(address[5:7], 16) % 8}")
+
+
+def sat(name: str, address: str, **fields: object) -> IbPort:
+    return port(name, pci_address=address, **fields)
+
+
+RAIL_SLOTS = [(f"0000:{0x40 + n:02x}:00.0", str(n // 2)) for n in range(8)]
+SAT = [sat(f"mlx5_{n}", address) for n, (address, _) in enumerate(RAIL_SLOTS)]
+
+
+def test_where_some_ports_share_a_switch_with_a_gpu_the_others_are_no_rails():
+    slots = [("0000:60:00.0", ""), ("0000:61:00.0", "")]
+    pci = tree(H100, *RAIL_SLOTS, *slots)
+    slow = sat("mlx5_8", slots[0][0], rate_gbps=200.0)
+    dark = sat("mlx5_9", slots[1][0], state="DOWN", phys_state="Polling")
+    _, chosen = node(*SAT[:6], slow, dark, pci=pci)
+    assert [p.name for p in chosen.ports] == [p.name for p in SAT[:6]] and chosen.sure
+    for check in CHECKS:
+        found = brief(judge(check, *node(*SAT[:6], slow, dark, pci=pci)))
+        assert not {"warn", "fail"} & {status for status, _ in found}, (check, found)
+    # One of those beside a GPU is missed, however many there are.
+    ib, chosen = node(*SAT[:5], replace(SAT[5], state="DOWN", phys_state="Disabled"), slow, dark, pci=pci)
+    assert ("fail", "port:mlx5_5/1") in brief(judge("ib.ports", ib, chosen))
+
+
+def test_a_port_without_a_link_that_may_be_spare_only_warns():
+    spare = down("mlx5_4")
+    assert sick(*rails(4), spare) == [("warn", "port:mlx5_4/1")]
+    assert sick(*rails(2), down("mlx5_2", phys_state="Disabled")) == [("warn", "port:mlx5_2/1")]
+    assert sick(*rails(4), replace(spare, counters={"port_rcv_data": 4096})) == [("fail", "port:mlx5_4/1")]
+    assert sick(*rails(4), replace(spare, counters={"port_rcv_data": 0})) == [("warn", "port:mlx5_4/1")]
+    assert sick(*rails(4), replace(spare, phys_state="LinkErrorRecovery")) == [("fail", "port:mlx5_4/1")]
+    assert sick(*rails(4), port("mlx5_4", state="INIT", sm_lid=0)) == [("fail", "port:mlx5_4/1")]
+    # As many ports as GPUs, or named by the job: each is meant to have a link.
+    gpus = Pci(tuple(PciDevice(f"0000:1{n}:00.0", "10de", H100, "030200") for n in range(5)))
+    assert ("fail", "port:mlx5_4/1") in brief(judge("ib.ports", *node(*rails(4), spare, pci=gpus)))
+    named = Env({"NCCL_IB_HCA": "mlx5"})
+    assert sick(*rails(4), spare, env=named) == [("fail", "port:mlx5_4/1")]
+
+
+BRIDGES = [port(f"mlx5_{n}", card="cc40f3030027f62e", firmware="28.44.1036") for n in range(8, 12)]
+
+
+def test_the_bridge_to_the_nvswitches_is_nobodys_rail():
+    """Four functions of one ConnectX-7 on a board that hides its switches; on other boards they are rails."""
+    hurt = [
+        replace(BRIDGES[0], state="DOWN", phys_state="Disabled"),
+        replace(BRIDGES[1], width="2X", rate_gbps=200.0),
+        replace(BRIDGES[2], sm_lid=0),
+        BRIDGES[3],
+    ]
+    for check in CHECKS:
+        ib, chosen = node(*rails(), *hurt, pci=tree(B200))
+        found = brief(judge(check, ib, chosen))
+        assert not {"warn", "fail"} & {status for status, _ in found}, (check, found)
+        assert [p.name for p in chosen.ports] == [f"mlx5_{n}/1" for n in range(8)]
+        assert [p.name for p in chosen.bridges] == [p.name for p in BRIDGES]
+    ib, alone = node(*BRIDGES, pci=tree(B200))
+    assert alone.ports == () and ("note", "ib:bridges") in brief(judge("ib.ports", ib, alone))
+    for check in ("ib.sm", "ib.rate", "ib.width", "ib.firmware", "ib.counters", "ib.roce"):
+        assert [told for told, _ in brief(judge(check, ib, alone))] == ["skip"], check
+    named = node(*rails(), *hurt, env=Env({"NCCL_IB_HCA": "mlx5"}), pci=tree(B200))
+    assert not [told for told in brief(judge("ib.ports", *named)) if told[0] == "fail"]
+    assert node(*BRIDGES, pci=tree(H100))[1].bridges == ()
+    assert node(*rails(), pci=tree(B200))[1].bridges == ()
+
+
+EFA = [
+    IbPort(f"rdmap{n}s0", 1, "ACTIVE", "LinkUp", 100.0, "Unspecified", driver="efa", gdr=True)
+    for n in range(4)
+]
+
+
+@pytest.mark.parametrize(
+    ("gdr", "modules", "kind", "status"),
+    [
+        (True, (), "proprietary", "pass"),
+        (None, ("efa_nv_peermem",), "proprietary", "pass"),
+        (False, (), "open", "pass"),
+        (False, (), "proprietary", "warn"),
+        (False, ("nvidia_peermem",), "proprietary", "warn"),
+        (None, (), "proprietary", "warn"),
+    ],
+)
+def test_efa_reaches_gpu_memory_by_a_module_of_its_own(gdr, modules, kind, status):
+    ports = [replace(one, gdr=gdr) for one in EFA]
+    driver = Driver(loaded=True, kind=kind, modules=dict.fromkeys(("nvidia", *modules), "Live"))
+    ib, chosen = node(*ports)
+    found = judge("ib.gdr", ib, chosen, driver, Machine(kernel="6.8.0-64"), LoadedNccl(()), Libraries(()))
+    assert [status] == [told for told, _ in brief(found)], found
+    assert "modprobe nvidia_peermem" not in str(found)
+    assert "4 EFA active" in judge("ib.ports", ib, chosen)[0].summary
 
 
 @pytest.mark.parametrize(

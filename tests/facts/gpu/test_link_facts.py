@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,17 @@ from fakes import nvml_env, write_config
 from fakes.tree import write
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import alarms, driver_files, machine, pci, replay, services
+from recorded import alarms, driver_files, machine, nvml, pci, processes, replay, services
 
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
+from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth, nvml_growth
 from nodedoctor.facts.gpu.links.nvlink_smi import nvlink_status, read_links
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.links.p2p import PeerAccess, matrices, topo_p2p
+from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import PcieTree, acs_redirects, port_type
 from nodedoctor.facts.pci.iommu import Iommu, iommu_files
@@ -251,6 +254,39 @@ def test_counters_that_grow_between_two_reads(nvml_folder: Path, tmp_path: Path)
     assert "replay +493" in found[0].evidence[0].text
 
 
+@pytest.mark.parametrize(
+    ("reasons", "status"),
+    [
+        ((0x08, 0x08, 0x08), "warn"),  # it lasts
+        ((0x08, 0x00, 0x08), "pass"),  # clocks that change
+        ((0x08, 0x01, 0x01), "pass"),
+        ((0x00, 0x08, 0x08), "pass"),
+        ((0x88, 0x88, 0x88), "pass"),  # a power brake: thermal.throttle fails on it
+    ],
+)
+def test_a_hardware_slowdown_without_a_reason_counts_only_if_it_lasts(
+    reasons: tuple[int, int, int], status: str, fake_nvml: Fake, nvml_folder: Path, tmp_path: Path
+):
+    env = fake_nvml({"gpus": 2, "gpu1.reasons": reasons[0]})
+    missing = Unseen("missing-tool", "not in this recording")
+    reading = Gpus.parse(NvmlReading.parse(said(nvml(env), "nvml")), *[missing] * 5)
+    assert isinstance(reading, Gpus)
+    throttle = {f.subject: f.status.value for f in judge("thermal.throttle", reading)}
+    assert throttle.get("gpu:1", "pass") == ("fail" if reasons[0] & 0x80 else "pass")
+    config = tmp_path / "nvml.conf"
+    write_config(config, {"gpus": 2, "gpu1.reasons": reasons[1]})
+    env = {**os.environ, **nvml_env(nvml_folder, config)}
+    argv = child_process.child("gpu/nvml_growth", "0.2", packages=True)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        write_config(config, {"gpus": 2, "gpu1.reasons": reasons[2]})
+        text = first + child.stdout.read()
+    growth = ErrorGrowth.parse(said(text, "nvml-growth"))
+    found = judge("thermal.slowdown", reading, growth)
+    assert [(f.status.value, f.subject) for f in found] == [(status, "gpu:1" if status == "warn" else "")]
+
+
 def test_growth_is_only_asked_where_nvml_answered_in_full(fake_nvml: Fake):
     bus, driver = said(pci(8, "2330"), "pci"), said(driver_files(), "driver-files")
     hung = nvml_growth(Options(), bus, driver, Observation("nvml", Outcome.STUCK, '{"schema": "x"'))
@@ -274,7 +310,7 @@ def bridge(kind: int, acs: int | None = None) -> str:
     return space.hex()
 
 
-def tree(acs: int | None, root: int | None = 0x1D) -> PcieTree:
+def tree(acs: int | None, root: int | None = 0x1D, nic: str = "mlx5_core") -> PcieTree:
     upstream = ("0000:00:01.0", "0000:01:00.0")
     devices = (
         PciDevice("0000:00:01.0", "8086", "352a", "060400", config=bridge(4, root)),
@@ -282,7 +318,7 @@ def tree(acs: int | None, root: int | None = 0x1D) -> PcieTree:
         PciDevice("0000:02:00.0", "1000", "c030", "060400", upstream=upstream, config=bridge(6, acs)),
         PciDevice("0000:02:01.0", "1000", "c030", "060400", upstream=upstream, config=bridge(6, 0)),
         PciDevice("0000:03:00.0", "10de", "2330", "030200", upstream=(*upstream, "0000:02:00.0")),
-        PciDevice("0000:04:00.0", "15b3", "1021", "020700", upstream=(*upstream, "0000:02:01.0")),
+        PciDevice("0000:04:00.0", "15b3", "1021", "020700", driver=nic, upstream=(*upstream, "0000:02:01.0")),
     )
     found = PcieTree.parse(Pci(devices))
     assert isinstance(found, PcieTree)
@@ -306,6 +342,14 @@ def test_acs_counts_where_traffic_could_stay_below_a_switch():
     assert brief(judge("pcie.acs", tree(0x1D), Machine(form="vm"))) == [("skip", "")]
 
 
+def test_acs_is_needed_for_virtual_machines_and_harmless_with_ats():
+    (found,) = judge("pcie.acs", tree(0x1D, nic="vfio-pci"), Machine(form="bare-metal"))
+    assert (found.status.value, "virtual machines" in found.summary) == ("pass", True)
+    assert brief(judge("pcie.acs", tree(0x5D), Machine(form="bare-metal"))) == [("note", "")]
+    assert brief(judge("pcie.acs", tree(0x1D), Machine(form="bare-metal", arch="aarch64"))) == [("skip", "")]
+    assert brief(judge("pcie.acs", tree(0x1D), Machine(form="bare-metal", arch="x86_64")))[0][0] == "fail"
+
+
 def test_acs_that_only_root_may_read_says_so():
     (found,) = judge("pcie.acs", tree(None, root=None))
     assert (found.status.value, found.reason) == ("unknown", "denied")
@@ -327,6 +371,8 @@ def test_the_iommu_is_read_and_judged(tmp_path: Path):
     assert brief(judge("pcie.iommu", found, bus, Machine(form="vm"))) == [("skip", "")]
     assert brief(judge("pcie.iommu", found, bus, Machine(arch="aarch64"))) == [("skip", "")]
     assert brief(judge("pcie.iommu", found, Pci((gpu,)))) == [("skip", "")]
+    lent = Pci(tuple(replace(device, driver="vfio-pci") for device in bus.devices))
+    assert brief(judge("pcie.iommu", found, lent, Machine(form="bare-metal"))) == [("skip", "")]
 
 
 def test_sysfs_alone_shows_a_narrow_link():
@@ -351,12 +397,8 @@ def test_sysfs_alone_shows_a_narrow_link():
 
 
 def board(tmp_path: Path, **probes: str) -> list[str]:
-    gpus = [
-        smi_texts.xml_gpu(f"00000000:{bus}:00.0") for bus in ("18", "2A", "3A", "5D", "9A", "AB", "BA", "DB")
-    ]
-    text = smi_texts.xml(gpus, driver="570.86.10")
     usual = {
-        "nvidia-smi-xml": text,
+        "nvidia-smi-xml": UNREGISTERED,
         "pci": pci(8, "2330", ("22a3",) * 4),
         "driver-files": driver_files(),
         "machine": machine(),
@@ -367,6 +409,10 @@ def board(tmp_path: Path, **probes: str) -> list[str]:
     )
 
 
+BUSES = ("18", "2A", "3A", "5D", "9A", "AB", "BA", "DB")
+UNREGISTERED = smi_texts.xml([smi_texts.xml_gpu(f"00000000:{bus}:00.0") for bus in BUSES], driver="570.86.10")
+
+
 def test_a_board_with_its_fabric_manager_is_well(tmp_path: Path):
     assert board(tmp_path, fabric_manager="Fabric Manager version is : 570.86.10\n") == []
 
@@ -375,8 +421,13 @@ def test_a_board_without_a_running_fabric_manager(tmp_path: Path):
     failed = services("nvidia-fabricmanager").replace("=active", "=failed").replace("=running", "=failed")
     (alarm,) = [alarm for alarm in board(tmp_path, services=failed) if "fabric" in alarm]
     assert alarm.startswith("FAIL fabric.manager@: nvidia-fabricmanager is failed")
-    (alarm,) = [alarm for alarm in board(tmp_path, services=services("nvidia-imex")) if "fabric" in alarm]
-    assert "systemd knows no nvidia-fabricmanager" in alarm
+    told = {"services": services("nvidia-imex"), "nvidia_smi_xml": UNREGISTERED}
+    (alarm,) = [a for a in board(tmp_path, **told, processes=processes("bash")) if "fabric.manager" in a]
+    assert alarm.startswith("FAIL") and "systemd knows no nvidia-fabricmanager" in alarm
+    # A driver container's fabric manager is a process that systemd does not know.
+    assert not [a for a in board(tmp_path, **told) if "fabric.manager" in a]
+    contained = board(tmp_path, **told, processes=processes("nv-fabricmanage"))
+    assert not [a for a in contained if "fabric.manager" in a]
 
 
 def test_a_fabric_manager_of_another_version(tmp_path: Path):

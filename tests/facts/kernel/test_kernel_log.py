@@ -146,6 +146,14 @@ XIDS = [
     ),
     ([xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")], "note", None),
     (
+        [xid(154, "GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX)")],
+        "fail",
+        "restart-service",
+    ),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x6 (Bus Reset)")], "fail", "reset-gpu"),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x7 (System Reboot)")], "fail", "reboot"),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x1e (New)")], "fail", "investigate"),
+    (
         [
             xid(95),
             xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", seconds=200),
@@ -171,6 +179,46 @@ def test_xids_by_what_the_catalogue_says(lines, status, action):
     (one,) = found("kernel.xid", *lines)
     assert ("note" if one.note else one.status.value) == status, one.summary
     assert (one.fix.action if one.fix else None) == action
+
+
+DAYS = 86400.0
+
+
+def test_a_programs_error_is_history_after_a_day_on_a_gpu_that_counts_none():
+    last = f"[{20 * DAYS:.6f}] usb 1-1: new device"
+    old, late = (
+        xid(31, "pid=9, name=python3, MMU Fault"),
+        xid(31, "pid=9, name=python3, MMU", seconds=20 * DAYS - 60),
+    )
+    (one,) = found("kernel.xid", old, last, gpus=gpus())
+    assert one.note and "python3" in one.summary and one.status.value == "pass"
+    assert brief(found("kernel.xid", old, last)) == [("warn", f"pci:{GPU3}")]  # nobody saw what it counts
+    assert brief(found("kernel.xid", old, last, gpus=gpus(remap_pending=True))) == [("warn", "gpu:3")]
+    assert brief(found("kernel.xid", late, last, gpus=gpus())) == [("warn", "gpu:3")]
+    # Different programs on one GPU speak against the GPU, however long ago.
+    another = xid(31, "pid=77, name=train.py, MMU Fault", seconds=5000)
+    assert brief(found("kernel.xid", old, another, last, gpus=gpus())) == [("warn", "gpu:3")]
+    hardware = xid(79, "GPU has fallen off the bus.")
+    assert brief(found("kernel.xid", old, hardware, last, gpus=gpus()))[0] == ("fail", "gpu:3")
+
+
+def test_one_buggy_job_on_many_gpus_is_one_note():
+    ranks = [
+        xid(13, f"pid={100 + n}, name=python3, Ch 1", bus=f"0000:{n:02x}:00.0", seconds=50 + n)
+        for n in range(8)
+    ]
+    (one,) = found("kernel.xid", *ranks)
+    assert one.note and "8 GPUs" in one.summary
+    assert (
+        len(found("kernel.xid", ranks[0], xid(13, "pid=5, name=other, Ch 1", bus="0000:09:00.0", seconds=51)))
+        == 2
+    )
+
+
+def test_a_remapped_row_is_only_told_while_it_waits_for_a_reset():
+    row = xid(63, "Row Remapper: New row marked for remapping")
+    assert brief(found("kernel.xid", row, gpus=gpus(remap_pending=False))) == [("note", "xid:programs")]
+    assert brief(found("kernel.xid", row, gpus=gpus(remap_pending=True))) == [("warn", "gpu:3")]
 
 
 def test_xid_names_the_gpu_by_number_when_it_can():
@@ -436,7 +484,15 @@ NIC = "mlx5_core 0000:5d:00.0"
         ([f"[9.0] {NIC}: poll_health:800:(pid 0): Fatal error 1 detected"], ["fail"]),
         (
             [f"[9.0] {NIC}: mlx5_pcie_event:299: Detected insufficient power on the PCIe slot (27W)."],
-            ["warn"],
+            ["note"],
+        ),
+        ([f"[9.0] {NIC}: Port module event[error]: module 0, Cable error, Power budget exceeded"], ["warn"]),
+        (
+            [
+                f"[9.0] {NIC}: mlx5_cmd_out_err:808:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed, "
+                "status bad operation(0x2), syndrome (0x305684), err(-22)"
+            ],
+            ["note"],
         ),
         (
             [f"[9.0] {NIC}: mlx5_pcie_event:301:(pid 1): PCIe slot advertised sufficient power (75W)."],

@@ -10,6 +10,8 @@ from typing import Any
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.nvml.enums import clock_event_reasons
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.json_shapes import int_of, listed, mapping, number
@@ -17,6 +19,7 @@ from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
 GROWTH = "nvml-growth"
+_REASONS = "clock_event_reasons"
 _NO_COUNTERS = "these GPUs show no error counters"
 INTERVAL = 1.0  # seconds between the two reads
 
@@ -31,9 +34,14 @@ def nvml_growth(
     reading = NvmlReading.parse(nvml)
     if isinstance(reading, Unseen) or reading.gpus.interrupted or not reading.gpus.gpus:
         return skipped(GROWTH, "NVML gave no complete answer before")
-    if not any(gpu.nvlinks or gpu.pcie_replays is not None for gpu in reading.gpus.gpus):
+    if not any(_asks_twice(gpu) for gpu in reading.gpus.gpus):
         return skipped(GROWTH, _NO_COUNTERS)
     return Command(child("gpu/nvml_growth", str(INTERVAL), packages=True))
+
+
+def _asks_twice(gpu: Gpu) -> bool:
+    """Whether this GPU has anything that is worth a second look."""
+    return bool(gpu.nvlinks) or gpu.pcie_replays is not None or gpu.clock_event_reasons is not None
 
 
 @record
@@ -46,11 +54,15 @@ class LinkGrowth:
 
 @record
 class GpuGrowth:
-    """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links."""
+    """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links.
+
+    `lasting_reasons` are the reasons for its clocks that stood in both reads, None where they were not told.
+    """
 
     index: int
     gained: Mapping[str, int] = field(default_factory=dict)
     links: tuple[LinkGrowth, ...] = ()
+    lasting_reasons: tuple[str, ...] | None = None
 
 
 @fact(GROWTH)
@@ -116,7 +128,9 @@ def _gpu(
 ) -> GpuGrowth:
     shared = sorted(before[1].keys() & after[1].keys())
     links = (LinkGrowth(link, _gained(before[1][link], after[1][link])) for link in shared)
-    return GpuGrowth(index, _gained(before[0], after[0]), tuple(links))
+    masks = [sample[0].pop(_REASONS, None) for sample in (before, after)]
+    lasting = None if None in masks else clock_event_reasons((masks[0] or 0) & (masks[1] or 0))
+    return GpuGrowth(index, _gained(before[0], after[0]), tuple(links), lasting)
 
 
 def _gained(before: _Counts, after: _Counts) -> dict[str, int]:

@@ -1,0 +1,62 @@
+"""What the ports of RDMA adapters are there for, as the PCI tree and the board tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nodedoctor.facts.pci.pci import Pci, bdf
+from nodedoctor.facts.rdma.port import IbPort
+from nodedoctor.knowledge.gpus import gpu_model, platforms_of
+from nodedoctor.model import Unseen
+
+_BRIDGE_MODEL = "MT4129"
+_BRIDGE_FUNCTIONS = 4
+"""HGX B200 and B300 show their NVSwitches to the host as four functions of one ConnectX-7 (PCI 15b3:1021, as
+the rails may have), whose VPD says SMDL=SW_MNG: siderolabs/extensions, issue 893 and pull request 895. Only
+root reads the VPD; that four InfiniBand functions of one ConnectX-7 are on such a board shows without it."""
+
+
+def switch_bridges(ports: Sequence[IbPort], pci: Pci | Unseen) -> frozenset[str]:
+    """Names of the ports through which this host manages NVSwitches that are not on its own PCI bus."""
+    if isinstance(pci, Unseen) or not any(_hides_switches(gpu.pci_id) for gpu in pci.gpus):
+        return frozenset()
+    functions = [port for port in ports if _may_bridge(port)]
+    names: set[str] = set()
+    for port in functions:
+        card = {other.name for other in functions if other.card == port.card}
+        if port.card and len(card) >= _BRIDGE_FUNCTIONS:
+            names |= card
+    return frozenset(names)
+
+
+def beside_gpus(ports: Iterable[IbPort], pci: Pci | Unseen) -> frozenset[str]:
+    """Names of the ports whose adapter shares a PCIe switch with a GPU.
+
+    Where some do, these carry the traffic between GPUs, and the others storage or management: so does NVIDIA
+    tell them apart (NVIDIA/NVSentinel, docs/nic-health-monitor/link-state-detection.md, PIX and PXB).
+    """
+    if isinstance(pci, Unseen):
+        return frozenset()
+    switches = {bridge for gpu in pci.gpus for bridge in _switches(gpu.upstream)}
+    return frozenset(
+        port.name
+        for port in ports
+        if port.pci_address
+        and (device := pci.at(bdf(port.pci_address))) is not None
+        and switches.intersection(_switches(device.upstream))
+    )
+
+
+def _switches(upstream: tuple[str, ...]) -> tuple[str, ...]:
+    """The bridges above a device without the first one, which is the root port."""
+    return upstream[1:]
+
+
+def _may_bridge(port: IbPort) -> bool:
+    return port.model == _BRIDGE_MODEL and not port.virtual and port.link_layer in ("InfiniBand", None)
+
+
+def _hides_switches(pci_id: str) -> bool:
+    model = gpu_model("", pci_id)
+    boards = platforms_of(model) if model else ()
+    return any(board.fabric_manager == "needed" and not board.switches_on_host_bus for board in boards)
