@@ -79,7 +79,7 @@ class Ib:
             return cls(absent="the adapters do not answer", silent=silent)
         if isinstance(pci, Unseen) and pci.reason == "not-visible-here":
             return pci  # without /sys nothing was looked at
-        if driverless := _driverless(pci):
+        if isinstance(rdma, Rdma) and (driverless := _driverless(pci)):
             return cls(absent="the kernel has no RDMA device", driverless=driverless)
         if isinstance(rdma, Rdma) or (isinstance(ibstat, Unseen) and not ibstat.applies):
             return cls(absent=NO_ADAPTER)
