@@ -102,14 +102,11 @@ def _package(driver: Driver, machine: Machine | None) -> Fix:
     tool, name = _PACKAGES.get((machine.distro_id if machine else None) or "", ("", ""))
     branch = (driver.version or "").partition(".")[0]
     steps: list[Step] = [look("ldconfig -p | grep -E 'libcuda|libnvidia-ml'")]
-    if tool and branch:
-        steps.append(
-            repair(
-                "sudo {} install --reinstall {}" if tool == "apt-get" else "sudo {} reinstall {}",
-                tool,
-                name.format(branch=branch),
-            )
-        )
+    package = name.format(branch=branch)
+    if tool == "apt-get" and branch:
+        steps.append(repair("sudo apt-get install --reinstall {}", package))
+    elif tool:
+        steps.append(repair("sudo dnf reinstall {}", package))
     return Fix(
         "Install the driver's compute libraries, in the version of the loaded module.",
         tuple(steps),
