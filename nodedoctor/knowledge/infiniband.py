@@ -148,6 +148,12 @@ def platforms() -> tuple[RdmaPlatform, ...]:
 
 
 @cache
+def rails_of(model: str) -> tuple[RdmaPlatform, ...]:
+    """What platforms with GPUs of this model carry, by its name in `knowledge.gpus`."""
+    return tuple(row for row in platforms() if model in row.models)
+
+
+@cache
 def rules() -> tuple[Rule, ...]:
     """Rules in words."""
     return rows("ib", "rules", Rule)

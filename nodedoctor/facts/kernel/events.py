@@ -33,6 +33,19 @@ NicKind = Literal[
     "errors",
 ]
 
+StorageKind = Literal[
+    "dead",
+    "raid",
+    "read-only",
+    "file-system",
+    "io-error",
+    "timeout",
+    "interrupt",
+    "connection-lost",
+    "connection-back",
+]
+CpuKind = Literal["uncorrected", "corrected", "recorded", "hot"]
+
 
 @record
 class LoggedXid:
@@ -130,6 +143,26 @@ class NicEvent:
 
 
 @record
+class StorageEvent:
+    """What happened to a disk, array, file system or its server, by the name the kernel gives it."""
+
+    when: When
+    text: str
+    kind: StorageKind
+    device: str
+
+
+@record
+class CpuEvent:
+    """An error of a processor, or its slowing down because of heat; `cpu` is its number if it was named."""
+
+    when: When
+    text: str
+    kind: CpuKind
+    cpu: int | None = None
+
+
+@record
 class IommuFault:
     """A device reached for memory the IOMMU does not let it have."""
 
@@ -148,7 +181,19 @@ class RamError:
     place: str | None = None
 
 
-Event = LoggedXid | Sxid | DriverEvent | PcieError | OomKill | Stall | NicEvent | IommuFault | RamError
+Event = (
+    LoggedXid
+    | Sxid
+    | DriverEvent
+    | PcieError
+    | OomKill
+    | Stall
+    | NicEvent
+    | StorageEvent
+    | CpuEvent
+    | IommuFault
+    | RamError
+)
 
 
 class Told(Protocol):

@@ -11,8 +11,9 @@ from typing import Any
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.kernel import nvidia, system
+from nodedoctor.facts.kernel import nvidia, storage, system
 from nodedoctor.facts.kernel.events import (
+    CpuEvent,
     DriverEvent,
     Event,
     IommuFault,
@@ -22,6 +23,7 @@ from nodedoctor.facts.kernel.events import (
     PcieError,
     RamError,
     Stall,
+    StorageEvent,
     Sxid,
 )
 from nodedoctor.facts.kernel.lines import EVIDENCE, Line, When, edges, following, lines_with
@@ -48,8 +50,9 @@ _RAM = ("EDAC ", "hardware memory error", "Memory failure:")
 _NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband")
 _IOMMU = ("DMAR:", "AMD-Vi:", "arm-smmu")
 _NVIDIA = ("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem")
+_DISKS, _CPU = storage.STORAGE_WORDS, storage.CPU_WORDS
 _BOOT = "Linux version "
-_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, *_RAM, _BOOT)
+_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, *_RAM, *_DISKS, *_CPU, _BOOT)
 _STACK_LINES = 40
 _LOADING_SECONDS = 10.0
 """Eight GPUs are tried within seconds (NVIDIA/NVSentinel#155: the message came 0.2 s after the failure)."""
@@ -89,6 +92,8 @@ class KernelLog:
     nics: tuple[NicEvent, ...] = ()
     iommu: tuple[IommuFault, ...] = ()
     ram: tuple[RamError, ...] = ()
+    storage: tuple[StorageEvent, ...] = ()
+    cpus: tuple[CpuEvent, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -151,6 +156,8 @@ class KernelLog:
             tuple(groups.get(NicEvent, ())),
             tuple(groups.get(IommuFault, ())),
             tuple(groups.get(RamError, ())),
+            tuple(groups.get(StorageEvent, ())),
+            tuple(groups.get(CpuEvent, ())),
             drivers,
         )
 
@@ -194,6 +201,8 @@ class KernelLog:
             "nics": dict(Counter(event.kind for event in self.nics)),
             "iommu": len(self.iommu),
             "ram": dict(Counter("corrected" if event.corrected else "uncorrected" for event in self.ram)),
+            "storage": dict(Counter(event.kind for event in self.storage)),
+            "cpus": dict(Counter(event.kind for event in self.cpus)),
         }
 
 
@@ -270,6 +279,10 @@ def _event(line: Line, text: str) -> Event | None:
         found = system.stall(line, following(text, line.when.at, _STACK_LINES))
     if not found and words.intersection(_RAM):
         found = system.ram(line)
+    if not found and words.intersection(_DISKS):
+        found = storage.storage(line)
+    if not found and words.intersection(_CPU):
+        found = storage.cpu(line, tuple(following(text, line.when.at, 12)))
     if not found and words.intersection(_IOMMU):
         found = system.iommu(line)
     if not found and words.intersection(_NIC):

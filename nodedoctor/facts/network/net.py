@@ -31,6 +31,8 @@ class Interface:
     """A network interface. `up` is whether it can carry traffic now; speed in Mbit/s, None when not told.
 
     `index` is the order in which libraries find it; `physical` has a device behind it, `master` bundles it.
+    `bond` is a master that spreads traffic over its legs. `carrier_changes` counts how often the link came or
+    went since the interface was made.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Interface:
     kind: int | None = None
     physical: bool = False
     master: str | None = None
+    bond: bool = False
+    carrier_changes: int | None = None
     addresses: tuple[str, ...] = ()
 
     @property
@@ -151,6 +155,8 @@ def _interface(name: str, entry: Mapping[str, Any]) -> Interface:
         whole_number(_text(entry.get("type"))),
         entry.get("physical") is True,
         master if isinstance(master, str) else None,
+        entry.get("bond") is True,
+        whole_number(_text(entry.get("carrier_changes"))),
         texts(entry, "addresses"),
     )
 

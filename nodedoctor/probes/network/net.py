@@ -30,7 +30,7 @@ else:  # python -I leaves our own folder out
     sys.path.pop(0)
 
 SIOCGIFADDR = 0x8915  # linux, include/uapi/linux/sockios.h
-ATTRIBUTES = ("operstate", "mtu", "type", "carrier", "speed", "ifindex", "flags")
+ATTRIBUTES = ("operstate", "mtu", "type", "carrier", "speed", "ifindex", "flags", "carrier_changes")
 TOOL_SECONDS = 2.0
 NAMES = 256
 
@@ -59,6 +59,7 @@ def interfaces(root: str, net: str) -> dict[str, dict[str, Any]]:
             continue
         entry: dict[str, Any] = {key: text(f"{here}/{key}") for key in ATTRIBUTES}
         entry["physical"] = os.path.exists(f"{here}/device")
+        entry["bond"] = os.path.isdir(f"{here}/bonding")
         master = f"{here}/master"
         entry["master"] = os.path.basename(os.readlink(master)) if os.path.islink(master) else None
         entry["addresses"] = [*ipv4(name), *six.get(name, [])] if not root else six.get(name, [])

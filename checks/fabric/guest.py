@@ -1,0 +1,85 @@
+"""Does a virtual machine that was given NVSwitches run the fabric manager for them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
+
+_UNIT = "nvidia-fabricmanager"
+_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
+
+
+@check(
+    "fabric.guest",
+    "A virtual machine programs the NVSwitches it was given",
+    tags={"fast", "nvlink", "service"},
+    without=(Gpus, NvLinks),
+)
+def guest(
+    board: Board, services: Services | None, gpus: Gpus | None, links: NvLinks | None
+) -> Iterator[Finding]:
+    """The service nvidia-fabricmanager in a virtual machine with NVSwitches on its own PCI bus.
+
+    Switches that are passed through are programmed by the guest (fabric manager guide, full passthrough);
+    where the host keeps them, the guest sees none.
+    Why: without it NVLink stays down and CUDA fails with error 802.
+    Fix disturbs: every job on the board's GPUs.
+    """
+    platform = board.known_platform
+    switched = platform is not None and platform.switches_on_host_bus
+    if board.virtual is not False and switched and board.nvswitches is None:
+        yield Finding.unknown("not-visible-here", "whether NVSwitches are on this bus cannot be seen here")
+        return
+    if board.virtual is None and board.nvswitches:
+        yield Finding.unknown("not-visible-here", "whether this is a virtual machine cannot be seen here")
+        return
+    if not board.virtual or not board.nvswitches:
+        yield Finding.skip("no virtual machine with NVSwitches of its own")
+        return
+    unit = services.get(_UNIT) if services else None
+    if services is None or not services.reported(_UNIT):
+        yield Finding.unknown("not-visible-here", "services cannot be seen from here")
+    elif unit is not None and unit.running:
+        yield Finding.ok(
+            f"{_UNIT} runs for {board.nvswitches} NVSwitches", evidence=[Evidence("services", unit.text)]
+        )
+    else:
+        state = f"is {unit.active} ({unit.sub})" if unit else "is not installed"
+        said = [Evidence("services", unit.text)] if unit else []
+        summary = f"{board.nvswitches} NVSwitches on this machine's bus, and {_UNIT} {state}"
+        if _works(gpus, links):
+            yield Finding.info(f"{summary}; NVLink works all the same", evidence=said)
+        else:
+            yield Finding.warn(summary, evidence=said, fix=_start(unit is None))
+
+
+def _works(gpus: Gpus | None, links: NvLinks | None) -> bool:
+    """All GPUs registered with the fabric, or all their links up where there is no registration."""
+    shown = gpus.gpus if gpus else ()
+    if any(gpu.fabric_state not in (None, "not-supported") for gpu in shown):
+        return all(gpu.fabric_state == "completed" and gpu.fabric_status == "SUCCESS" for gpu in shown)
+    listed = links.gpus if links else ()
+    return bool(listed) and all(gpu.links and all(link.active for link in gpu.links) for gpu in listed)
+
+
+def _start(absent: bool) -> Fix:
+    text = (
+        "Install the fabric manager of exactly the driver's version, then start it."
+        if absent
+        else "Start it; its log says why it failed."
+    )
+    steps = (
+        look("systemctl status nvidia-fabricmanager"),
+        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        *(() if absent else (repair("sudo systemctl enable --now nvidia-fabricmanager"),)),
+    )
+    return Fix(
+        text, steps, "restart-service", "every job on the board's GPUs", "nodedoctor fabric.guest", _GUIDE
+    )

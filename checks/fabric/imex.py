@@ -1,0 +1,82 @@
+"""Is IMEX in order on trays that share memory over NVLink with others?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.packages import DriverPackages
+from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
+
+_UNIT = "nvidia-imex"
+_GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
+_FIX = Fix(
+    "Install IMEX of exactly the driver's version on all trays of the domain and start it; its log names the"
+    " node it waits for.",
+    (
+        look("systemctl status nvidia-imex"),
+        look("nvidia-imex-ctl -N"),
+        look("sudo tail -50 /var/log/nvidia-imex.log"),
+    ),
+    "restart-service",
+    "jobs that span trays of the rack",
+    "nodedoctor fabric.imex",
+    _GUIDE,
+)
+
+
+@check("fabric.imex", "IMEX is in order on multi-node NVLink", tags={"fast", "nvlink", "service"})
+def imex(
+    board: Board, services: Services | None, packages: DriverPackages | None, driver: Driver | None
+) -> Iterator[Finding]:
+    """The service nvidia-imex on GB200 and GB300 trays: whether it failed, and its version, the driver's.
+
+    A service that does not run is no fault: Slurm and Kubernetes may start it with each job.
+    Why: without IMEX memory cannot be exported to other trays, and jobs that span trays fail or go over the
+    network.
+    Fix disturbs: jobs that span trays of the rack.
+    """
+    platform = board.known_platform
+    if platform is None or not platform.imex:
+        yield Finding.skip("no multi-node NVLink here")
+        return
+    findings = list(_versions(packages, driver))
+    unit = services.get(_UNIT) if services else None
+    if services is None or not services.reported(_UNIT):
+        findings.append(Finding.unknown("not-visible-here", "services cannot be seen from here"))
+    elif unit is None:
+        findings.append(
+            Finding.info("nvidia-imex is not installed: jobs that span trays need it from elsewhere")
+        )
+    elif unit.active == "failed" or unit.sub == "auto-restart":
+        said = [Evidence("services", unit.text)]
+        findings.append(
+            Finding.warn("nvidia-imex has failed", subject="service:nvidia-imex", evidence=said, fix=_FIX)
+        )
+    elif not unit.running:
+        said = [Evidence("services", unit.text)]
+        findings.append(
+            Finding.info(f"nvidia-imex is {unit.active}: is it started with each job?", evidence=said)
+        )
+    else:
+        findings.append(Finding.ok("nvidia-imex runs", evidence=[Evidence("services", unit.text)]))
+    yield from findings
+
+
+def _versions(packages: DriverPackages | None, driver: Driver | None) -> Iterator[Finding]:
+    """IMEX of another version than the loaded driver (IMEX guide: they must be equal)."""
+    loaded = driver.version if driver else None
+    for package in packages.packages if packages else ():
+        if package.name.startswith(_UNIT) and package.driver and loaded and package.driver != loaded:
+            if packages is not None and packages.drivers() == (package.driver,):
+                continue  # both were upgraded and wait for a reboot: driver.module-userspace tells it
+            said = [
+                Evidence("driver-packages", f"{package.name} {package.version}"),
+                Evidence("driver-files", loaded),
+            ]
+            summary = f"{package.name} {package.driver}, driver {loaded}"
+            yield Finding.warn(summary, subject="package:nvidia-imex", evidence=said, fix=_FIX)

@@ -1,0 +1,285 @@
+"""Is one of several like GPUs different: in what it is, or in how it works under like load?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+
+from nodedoctor.engine.peers import Attribute, Odd, compared, odd_ones
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Evidence, Finding
+from nodedoctor.steps import look
+
+from ..unavailable import NOT_KNOWN, none_shown
+
+BUSY_PERCENT = 95
+"""Utilisation from which GPUs count as fully loaded, so that their power and clocks may be compared."""
+LIKE_MEMORY = 0.25
+"""Loads count as alike when the memory in use is within this fraction of the median of all."""
+LIKE_POWER = 0.15
+"""Loads count as alike when the power of all but one is within this fraction of their median."""
+HALF_POWER = 2.0
+"""A GPU that draws less than the median divided by this does not do what its peers do."""
+DEEP_PSTATE = 5
+"""P5 and higher are clocks of an idle GPU (nvidia-smi(1): P0 is maximum performance, P12 minimum)."""
+SLOW_CALL_SECONDS = 2.0
+"""NVML answers within milliseconds; a driver that is about to hang on one GPU is slow there first."""
+MEMORY_STEP_MIB = 1024
+"""Memory sizes are compared in whole GiB: what a driver reserves differs by some MiB between like GPUs."""
+ABSENT = "none"
+
+
+def _links(gpu: Gpu) -> object:
+    """How many NVLinks a GPU reports; MIG hides them, so a GPU in that mode tells nothing."""
+    if gpu.mig_mode:
+        return None
+    if gpu.nvlinks:
+        return len(gpu.nvlinks)
+    return ABSENT if gpu.nvlinks == () or gpu.errors.get("nvlinks") in NOT_KNOWN else None
+
+
+def _gsp(gpu: Gpu) -> object:
+    """Whether the GPU system processor runs; its version is the driver's, so only its absence tells."""
+    if version := gpu.gsp_firmware_version:
+        return "on" if any(character.isdigit() for character in version) else "off"
+    return "off" if gpu.errors.get("gsp_firmware_version") in NOT_KNOWN else None
+
+
+def _field(field: str) -> Callable[[Gpu], object]:
+    return lambda gpu: getattr(gpu, field)
+
+
+def _gib(field: str) -> Callable[[Gpu], object]:
+    def read(gpu: Gpu) -> object:
+        value = getattr(gpu, field)
+        return None if value is None else f"{round(value / MEMORY_STEP_MIB)} GiB"
+
+    return read
+
+
+def _ecc_to_come(gpu: Gpu) -> object:
+    """Whether ECC is on after the next reset; a GPU that has it off already is a finding of memory.ecc."""
+    if not gpu.ecc_mode or gpu.ecc_mode_pending is None:
+        return None
+    return "on" if gpu.ecc_mode_pending else "off"
+
+
+def _watts(field: str) -> Callable[[Gpu], object]:
+    def read(gpu: Gpu) -> object:
+        value = getattr(gpu, field)
+        return None if value is None else f"{value:g} W"
+
+    return read
+
+
+MODEL: tuple[Attribute[Gpu], ...] = (Attribute("model", "identity", _field("name")),)
+FUNCTIONS: tuple[Attribute[Gpu], ...] = (
+    Attribute("NVLinks reported", "capability", _links),
+    Attribute("PCI device id", "identity", _field("pci_device_id")),
+    Attribute("memory", "identity", _gib("memory_total_mib")),
+    Attribute("BAR1", "identity", _gib("bar1_total_mib")),
+    Attribute("ECC after the next reset", "capability", _ecc_to_come),
+    Attribute("GSP firmware", "capability", _gsp),
+    Attribute("default power limit", "identity", _watts("power_limit_default_w")),
+    Attribute("maximum power limit", "identity", _watts("power_limit_max_w")),
+)
+"""What changes how a GPU works: one that differs slows or breaks what runs on all of them."""
+PARTS: tuple[Attribute[Gpu], ...] = (
+    Attribute("VBIOS", "identity", _field("vbios_version")),
+    Attribute("part number", "identity", _field("board_part_number")),
+    Attribute("InfoROM image", "identity", _field("inforom_image_version")),
+)
+"""What a replaced part brings with it. On module boards one VBIOS is expected (Azure/azurehpc-health-checks:
+gpu_vbios); part numbers and InfoROM images differ by revision on healthy boards."""
+
+
+@check("gpu.identity", "No GPU differs from the others of its kind", tags={"fast", "gpu"}, without=(Board,))
+def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
+    """Model, ids, firmware, memory, BAR1, ECC, GSP, NVLink and power limits of each GPU against its peers.
+
+    What more than half of the GPUs have in common is taken for right; three GPUs at least must tell a value.
+    Why: all ranks wait for the slowest GPU, and one without NVLink or with less memory ends jobs the others
+    can run.
+    Fix disturbs: nothing to look; the node while a GPU is reset or replaced.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    models = list(odd_ones(gpus.gpus, MODEL))
+    findings = [_other_model(odd, gpus.source) for odd in models]
+    kinds: dict[str | None, list[Gpu]] = {}
+    for gpu in gpus.gpus:
+        kinds.setdefault(gpu.name, []).append(gpu)
+    looked: list[str] = []
+    for like in kinds.values():
+        looked += [name for name in compared(like, (*FUNCTIONS, *PARTS)) if name not in looked]
+        findings += [_other(odd, gpus.source, board) for odd in odd_ones(like, FUNCTIONS)]
+        findings += [_other_part(odd, gpus.source) for odd in odd_ones(like, PARTS)]
+    yield from findings
+    if not looked and not models:
+        few = len(gpus.gpus) < 3 or len(kinds) > 1
+        why = "fewer than three GPUs of a kind: none to compare with" if few else "no identity was reported"
+        yield Finding.skip(why) if few else Finding.unknown("not-visible-here", why)
+    elif not any(finding.severity > 1 for finding in findings):
+        largest = max(len(like) for like in kinds.values())
+        yield Finding.ok(f"{largest} GPUs alike in {', '.join(looked)}")
+
+
+def _said(odd: Odd[Gpu], source: str) -> list[Evidence]:
+    gpu = odd.device
+    return [Evidence(source, f"GPU {gpu.index}: {odd.attribute} {odd.value}"), card(source, gpu)]
+
+
+def _words(odd: Odd[Gpu]) -> str:
+    return f"{odd.attribute} {odd.value}; {odd.peers} like GPUs have {odd.usual}"
+
+
+def _other_model(odd: Odd[Gpu], source: str) -> Finding:
+    """Module boards carry one model; what is in the slots of a workstation is its owner's choice."""
+    usual = gpu_model(str(odd.usual))
+    module = usual is not None and usual.form == "sxm"
+    summary = f"this is {odd.value}; {odd.peers} others are {odd.usual}"
+    fix = look_at(odd.device, "See which card or module was put in here.", "gpu.identity")
+    if not module:
+        return Finding.info(summary, subject=odd.device.subject, evidence=_said(odd, source))
+    return Finding.warn(summary, subject=odd.device.subject, evidence=_said(odd, source), fix=fix)
+
+
+def _other(odd: Odd[Gpu], source: str, board: Board | None) -> Finding:
+    """A difference in function. A module without any NVLink on a board that joins all is broken."""
+    gpu = odd.device
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    gone = odd.attribute == "NVLinks reported" and odd.value == ABSENT
+    text = (
+        "Compare `nvidia-smi -q` of this GPU with that of another one. Set a setting as the others have it; a"
+        " difference that stays is the module's or card's own."
+    )
+    steps = (look("nvidia-smi -q -i {}", gpu.index),)
+    fix = look_at(gpu, text, "gpu.identity", steps)
+    if gone and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
+        summary = f"it reports no NVLink; {odd.peers} like modules report {odd.usual}"
+        return Finding.fail(summary, subject=gpu.subject, evidence=_said(odd, source), fix=fix)
+    if model is None or not model.datacentre:
+        return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
+    return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
+
+
+def _place(odd: Odd[Gpu]) -> str:
+    """The GPU, and which value: one GPU may differ in several."""
+    return f"{odd.device.subject}/{odd.attribute.lower().replace(' ', '-')}"
+
+
+def _other_part(odd: Odd[Gpu], source: str) -> Finding:
+    gpu = odd.device
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    if odd.attribute != "VBIOS" or model is None or model.form != "sxm":
+        return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
+    text = "Bring all modules of the board to one VBIOS, with the tool of the system's maker."
+    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),))
+    return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
+
+
+@check("gpu.levels", "Under like load all GPUs work alike", tags={"fast", "gpu"})
+def levels(gpus: Gpus) -> Iterator[Finding]:
+    """Power and performance state of fully loaded GPUs, and how long each took to answer, against its peers.
+
+    Only GPUs of one model at full utilisation and with about the same memory in use are compared.
+    Why: a GPU that idles in its clocks while it is busy halves the whole job and sets no error.
+    Fix disturbs: nothing to look.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    findings = list(_slow_to_answer(gpus))
+    groups = list(_under_like_load(gpus.gpus))
+    for group in groups:
+        findings += _lame(group, gpus.source)
+    yield from findings
+    if findings:
+        return
+    if not groups:
+        yield Finding.skip("no three GPUs of a kind under like full load: nothing to compare")
+    else:
+        yield Finding.ok(f"{sum(map(len, groups))} GPUs at full load draw alike")
+
+
+def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:
+    """GPUs of one model that are all fully used, with about the same memory in use."""
+    kinds: dict[str | None, list[Gpu]] = {}
+    for gpu in gpus:
+        if (gpu.gpu_utilization_percent or 0) >= BUSY_PERCENT and gpu.name and not gpu.mig_mode:
+            kinds.setdefault(gpu.name, []).append(gpu)
+    for like in kinds.values():
+        used = [gpu.memory_used_mib for gpu in like if gpu.memory_used_mib]
+        middle = median(used) if used else 0
+        same = [gpu for gpu in like if abs((gpu.memory_used_mib or 0) - middle) <= LIKE_MEMORY * middle]
+        if len(same) > 2:
+            yield same
+
+
+def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
+    """A GPU in a state of rest, or at less than half the power of peers that all draw the same."""
+    states: tuple[Attribute[Gpu], ...] = (
+        Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 1.0, DEEP_PSTATE),
+    )
+    power: tuple[Attribute[Gpu], ...] = (
+        Attribute("power", "level", lambda gpu: gpu.power_draw_w, "low", HALF_POWER),
+    )
+    resting = {odd.device.index: odd for odd in odd_ones(group, states)}
+    for odd in resting.values():
+        summary = (
+            f"P{odd.value:g} at full utilisation; {odd.peers} GPUs under like load are at P{odd.usual:g}"
+        )
+        yield _level(odd, summary, source)
+    for odd in odd_ones(group, power):
+        draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not odd.device]
+        steady = all(abs(draw - median(draws)) <= LIKE_POWER * median(draws) for draw in draws)
+        if steady and odd.device.index not in resting:
+            summary = (
+                f"it draws {odd.value:.0f} W at full utilisation; {odd.peers} GPUs under like load draw"
+                f" {odd.usual:.0f} W"
+            )
+            yield _level(odd, summary, source)
+
+
+def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
+    gpu = odd.device
+    clocks = f"SM clock {gpu.clock_sm_mhz} MHz, " if gpu.clock_sm_mhz else ""
+    said = Evidence(
+        source,
+        f"GPU {gpu.index}: {clocks}{gpu.power_draw_w} W, P{gpu.pstate}, {gpu.gpu_utilization_percent} %",
+    )
+    text = (
+        "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
+        " do, the GPU is slow: reset it, and have it replaced if it stays so."
+    )
+    steps = (look("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
+    return Finding.warn(
+        summary,
+        subject=gpu.subject,
+        evidence=[said, card(source, gpu)],
+        fix=look_at(gpu, text, "gpu.levels", steps),
+    )
+
+
+def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
+    """One GPU whose calls take seconds while the others answer at once."""
+    slow = [call for call in gpus.slow_calls if call.index is not None and call.seconds >= SLOW_CALL_SECONDS]
+    by_gpu = Counter(call.index for call in slow)
+    if not by_gpu or len(by_gpu) * 2 >= len(gpus.gpus) or len(gpus.gpus) < 3:
+        return
+    for index in by_gpu:
+        worst = max((call for call in slow if call.index == index), key=lambda call: call.seconds)
+        gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
+        summary = f"{worst.call} took {worst.seconds:.1f} s; the other GPUs answer at once"
+        said = [Evidence(gpus.source, f"GPU {index}: {worst.call} {worst.seconds:.1f} s")]
+        fix = look_at(
+            gpu, "Look for its Xids in the kernel log; a reset often helps.", "gpu.levels kernel.xid"
+        )
+        yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

@@ -1,0 +1,86 @@
+"""How long has each GPU been slowed down by heat or power since its driver was loaded, and who stands out?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.peers import Attribute, odd_ones
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.model import Evidence, Finding
+from nodedoctor.steps import look
+
+from ..unavailable import all_of, none_shown, not_reported
+
+REASONS = {
+    "hw_thermal_slowdown": "hardware slowdown because of heat",
+    "hw_power_brake_slowdown": "power brake",
+    "sw_thermal_slowdown": "software slowdown because of heat",
+}
+"""nvml.h, clock event reason counters; a software power cap under load is normal and no reason here."""
+SHARE = 0.01
+"""Part of the time since boot from which a slowdown costs a job something: one step in a hundred."""
+PEERS_RATIO = 4.0
+"""A GPU slowed for so many times as long as the median of its peers has a reason of its own."""
+MOST_SHARE = 0.05
+"""Part of the time since boot that is too much also where all GPUs have it: the room or the power supply."""
+
+
+def _seconds(reason: str) -> Attribute[Gpu]:
+    return Attribute(
+        reason, "growth", lambda gpu: (gpu.clock_event_seconds or {}).get(reason), "high", PEERS_RATIO
+    )
+
+
+@check("thermal.history", "No GPU was slowed down for long by heat or power", tags={"fast", "gpu"})
+def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
+    """Counters of clock event reasons since driver load, per GPU, against the node's uptime and its peers.
+
+    Why: what slowed yesterday's job is over when somebody looks; the counters remember it.
+    Fix disturbs: nothing to look; the node while cooling or power is repaired.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if set(REASONS) & set(gpu.clock_event_seconds or {})]
+    if not told:
+        yield not_reported("counters of clock event reasons", gpus.gpus, "clock_event_seconds")
+        return
+    uptime = machine.uptime_seconds if machine else None
+    findings = [one for reason in REASONS for one in _reason(reason, told, uptime, gpus.source)]
+    yield from findings
+    if any(finding.severity > 1 for finding in findings):
+        return
+    if uptime is None:
+        yield Finding.unknown("not-visible-here", "for how long these counters have run is not known")
+    elif not findings:
+        yield Finding.ok(f"{all_of(told)} slowed for less than {SHARE:.0%} of the time since boot")
+
+
+def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> Iterator[Finding]:
+    odd = {one.device.index: one for one in odd_ones(told, [_seconds(reason)])}
+    for gpu in told:
+        seconds = (gpu.clock_event_seconds or {}).get(reason, 0.0)
+        # The driver may have been loaded later than the node was booted: the share is at least this.
+        share = seconds / uptime if uptime else 0.0
+        if share < SHARE or not (gpu.index in odd or share >= MOST_SHARE):
+            continue
+        summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of the time since boot"
+        if one := odd.get(gpu.index):
+            summary += f"; the median of {one.peers} peers is {float(str(one.usual)) / 3600:.1f} h"
+        said = [Evidence(source, f"GPU {gpu.index}: {reason} {seconds:.0f} s since driver load")]
+        text = "Look at fans, filters and the cooler; for a power brake at power supplies and their cables."
+        steps = (
+            look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
+            look("sudo ipmitool sdr type Fan"),
+            look("sudo ipmitool sdr type 'Power Supply'"),
+        )
+        yield Finding.warn(
+            summary,
+            subject=f"{gpu.subject}/{reason.replace('_', '-')}",
+            evidence=[*said, card(source, gpu)],
+            fix=look_at(gpu, text, "thermal.history", steps),
+        )

@@ -1,0 +1,177 @@
+"""What the kernel reported of disks, file systems and processors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.kernel.events import CpuEvent, StorageEvent, StorageKind, evidence_of, times
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.model import Action, Finding, Fix, Moment, Step
+from nodedoctor.steps import look
+
+TIMEOUTS = 3
+"""Commands that a disk did not answer in 30 s (nvme_core.io_timeout) from which it is no accident: the driver
+repeats a lost one, and nothing is lost but the time."""
+CORRECTED = 100
+"""Corrected errors of processors in one log that deserve a look: operational experience, as for PCI."""
+HOT_SPELLS = 3
+"""Spells of five minutes (the kernel reports at most one per processor in that time) that are no accident."""
+_SPELL_SECONDS = 300.0
+
+_STORAGE: dict[StorageKind, tuple[str, str, Action]] = {
+    "dead": (
+        "the controller stopped answering",
+        "Power the node off and on; replace the disk if it returns.",
+        "replace",
+    ),
+    "raid": ("the array lost a disk", "Replace the disk and let the array rebuild.", "replace"),
+    "read-only": (
+        "the file system was shut down or made read-only",
+        "Unmount it, check it with the tool of its kind, and look at the disk below it.",
+        "drain",
+    ),
+    "file-system": (
+        "the file system is damaged",
+        "Unmount it and check it; look at the disk below it.",
+        "drain",
+    ),
+    "io-error": (
+        "reads or writes failed",
+        "Look at the disk's own records and replace it if it has errors.",
+        "investigate",
+    ),
+    "timeout": (
+        "commands were not answered in time",
+        "Update the disk's firmware; replace it if it returns.",
+        "investigate",
+    ),
+    "interrupt": ("answers came without their interrupt", "Update kernel and disk firmware.", "investigate"),
+}
+
+
+@check("kernel.storage", "Disks and file systems reported no trouble", tags={"fast"})
+def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """NVMe controllers, arrays (md), ext4, XFS, Btrfs and Lustre in the kernel log, by device.
+
+    Why: ranks wait for data or die writing a checkpoint, and the training log only shows a slow step.
+    Fix disturbs: every job on this node.
+    """
+    by_device: dict[str, list[StorageEvent]] = {}
+    for event in log.storage:
+        if log.counts(event.when, moment):
+            by_device.setdefault(event.device, []).append(event)
+    findings = [one for device, events in by_device.items() for one in _device(device, events, log)]
+    yield from findings
+    if not findings:
+        yield Finding.ok(f"no trouble of a disk or file system in {log.span}")
+
+
+def _device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iterator[Finding]:
+    for kind, (meaning, advice, action) in _STORAGE.items():
+        same = [event for event in events if event.kind == kind]
+        if not same:
+            continue
+        now = [event for event in same if event.when.at >= log.booted]
+        few = (
+            kind == "interrupt"
+            or (kind == "timeout" and len(now) < TIMEOUTS)
+            or (kind == "io-error" and len(now) < 2)
+        )
+        summary, subject = f"{device}: {meaning}{times(same)}", f"disk:{device}/{kind}"
+        if few or not now:
+            yield Finding.info(summary, subject=subject, evidence=evidence_of(same))
+            continue
+        fix = Fix(advice, _look(device), action, "every job on this node", "nodedoctor kernel.storage")
+        yield Finding.warn(summary, subject=subject, evidence=evidence_of(same), fix=fix)
+    lost = [event for event in events if event.kind in ("connection-lost", "connection-back")]
+    if lost:
+        yield _connection(device, lost)
+
+
+def _look(device: str) -> tuple[Step, ...]:
+    if device.startswith("nvme"):
+        found = re.match(r"nvme\d{1,4}", device)
+        controller = found[0] if found else device
+        return (look("sudo nvme smart-log {}", f"/dev/{controller}"), look("lsblk"))
+    if device.startswith("md"):
+        return (look("cat /proc/mdstat"), look("sudo mdadm --detail {}", f"/dev/{device}"))
+    return (look("lsblk"), look("findmnt"))
+
+
+def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
+    """A server of Lustre that was lost: over again as soon as it is back."""
+    losses = [event for event in events if event.kind == "connection-lost"]
+    subject, evidence = f"lustre:{device}", evidence_of(events)
+    if events[-1].kind == "connection-back":
+        return Finding.info(
+            f"{device}: the connection was lost and is back{times(losses)}"
+            if losses
+            else f"{device}: the connection is back",
+            subject=subject,
+            evidence=evidence,
+        )
+    fix = Fix(
+        "Look at the server and at the network on the way to it.",
+        (look("lfs check servers"),),
+        "investigate",
+        "nothing",
+        "nodedoctor kernel.storage",
+    )
+    summary = f"{device}: the connection to this Lustre server is lost{times(losses)}"
+    return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+@check("kernel.cpu", "The processors reported no errors and no heat", tags={"fast"})
+def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Machine checks, errors reported by the firmware, and processors that slow down because of heat.
+
+    Why: an uncorrected error ends programs or the node; a hot processor delays every rank on it.
+    Fix disturbs: every job on this node.
+    """
+    events = [event for event in log.cpus if log.counts(event.when, moment)]
+    now = [event for event in events if event.when.at >= log.booted]
+    findings: list[Finding] = []
+    for kind in _MEANING:
+        same = [event for event in events if event.kind == kind]
+        if same:
+            findings.append(_processors(kind, same, [event for event in now if event.kind == kind]))
+    yield from findings
+    if not findings:
+        yield Finding.ok(f"no error and no heat of a processor in {log.span}")
+
+
+_MEANING = {
+    "uncorrected": "errors that the hardware could not correct",
+    "corrected": "errors that the hardware corrected",
+    "recorded": "machine checks were recorded, without details in this log",
+    "hot": "a processor slowed down because of heat",
+}
+
+
+def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) -> Finding:
+    summary, subject = f"{_MEANING[kind]}{times(events)}", f"cpu:{kind}"
+    spells = len({int((event.when.seconds or 0.0) // _SPELL_SECONDS) for event in now})
+    enough = {"uncorrected": 1, "corrected": CORRECTED, "recorded": CORRECTED, "hot": HOT_SPELLS}[kind]
+    if (spells if kind == "hot" else len(now)) < enough:
+        return Finding.info(summary, subject=subject, evidence=evidence_of(events))
+    if kind == "hot":
+        steps = (look("sudo ipmitool sdr type Temperature"), look("sudo ipmitool sdr type Fan"))
+        fix = Fix(
+            "Look at fans, filters and the processors' coolers.",
+            steps,
+            "investigate",
+            "nothing",
+            "nodedoctor kernel.cpu",
+        )
+    else:
+        steps = (look("sudo ras-mc-ctl --errors"), look("sudo ipmitool sel list | tail -20"))
+        fix = Fix(
+            "Drain the node, update its firmware and have processor, board or memory replaced if it returns.",
+            steps,
+            "drain",
+            "every job on this node",
+            "nodedoctor kernel.cpu",
+        )
+    return Finding.warn(summary, subject=subject, evidence=evidence_of(events), fix=fix)

@@ -1,0 +1,274 @@
+"""Are all network adapters of this board there, bound to RDMA, of one link type, and linked at full speed?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodedoctor.engine.peers import Attribute, odd_ones
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.facts.rdma.sysfs import Hca, Rdma
+from nodedoctor.knowledge.infiniband import rails_of
+from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import keep, look
+
+_GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
+"""Kernel drivers that hold a device for a virtual machine."""
+_ODD_PART = 4
+"""At most one GPU in so many may have fewer adapters than the others, or the machine is built like that."""
+
+
+@check(
+    "nic.inventory",
+    "The network adapters of this board are all there and linked at full speed",
+    tags={"fast", "ib", "pcie"},
+)
+def inventory(
+    pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
+) -> Iterator[Finding]:
+    """RDMA adapters on the PCI bus: beside each GPU as beside the others, as many as the board's kind has.
+
+    Adapters on the bus against those with an RDMA device, their link type, and the PCIe speed of each adapter
+    and of the switch above it, against peers. Counts per board are knowledge.infiniband's rows.
+    Why: a job runs on with seven of eight adapters, one of them at half speed or in the wrong mode, and every
+    collective between nodes waits for the one that is shared or slow.
+    Fix disturbs: every job on the node while an adapter is brought back.
+    """
+    nics = [device for device in pci.mellanox_nics if device.driver not in _GIVEN_AWAY]
+    if not nics:
+        yield Finding.skip("no ConnectX or BlueField adapter on the PCI bus")
+        return
+    near = beside(pci, nics)
+    findings = list(_missing_rails(pci, nics, near, board))
+    if rdma is not None and not (container and container.inside):
+        findings += _without_rdma(nics, rdma)
+    if rdma is not None:
+        findings += _other_link(nics, near, rdma, board)
+    findings += _slow_links(nics)
+    findings += _slow_switches(pci, nics)
+    yield from findings
+    if not any(finding.severity > 1 for finding in findings):
+        yield Finding.ok(_counts(nics, rdma))
+
+
+def _counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
+    devices = f", {len(rdma.hcas)} RDMA devices" if rdma else ""
+    netdevs = sum(bool(hca.netdevs) for hca in rdma.hcas) if rdma else 0
+    return f"{len(nics)} adapter functions on the PCI bus{devices}" + (
+        f", {netdevs} of them with a network interface" if netdevs else ""
+    )
+
+
+def beside(pci: Pci, nics: Sequence[PciDevice]) -> dict[str, tuple[PciDevice, ...]]:
+    """The adapters that share a PCIe switch with each GPU: a bridge below the root port is common to both.
+
+    Empty where no GPU shares a switch with an adapter: then places say nothing (virtual machines, boards
+    without switches).
+    """
+    found = {gpu.address: tuple(nic for nic in nics if _share_switch(gpu, nic)) for gpu in pci.gpus}
+    return found if any(found.values()) else {}
+
+
+def _share_switch(one: PciDevice, other: PciDevice) -> bool:
+    return len(one.upstream) > 1 and len(other.upstream) > 1 and one.upstream[:2] == other.upstream[:2]
+
+
+def _missing_rails(
+    pci: Pci, nics: Sequence[PciDevice], near: dict[str, tuple[PciDevice, ...]], board: Board | None
+) -> Iterator[Finding]:
+    """A GPU that has fewer adapters under its switch than nearly all others, else too few for the board."""
+    if board is not None and board.virtual:
+        return  # what a guest was given is its host's choice
+    counts = {address: len(found) for address, found in near.items()}
+    usual, often = Counter(counts.values()).most_common(1)[0] if counts else (0, 0)
+    poor = [address for address, count in counts.items() if count < usual]
+    if poor and often > 2 and len(poor) * _ODD_PART <= len(counts):
+        said = [Evidence("pci", f"GPU {a}: {counts[a]} adapters under its PCIe switch") for a in poor]
+        who, few = ", ".join(poor), counts[poor[0]]
+        summary = f"GPU {who}: {few} adapters under its PCIe switch; {often} GPUs have {usual}"
+        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
+        return
+    row = rails_of(board.model) if board and board.model else ()
+    whole = board is not None and board.known_platform is not None
+    if poor or not row or not whole or board is None or board.virtual is not False:
+        return
+    platform = board.known_platform
+    if platform is None or (board.on_bus or 0) != platform.gpus:
+        return
+    rails = {nic.address for found in near.values() for nic in found} if near else set()
+    kinds = Counter(nic.pci_id for nic in nics if not rails or nic.address in rails)
+    kind, count = kinds.most_common(1)[0]
+    wanted = min(one.compute_ports for one in row)
+    # Half the rails or fewer is another build of the machine. Where places do not tell rails from storage
+    # adapters of the same kind, only one less than all is a loss.
+    least = wanted * 3 // 4 if rails else wanted - 1
+    if least <= count < wanted:
+        said = [Evidence("pci", f"{nic.address} {nic.pci_id}") for nic in nics if nic.pci_id == kind]
+        summary = (
+            f"{count} adapters of a kind ({kind}) beside {platform.gpus} GPUs: {row[0].platform} has {wanted}"
+        )
+        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
+
+
+def _lost() -> Fix:
+    return Fix(
+        "An adapter may have fallen off the bus: see the kernel log and the list of the firmware, then power"
+        " the node off and on. If it stays away have the adapter, its riser or cable replaced.",
+        (
+            look("lspci -tv"),
+            look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
+            keep("sudo lspci -vvv"),
+        ),
+        "drain",
+        "every job on this node",
+        "nodedoctor nic.inventory",
+    )
+
+
+def _slot(address: str) -> str:
+    """The card: all its functions have one place."""
+    return address.rpartition(".")[0]
+
+
+def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
+    """Functions on the bus that have no RDMA device while most of their kind have one.
+
+    Two ports of one card may be bonded into one RDMA device, so a card counts once.
+    """
+    served = {_slot(hca.pci_address) for hca in rdma.hcas if hca.pci_address}
+    for nic in nics:
+        peers = [other for other in nics if other.pci_id == nic.pci_id and other is not nic]
+        having = sum(_slot(other.address) in served for other in peers)
+        if _slot(nic.address) in served or having < 2 or having * 2 <= len(peers):
+            continue
+        bound = f"driver {nic.driver}" if nic.driver else "no kernel driver bound"
+        said = [Evidence("pci", f"{nic.address} {nic.pci_id}, {bound}")]
+        fix = Fix(
+            "See why its driver made no RDMA device of it: the kernel log says so; load mlx5_ib.",
+            (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
+            "investigate",
+            "what uses this adapter",
+            "nodedoctor nic.inventory",
+        )
+        summary = f"on the PCI bus without an RDMA device ({bound}); {having} like adapters have one"
+        yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=said, fix=fix)
+
+
+def _other_link(
+    nics: Sequence[PciDevice], near: dict[str, tuple[PciDevice, ...]], rdma: Rdma, board: Board | None
+) -> Iterator[Finding]:
+    """A rail in Ethernet mode among InfiniBand rails, or the other way round.
+
+    Only among adapters of which each GPU has its own: an adapter of the same kind may serve storage.
+    """
+    places = {nic.address for found in near.values() for nic in found}
+    gpus = (board.on_bus or board.shown) if board else 0
+    rails = [
+        hca
+        for hca in rdma.hcas
+        if hca.physfn is None and hca.ports and hca.pci_address in (places or _all(nics))
+    ]
+    kinds: dict[str | None, list[Hca]] = {}
+    for hca in rails:
+        kinds.setdefault(hca.hca_type, []).append(hca)
+    for like in kinds.values():
+        if not gpus or len(like) != gpus:
+            continue
+        link: tuple[Attribute[Hca], ...] = (Attribute("link type", "identity", _link_layer),)
+        for odd in odd_ones(like, link):
+            hca = odd.device
+            said = [Evidence("rdma", f"{hca.name}: link_layer {odd.value}")]
+            fix = Fix(
+                "Set the port's link type as the others have it and reset the adapter or reboot.",
+                (look("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
+                "config",
+                "what uses this adapter",
+                "nodedoctor nic.inventory",
+            )
+            summary = f"{hca.name}: its port is {odd.value}; {odd.peers} like rails are {odd.usual}"
+            yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=said, fix=fix)
+
+
+def _all(nics: Iterable[PciDevice]) -> set[str]:
+    return {nic.address for nic in nics}
+
+
+def _link_layer(hca: Hca) -> object:
+    layers = {port.link_layer for port in hca.ports}
+    return layers.pop() if len(layers) == 1 else None
+
+
+def _speed(device: PciDevice) -> object:
+    return device.link.speed_gts if device.link else None
+
+
+_FASTER: tuple[Attribute[PciDevice], ...] = (Attribute("PCIe speed", "capability", _speed),)
+
+
+def _slow_links(nics: Sequence[PciDevice]) -> Iterator[Finding]:
+    """Adapters whose link is slower than what it can be and than the links of most of their kind."""
+    for kind in dict.fromkeys(nic.pci_id for nic in nics):
+        like = [nic for nic in nics if nic.pci_id == kind]
+        for odd in odd_ones(like, _FASTER):
+            link = odd.device.link
+            able = link is not None and (link.max_speed_gts or 0) > (link.speed_gts or 0)
+            if able and _less(odd.value, odd.usual):
+                yield _slow(odd.device, odd.value, odd.usual, odd.peers, "adapters")
+
+
+def _less(value: object, usual: object) -> bool:
+    return isinstance(value, (int, float)) and isinstance(usual, (int, float)) and value < usual
+
+
+def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
+    """The link of a PCIe switch to the host, by which everything beneath it goes, against like switches.
+
+    Below a root port come the switch's upstream and downstream port by turns; only the upstream port's link
+    carries all. Downstream ports above a GPU follow its idle speed and say nothing.
+    """
+    ends = (*nics, *pci.gpus)
+    places = dict.fromkeys(place for end in ends if len(end.upstream) % 2 for place in end.upstream[1::2])
+    ports = [port for place in places if (port := pci.at(place)) is not None and port.link]
+    for kind in dict.fromkeys(port.pci_id for port in ports):
+        like = [port for port in ports if port.pci_id == kind]
+        for odd in odd_ones(like, _FASTER):
+            if _less(odd.value, odd.usual) and odd.peers > 2:
+                yield _slow(odd.device, odd.value, odd.usual, odd.peers, "PCIe switches")
+        lanes: tuple[Attribute[PciDevice], ...] = (Attribute("PCIe width", "capability", _width),)
+        for odd in odd_ones(like, lanes):
+            if _less(odd.value, odd.usual) and odd.peers > 2:
+                port = odd.device
+                said = [Evidence("pci", f"{port.address} {port.pci_id}: width x{odd.value}")]
+                summary = (
+                    f"the switch's link to the host is x{odd.value}; {odd.peers} like ones are x{odd.usual}"
+                )
+                yield Finding.warn(
+                    summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
+                )
+
+
+def _width(device: PciDevice) -> object:
+    return device.link.width if device.link else None
+
+
+def _slow(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
+    most = device.link.max_speed_gts if device.link else None
+    said = [Evidence("pci", f"{device.address} {device.pci_id}: {value} GT/s, at most {most or '?'} GT/s")]
+    summary = f"its PCIe link runs at {value:g} GT/s; {peers} like {what} run at {usual:g}"
+    return Finding.warn(summary, subject=f"pci:{device.address}", evidence=said, fix=_reseat(device))
+
+
+def _reseat(device: PciDevice) -> Fix:
+    return Fix(
+        "Reboot; if the link stays slow, reseat card, riser or cable, and compare the slot's BIOS setting.",
+        (
+            look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
+            look("sudo dmesg | grep -iE 'aer|pcieport'"),
+        ),
+        "drain",
+        "every job on this node",
+        "nodedoctor nic.inventory",
+    )

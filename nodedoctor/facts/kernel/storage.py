@@ -1,0 +1,125 @@
+"""Lines of the kernel about disks, file systems and processors.
+
+Formats: linux, drivers/nvme/host/{pci,core}.c, block/blk-core.c, drivers/md/{raid1,raid10,raid5,md}.c,
+fs/ext4/super.c, fs/jbd2/journal.c, fs/xfs/{xfs_message,xfs_fsops,xfs_error}.c, fs/btrfs/messages.c;
+lustre-release, lustre/ptlrpc/import.c; arch/x86/kernel/cpu/mce/{core,therm_throt}.c, drivers/edac/mce_amd.c,
+drivers/firmware/efi/cper.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from nodedoctor.facts.kernel.events import CpuEvent, CpuKind, StorageEvent, StorageKind
+from nodedoctor.facts.kernel.lines import EVIDENCE, Line
+
+STORAGE_WORDS = (
+    "nvme ",
+    "I/O error",
+    "medium error",
+    "md/raid",
+    "EXT4-fs",
+    "Aborting journal",
+    "XFS (",
+    "BTRFS",
+    "Lustre",
+)
+CPU_WORDS = ("Machine Check", "[Hardware Error]", "temperature above threshold")
+
+_DISK = r"(?:nvme\d|sd[a-z]|vd[a-z]|xvd|dm-\d|md\d|rbd\d|mmcblk)[\w-]{0,24}"
+"""Loop, floppy, optical and compressed-memory devices are left out: their errors are a missing medium's."""
+
+_PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
+    (
+        re.compile(
+            r"nvme (?P<device>nvme\d{1,4}): (?:controller is down|Removing after probe failure"
+            r"|Device not ready;|Disabling device after reset failure|Identify Controller failed)"
+        ),
+        "dead",
+    ),
+    (re.compile(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, completion polled"), "interrupt"),
+    (
+        re.compile(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, (?:aborting|reset|disable)"),
+        "timeout",
+    ),
+    (re.compile(rf"(?:I/O|critical (?:medium|target)) error, dev (?P<device>{_DISK}), sector"), "io-error"),
+    (re.compile(r"md/raid\w*:(?P<device>md\w{1,16}): Disk failure on (?P<part>[\w-]{1,32})"), "raid"),
+    (re.compile(r"md/raid\w*:(?P<device>md\w{1,16}): (?:not enough operational|Cannot continue)"), "raid"),
+    (re.compile(r"EXT4-fs error \(device (?P<device>[\w.-]{1,32})\)"), "file-system"),
+    (re.compile(r"EXT4-fs \((?P<device>[\w.-]{1,32})\): Remounting filesystem read-only"), "read-only"),
+    (re.compile(r"Aborting journal on device (?P<device>[\w.-]{1,32})"), "read-only"),
+    (
+        re.compile(
+            r"XFS \((?P<device>[\w.-]{1,32})\): .*"
+            r"(?:Filesystem has been shut down|[Ss]hutting down filesystem)"
+        ),
+        "read-only",
+    ),
+    (
+        re.compile(
+            r"XFS \((?P<device>[\w.-]{1,32})\): (?:.*metadata I/O error|.*[Cc]orruption|.*log I/O error)"
+        ),
+        "file-system",
+    ),
+    (re.compile(r"BTRFS (?:error|critical) \(device (?P<device>[\w.-]{1,32})"), "file-system"),
+    (
+        re.compile(r"Lustre: .{0,200}?Connection to (?P<device>\S{1,128}) \(at \S+\) was lost"),
+        "connection-lost",
+    ),
+    (
+        re.compile(r"Lustre: .{0,200}?Connection restored to (?P<device>\S{1,128})"),
+        "connection-back",
+    ),
+)
+
+
+def storage(line: Line) -> StorageEvent | None:
+    """What a disk, an array, a file system or its server went through."""
+    for pattern, kind in _PATTERNS:
+        if found := pattern.search(line.text):
+            return StorageEvent(line.when, line.text[:EVIDENCE], kind, found.group("device"))
+    return None
+
+
+_HOT = re.compile(r"CPU(\d{1,5}): (?:Core|Package) temperature above threshold")
+_BANK = re.compile(
+    r"CPU (?P<cpu>\d{1,5}): Machine Check(?: Exception)?: \w{1,4} Bank \d{1,3}: (?P<status>[0-9a-f]{16})"
+)
+_AMD = re.compile(
+    r"\[Hardware Error\]: (?P<kind>Corrected|Deferred|Uncorrected|System Fatal|Machine Check)\b"
+)
+_RECORDED = "Machine check events logged"
+_APEI = re.compile(r"event severity: (?P<severity>corrected|recoverable|fatal|panic)")
+_SECTION = re.compile(r"section_type: (?P<type>[\w -]{1,64})")
+_UNCORRECTED_BIT = 61
+"""MCi_STATUS.UC (Intel SDM volume 3B, 16.3.2.2; AMD APM volume 2, 9.3.2): the error was not corrected."""
+
+
+def cpu(line: Line, after: Collection[str]) -> CpuEvent | None:
+    """A machine check, an error the firmware reports, or a processor that slows itself because of heat.
+
+    `after` are the next lines: an error of the firmware names its section there; those of the PCI bus and of
+    memory modules that EDAC names have readers of their own.
+    """
+    text = line.text[:EVIDENCE]
+    if found := _HOT.search(line.text):
+        return CpuEvent(line.when, text, "hot", int(found.group(1)))
+    if found := _BANK.search(line.text):
+        uncorrected = int(found.group("status"), 16) >> _UNCORRECTED_BIT & 1
+        kind: CpuKind = "uncorrected" if uncorrected else "corrected"
+        return CpuEvent(line.when, text, kind, int(found.group("cpu")))
+    if found := _AMD.search(line.text):
+        word = found.group("kind")
+        if word == "Machine Check":
+            return None
+        return CpuEvent(line.when, text, "corrected" if word in ("Corrected", "Deferred") else "uncorrected")
+    if _RECORDED in line.text:
+        return CpuEvent(line.when, text, "recorded")
+    if found := _APEI.search(line.text):
+        section = next((told.group("type") for told in map(_SECTION.search, after) if told), "")
+        if "PCI" in section or not section:
+            return None
+        corrected = found.group("severity") == "corrected"
+        return CpuEvent(line.when, f"{text}; {section}", "corrected" if corrected else "uncorrected")
+    return None

@@ -1,0 +1,64 @@
+"""Bonds that lost a leg and links that flap, against the other interfaces of the node."""
+
+from __future__ import annotations
+
+from asking import ask, brief, judge, write
+
+from nodedoctor.facts.network.net import Interface, Net, network
+
+
+def interface(name: str, changes: int | None = 3, **fields: object) -> Interface:
+    return Interface(name, **{"up": True, "physical": True, "carrier_changes": changes, **fields})  # type: ignore[arg-type]
+
+
+def found(*interfaces: Interface) -> list[tuple[str, str]]:
+    return [one for one in brief(judge("net.link", Net(interfaces))) if one[0] != "pass"]
+
+
+BOND = Interface("bond0", up=True, bond=True)
+RAILS = [interface(f"ens{n}np0", 2 + n % 3) for n in range(8)]
+
+
+def leg(name: str, up: bool = True) -> Interface:
+    return interface(name, up=up, master="bond0")
+
+
+def test_a_bond_on_one_leg_is_named():
+    (one,) = judge("net.link", Net((BOND, leg("eno1"), leg("eno2", up=False))))
+    assert (one.status.value, one.subject) == ("warn", "net:bond0") and "eno2" in one.summary
+    assert found(BOND, leg("eno1"), leg("eno2")) == []
+
+
+def test_a_bridge_is_no_bond_and_a_bond_nobody_uses_is_down_as_a_whole():
+    bridge = Interface("br0", up=True)
+    assert found(bridge, interface("eno1", master="br0"), interface("eno2", up=False, master="br0")) == []
+    assert found(BOND, leg("eno1", up=False), leg("eno2", up=False), *RAILS) == []
+
+
+def test_a_link_that_flaps_unlike_the_others():
+    assert found(*RAILS) == []
+    assert found(*RAILS[:7], interface("ens7np0", 240)) == [("warn", "net:ens7np0/link")]
+    assert found(*RAILS[:7], interface("ens7np0", 15)) == []
+    assert found(*(interface(f"ens{n}np0", 200 + n) for n in range(8))) == []  # the switch was restarted
+
+
+def test_older_recordings_do_not_tell():
+    assert found(interface("eno1", None)) == [("unknown", "")]
+    assert found(Interface("lo", up=True)) == [("skip", "")]
+
+
+def test_the_probe_reads_bonds_and_changes(tmp_path):
+    for name, changes in (("eno1", 5), ("eno2", 7), ("bond0", 2)):
+        here = tmp_path / "sys/class/net" / name
+        for file, text in {"operstate": "up", "flags": "0x1003", "carrier_changes": f"{changes}"}.items():
+            write(here / file, text + "\n")
+        if name == "bond0":
+            write(here / "bonding/mode", "802.3ad 4\n")
+        else:
+            (here / "device").mkdir()
+            (here / "master").symlink_to("../bond0")
+    seen = Net.parse(ask(network, root=tmp_path))
+    assert isinstance(seen, Net)
+    told = {one.name: (one.bond, one.carrier_changes, one.master) for one in seen.interfaces}
+    assert told == {"eno1": (False, 5, "bond0"), "eno2": (False, 7, "bond0"), "bond0": (True, 2, None)}
+    assert found(*seen.interfaces) == []
