@@ -53,18 +53,18 @@ def main(words: list[str]) -> int:
 
 def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
     """The verdict as a number, as for one node; a node without a report counts as broken."""
-    from nodedoctor.model import Status
+    from nodedoctor.model import Severity
 
-    ranks = {problem.severity for node in fleet.nodes for problem in node.problems}
-    ranks |= {node.severity for node in fleet.nodes}
-    ranks |= {5 if oddity.status is Status.FAIL else 3 for oddity in fleet.oddities}
-    if 5 in ranks:
+    found = {problem.severity for node in fleet.nodes for problem in node.problems}
+    found |= {node.severity for node in fleet.nodes}
+    found |= {Severity.of(oddity.status) for oddity in fleet.oddities}
+    if Severity.FAIL in found:
         return Exit.FAIL
-    if 4 in ranks:
+    if Severity.BROKEN in found:
         return Exit.UNKNOWN
-    if fail_on == "warn" and 3 in ranks:
+    if fail_on == "warn" and Severity.WARN in found:
         return Exit.WARN
-    if fail_on in ("warn", "unknown") and 2 in ranks:
+    if fail_on in ("warn", "unknown") and Severity.BLIND in found:
         return Exit.UNKNOWN
     return Exit.OK
 

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from nodedoctor.model import Severity
 from nodedoctor.report.document import Result, severity_of
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.filter import Filter
@@ -195,14 +196,14 @@ class ChecksScreen(Screen[None]):
             detail.row(result, state.running.get(result["check"]))
             for result in results
             if self._filter.fits(result, result["check"] in state.running)
-            and (not self._hide_passes or result["check"] in state.running or severity_of(result) > 1)
+            and (not self._hide_passes or result["check"] in state.running or severity_of(result).is_problem)
         ]
 
     def _problems(self) -> list[str]:
         if self.state is None:
             return []
         results, running = self.state.report["results"], self.state.running
-        bad = {r["check"] for r in results if severity_of(r) > 1 and r["check"] not in running}
+        bad = {r["check"] for r in results if severity_of(r).is_problem and r["check"] not in running}
         return [row.key for row in self.panes.listing.rows if row.key in bad]
 
     def _selected(self) -> Result | None:
@@ -220,7 +221,8 @@ class ChecksScreen(Screen[None]):
         page.show(result["check"], detail.detail(self.state, result, check, full=full))
 
 
-def _order(result: Result, state: State) -> tuple[float, str]:
+def _order(result: Result, state: State) -> tuple[int, bool, str]:
     """Problems, then what still runs, then the rest: a running check may yet become a problem."""
-    severity = 1.5 if result["check"] in state.running else float(severity_of(result))
-    return (-severity, result["check"])
+    bad = severity_of(result)
+    runs = result["check"] in state.running
+    return (-Severity.PASS if runs else -bad, not runs, result["check"])
