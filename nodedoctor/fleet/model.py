@@ -23,7 +23,7 @@ class FleetError(NodeDoctorError):
 
 
 @record
-class Request:
+class FleetRequest:
     """What every node is asked to do.
 
     `arguments` are those of `nodedoctor` on the node, `deadline` the seconds one node has from being asked

@@ -11,7 +11,7 @@ from datetime import datetime
 from nodedoctor.model import Outcome, Status
 from nodedoctor.report.document import Finding, Fix, Probe, Result, is_blind, severity, severity_of, worst
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.steps import Told, told
+from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
@@ -143,7 +143,7 @@ def _fix(fix: Fix, label: str) -> Iterator[Para]:
             yield _labelled(name, value)
 
 
-def _step(step: Told, fix: Fix) -> Iterator[Para]:
+def _step(step: StepText, fix: Fix) -> Iterator[Para]:
     """The command beside its role; of a last resort the condition stands first, and apart."""
     under, disturbs = " " * 10, fix["disturbs"] or ""
     if step.last:
