@@ -1,4 +1,4 @@
-"""The nouns every part of nodedoctor speaks in: observation, finding, fix, result, report.
+"""Core data types of every part of nodedoctor: observation, finding, fix, result, report.
 
 All of them are frozen: data flows one way, from what was seen to what is shown.
 """
