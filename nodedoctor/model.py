@@ -239,7 +239,13 @@ class Fix:
 
 @record
 class Finding:
-    """One judgement about one subject. Checks build it with `ok warn fail unknown skip`."""
+    """One judgement about one subject. Checks build it with `ok warn fail unknown skip`.
+
+    `why` is what it means for training, where that is not what its check says; `headline` a clause that makes
+    sense alone ("GPU 3 lost 2 NVLinks") and leads a report, if the summary is not one. `explainers` name what
+    would explain this finding if it is sick too (see `explained_by`), `missing` the probe that did not give
+    what this judgement needs. `because_of` is the id of the cause; only the engine sets it.
+    """
 
     status: Status
     summary: str
@@ -249,6 +255,11 @@ class Finding:
     note: bool = False
     reason: Reason | None = None
     waived: str | None = None
+    why: str = ""
+    headline: str = ""
+    explainers: tuple[str, ...] = ()
+    missing: str = ""
+    because_of: str | None = None
 
     @classmethod
     def ok(cls, summary: str, *, subject: str = "", evidence: Iterable[Evidence] = ()) -> Finding:
@@ -300,7 +311,25 @@ class Finding:
         if not why.applies:
             return cls.skip(why.note, subject=subject)
         fix = Fix(why.way_out, action="none") if why.way_out else None
-        return cls.unknown(why.reason, why.note, subject=subject, fix=fix)
+        finding = cls.unknown(why.reason, why.note, subject=subject, fix=fix)
+        return replace(finding, missing=why.probe) if why.probe else finding
+
+    def explained_by(self, *names: str) -> Finding:
+        """The same finding, which only follows from what is named, where that is as sick.
+
+        `nvlink.links` means that check's finding about the same subject or what it is part of,
+        `nvlink.links@gpu:3` that one finding, `fabric.manager@node` the one about the whole node,
+        `nvlink.links@all` the same on all like devices, `driver.answers@any` any of that check's.
+        """
+        return replace(self, explainers=(*self.explainers, *names))
+
+    def matters_as(self, why: str) -> Finding:
+        """The same finding with its own sentence on what it means for training."""
+        return replace(self, why=why)
+
+    def led_by(self, headline: str) -> Finding:
+        """The same finding with a clause that can lead a report."""
+        return replace(self, headline=headline)
 
     @property
     def blind(self) -> bool:
@@ -345,6 +374,46 @@ class Result:
         return self.worst.severity
 
 
+Owner = Literal["you", "administrator", "provider", "job-code", "undetermined"]
+"""Whose move it is."""
+
+Move = Literal[
+    "none",
+    "fix-config",
+    "restart-service",
+    "reset-gpu",
+    "reboot",
+    "replace-node",
+    "fix-job",
+    "investigate",
+]
+"""What the owner of a cause is asked to do."""
+
+Schedulable = Literal["yes", "drain-when-idle", "no"]
+"""Whether new jobs may start on the node."""
+
+
+@record
+class Cause:
+    """One illness: the finding everything else follows from (its `id`), or a failed probe (`probe:NAME`).
+
+    `explains` are the ids of the findings that follow from it, `unjudged` the number of checks that could not
+    be judged because of it. `reason` is at most 80 characters, for `scontrol update reason=`.
+    """
+
+    id: str
+    headline: str
+    status: Status
+    subjects: tuple[str, ...]
+    explains: tuple[str, ...]
+    unjudged: int
+    owner: Owner
+    action: Move
+    schedulable: Schedulable
+    reason: str
+    fix: Fix | None = None
+
+
 @record
 class Report:
     """Everything one run says; every view is made from this and nothing else."""
@@ -357,6 +426,7 @@ class Report:
     results: tuple[Result, ...]
     observations: tuple[Observation, ...] = ()
     facts: Mapping[str, Any] | None = None
+    causes: tuple[Cause, ...] = ()
 
     @property
     def verdict(self) -> Status:

@@ -29,6 +29,9 @@ _MEANS = {
     "no-descriptors": ("Ray ran out of open files", "Raise the limit where Ray is started: limits.nofile."),
 }
 
+_ROOTS = {"no-descriptors": tuple(f"limits.nofile@{role}" for role in ("raylet", "gcs-server", "ray-worker"))}
+"""Checks that look at the same trouble where it comes from."""
+
 
 @check(
     "ray.resources",
@@ -97,7 +100,7 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
                 RESTART,
                 "nodedoctor ray.resources",
             ),
-        )
+        ).explained_by("driver.answers@any", "driver.gpus-present@any")
     elif session.gpus < count:
         summary = f"Ray uses {session.gpus:g} of {count} GPUs of this node"
         yield Finding.info(summary, subject="ray:gpus", evidence=evidence)
@@ -182,7 +185,9 @@ def _trouble(trouble: Trouble) -> Finding:
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
     fix = Fix(advice, (look("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
     summary = f"{meaning} ({trouble.count} lines in {trouble.log})"
-    return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix)
+    return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix).explained_by(
+        *_ROOTS.get(trouble.kind, ())
+    )
 
 
 def _silent(cluster: RayCluster | None) -> Finding:

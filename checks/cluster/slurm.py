@@ -58,7 +58,8 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
             DOCS,
         )
         summary = f"job {job} was granted {granted} GPUs and sees {count}"
-        yield Finding.fail(summary, subject="slurm:granted", evidence=evidence, fix=fix)
+        finding = Finding.fail(summary, subject="slurm:granted", evidence=evidence, fix=fix)
+        yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     elif count > granted:
         summary = f"job {job} was granted {granted} GPUs and sees {count}: devices are not constrained"
         fix = Fix("Set ConstrainDevices=yes in cgroup.conf.", (), "config", "jobs started later", docs=DOCS)
@@ -98,7 +99,8 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
             f"{what}; with MIG, Slurm counts instances", subject="slurm:gres", evidence=evidence
         )
     elif node.gpus > count:
-        yield Finding.fail(what, subject="slurm:gres", evidence=evidence, fix=fix)
+        finding = Finding.fail(what, subject="slurm:gres", evidence=evidence, fix=fix)
+        yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     elif node.gpus < count:
         yield Finding.info(f"{what}: it gives fewer away", subject="slurm:gres", evidence=evidence)
     else:

@@ -21,6 +21,8 @@ FATAL = ("GPU_IS_LOST", "RESET_REQUIRED")
 SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_utilization_percent")
 """What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
 
+_NO_CUDA = "No CUDA program can start on this node until the driver initialises."
+_ONE_GPU = "A rank on this GPU fails, and all other ranks wait for it until their watchdog fires."
 _SLOW = Fix(
     "Look for what keeps the driver busy: a GPU about to fail (kernel log), persistence off (every call then "
     "starts all GPUs anew), or a storm of monitoring tools.",
@@ -33,7 +35,27 @@ _SLOW = Fix(
 )
 
 
-@check("driver.answers", "The driver answers, and in time", tags={"fast"}, without=(Container,))
+@check(
+    "driver.answers",
+    "The driver answers, and in time",
+    tags={"fast"},
+    without=(Container,),
+    explained_by=("driver.module-userspace", "driver.modules"),
+    speaks_for=(
+        "nvml",
+        "nvml-growth",
+        "nvidia-smi-xml",
+        "nvidia-smi-topo",
+        "nvidia-smi-topo-p2p",
+        "nvidia-smi-nvlink",
+        "nvidia-smi-nvlink-errors",
+        "bandwidth",
+        "bandwidth-deep",
+        "collective",
+        "collective-isolate",
+        "gemm",
+    ),
+)
 def answers(
     inventory: Inventory,
     answers: DriverAnswers | None,
@@ -123,10 +145,15 @@ def _failures(
             yield Finding.warn(summary, evidence=said, fix=error.fix)
         elif inventory.cut_off:
             summary = "the device cgroup has taken the NVIDIA devices away"
-            yield Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+            finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+            yield finding.explained_by("container.devices@container:gpus")
         else:
             fix = NO_DRIVER if unloaded and not inside else error.fix_here(inside)
-            yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+            yield (
+                Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+                .led_by(error.meaning)
+                .matters_as(_NO_CUDA)
+            )
 
 
 def _slow(answer: DriverAnswer) -> Finding:
@@ -161,7 +188,10 @@ def _subject(gone: LostGpu) -> str:
 def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
-    return Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    lost = index is not None and error.meaning.startswith("the GPU ")
+    lead = f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
+    return finding.led_by(lead).matters_as(_ONE_GPU)
 
 
 def _broken(gpu: Gpu) -> str | None:

@@ -27,6 +27,11 @@ _HANGS = ("stuck", "timeout")
         Container,
         Env,
     ),
+    explained_by=(
+        "driver.answers",
+        "driver.module-userspace",
+        "driver.modules",
+    ),
 )
 def gpus_present(
     inventory: Inventory,
@@ -64,7 +69,8 @@ def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterat
     shown = inventory.shown or 0
     if wanted and shown < wanted and (shown or not inventory.ours):
         summary = f"{wanted} GPUs expected, {shown} can be used"
-        yield Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
+        finding = Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
+        yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     model = expect.get("gpu")
     for gpu in gpus.gpus if gpus and model else ():
         if gpu.name and (model or "").lower() not in gpu.name.lower():
@@ -99,7 +105,8 @@ def _none(
         yield Finding.unknown("stuck", f"which GPUs work is not known: {hang}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup refuses every NVIDIA device, even /dev/nvidiactl"
-        yield Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
+        finding = Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
+        yield finding.explained_by("container.devices@container:gpus")
     elif inventory.ours and driver and driver.loaded is False:
         count = len(inventory.ours)
         summary = f"{count} GPU{'s' if count > 1 else ''} on the PCI bus and no driver loaded"

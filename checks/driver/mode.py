@@ -112,7 +112,12 @@ def _matters(gpus: tuple[Gpu, ...], machine: Machine | None) -> bool:
     return len(gpus) > 1 and datacentre and machine is not None and machine.form == "bare-metal"
 
 
-@check("driver.recovery-action", "No GPU waits for a reset or a reboot", tags={"fast"})
+@check(
+    "driver.recovery-action",
+    "No GPU waits for a reset or a reboot",
+    tags={"fast"},
+    explained_by=("driver.answers", "memory.remap", "memory.ecc", "nvlink.links"),
+)
 def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     """The driver's own verdict per GPU: the recovery action (from driver 570), before that the reset status.
 

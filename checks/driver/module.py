@@ -135,7 +135,10 @@ def _mismatch(
     summary = "the loaded kernel module and the driver's libraries are of different versions"
     if module and told:
         summary = f"the loaded kernel module is {module}, the libraries are {told}"
-    return Finding.fail(summary, evidence=said, fix=fix)
+    others = sorted({version for versions in wrong.values() for version in versions})
+    lead = f"driver mismatch: kernel module {module}, libraries {', '.join(others)}"
+    finding = Finding.fail(summary, evidence=said, fix=fix)
+    return finding.led_by(lead) if module and others else finding
 
 
 def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Iterator[Finding]:

@@ -81,7 +81,7 @@ def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
         if IN_DRIVER.match(channel):
             summary = f"{process.label} hangs in the driver, in {channel}"
             judge = Finding.info if _starting(process, moment) else Finding.fail
-            yield judge(summary, subject=subject, evidence=said, fix=HUNG)
+            yield judge(summary, subject=subject, evidence=said, fix=HUNG).explained_by("driver.answers@node")
         elif process.nvidia and channel in ("", "0"):
             fix = Fix("Run nodedoctor as root to see the wait channel.", action="none")
             summary = f"{process.label} is in uninterruptible sleep; where is not visible"

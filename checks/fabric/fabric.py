@@ -62,6 +62,7 @@ _START = Fix(
         Gpus,
         Container,
     ),
+    explained_by=("driver.modules", "driver.module-userspace"),
 )
 def manager(
     board: Board, services: Services | None, gpus: Gpus | None, container: Container | None
@@ -122,7 +123,12 @@ def _registered(gpu: Gpu) -> bool:
     return gpu.fabric_state == "completed" and gpu.fabric_status == "SUCCESS"
 
 
-@check("fabric.version", "The fabric manager has the driver's version", tags={"nvlink", "service"})
+@check(
+    "fabric.version",
+    "The fabric manager has the driver's version",
+    tags={"nvlink", "service"},
+    explained_by=("driver.module-userspace",),
+)
 def version(
     board: Board,
     manager: FabricManager | None,
@@ -202,6 +208,7 @@ def _same_version(driving: str, packages: DriverPackages | None, machine: Machin
     "Every GPU is registered with the NVLink fabric",
     tags={"fast", "gpu", "nvlink"},
     without=(Machine,),
+    explained_by=("driver.answers", "driver.gpus-present", "nvlink.links", "fabric.manager@node"),
 )
 def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
     """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.

@@ -82,7 +82,12 @@ def _loaded(gpu: Gpu) -> bool:
     return (gpu.gpu_utilization_percent or 0) >= LOADED_PERCENT and (gpu.pstate or 0) <= 2
 
 
-@check("clock.outlier", "GPUs under load run equally fast", tags={"fast", "gpu"})
+@check(
+    "clock.outlier",
+    "GPUs under load run equally fast",
+    tags={"fast", "gpu"},
+    explained_by=("thermal.throttle", "clock.limits", "power.limit"),
+)
 def outlier(gpus: Gpus) -> Iterator[Finding]:
     """The SM clock of each GPU under load against the median of those like it; idle is not slow.
 

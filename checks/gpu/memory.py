@@ -31,7 +31,9 @@ _CORRECTED = (
 )
 
 
-@check("memory.ecc", "GPU memory has no uncorrected errors", tags={"fast", "gpu"})
+@check(
+    "memory.ecc", "GPU memory has no uncorrected errors", tags={"fast", "gpu"}, explained_by=("memory.remap",)
+)
 def ecc(gpus: Gpus) -> Iterator[Finding]:
     """ECC mode and error counts of every GPU, by kind of memory, and NVIDIA's own verdict on its SRAM.
 
@@ -142,7 +144,12 @@ def _said(gpu: Gpu, source: str) -> list[Evidence]:
     return [Evidence(source, f"GPU {gpu.index}: {', '.join(told)}")] if told else []
 
 
-@check("memory.growth", "GPU memory errors do not accumulate now", tags={"gpu"})
+@check(
+    "memory.growth",
+    "GPU memory errors do not accumulate now",
+    tags={"gpu"},
+    explained_by=("memory.remap", "memory.ecc"),
+)
 def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """Corrected memory errors that appear within a second.
 

@@ -28,7 +28,12 @@ _UNREADABLE = Fix(
 )
 
 
-@check("nvlink.links", "All NVLinks of every GPU are up", tags={"fast", "gpu", "nvlink"})
+@check(
+    "nvlink.links",
+    "All NVLinks of every GPU are up",
+    tags={"fast", "gpu", "nvlink"},
+    explained_by=("driver.answers", "driver.gpus-present"),
+)
 def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
     """Active links of each GPU against its model's count, and against its peers.
 
@@ -91,8 +96,11 @@ def _down(
     said = said[:18] or [Evidence(links.source, f"GPU {gpu.index}: {active} links")]
     said += [card(links.source, known)] if known else []
     summary = f"{active} of {count} NVLinks up" + (f"; down: {numbers(down)}" if down else "")
-    fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
-    warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+    lost = count - active
+    lead = f"GPU {gpu.index} lost {lost} NVLink{'' if lost == 1 else 's'}"
+    fix = _link_fix(gpu, known)
+    fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
+    warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
     if active >= count:
         return None
     if wanted:
@@ -153,7 +161,8 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     known = _ticket(gpus, gpu.index)
     said = [Evidence(links.source, gpu.said), *([card(links.source, known)] if known else [])]
     summary = f"none of {model.nvlink_links} NVLinks is up"
-    return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+    finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+    return finding.explained_by("fabric.manager@node").led_by(f"GPU {gpu.index} has no NVLink")
 
 
 def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") -> Fix:
@@ -174,7 +183,12 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
     return look_at(known, text, verify, steps, "reset-gpu", disturbs)
 
 
-@check("nvlink.speed", "Every NVLink runs at its full rate", tags={"fast", "gpu", "nvlink"})
+@check(
+    "nvlink.speed",
+    "Every NVLink runs at its full rate",
+    tags={"fast", "gpu", "nvlink"},
+    explained_by=("nvlink.links", "driver.answers", "driver.gpus-present"),
+)
 def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
     """The line rate of each active link against its model's (knowledge.gpus), and against the other links.
 

@@ -39,7 +39,13 @@ SEVERE = 10
 """Times DCGM's limit, from which what grows is a fault and no longer a warning."""
 
 
-@check("nvlink.errors", "NVLinks carry data without errors", tags={"gpu", "nvlink"}, without=(ErrorGrowth,))
+@check(
+    "nvlink.errors",
+    "NVLinks carry data without errors",
+    tags={"gpu", "nvlink"},
+    without=(ErrorGrowth,),
+    explained_by=("nvlink.links", "driver.answers", "driver.gpus-present"),
+)
 def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
     """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
 

@@ -33,7 +33,19 @@ _FIX = Fix(
 )
 
 
-@check("p2p.status", "Every pair of GPUs has peer access", tags={"fast", "gpu", "nvlink"})
+@check(
+    "p2p.status",
+    "Every pair of GPUs has peer access",
+    tags={"fast", "gpu", "nvlink"},
+    explained_by=(
+        "nvlink.links",
+        "topo.matrix",
+        "driver.answers",
+        "driver.gpus-present",
+        "nvlink.links@all",
+        "fabric.state@all",
+    ),
+)
 def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterator[Finding]:
     """Read, write, NVLink and atomics status of each ordered pair, as NVML or `topo -p2p` tell it.
 

@@ -47,7 +47,18 @@ _RAIL = Fix(
 )
 
 
-@check("topo.matrix", "Every pair of GPUs is joined as this board joins them", tags={"gpu", "nvlink"})
+@check(
+    "topo.matrix",
+    "Every pair of GPUs is joined as this board joins them",
+    tags={"gpu", "nvlink"},
+    explained_by=(
+        "nvlink.links",
+        "driver.answers",
+        "driver.gpus-present",
+        "nvlink.links@all",
+        "fabric.state@all",
+    ),
+)
 def matrix(
     topology: Topology, gpus: Gpus | None, board: Board | None, inventory: Inventory | None
 ) -> Iterator[Finding]:

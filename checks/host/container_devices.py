@@ -103,7 +103,7 @@ def _cut_off() -> Finding:
         subject="container:gpus",
         evidence=[Evidence("driver-files", "/dev/nvidiactl: refused")],
         fix=fix,
-    )
+    ).led_by("the container lost its GPUs: the device cgroup refuses them")
 
 
 def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:

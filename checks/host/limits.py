@@ -207,10 +207,16 @@ def nofile(
     training = processes.training if processes else ()
     for group in _by_role(training).values():
         process = min(group, key=_room)
-        yield _judge_nofile(process, process.limits.get("nofile"), len(group), runtime)
+        finding = _judge_nofile(process, process.limits.get("nofile"), len(group), runtime)
+        yield finding.explained_by(*_started_by(process))
     if not training:
         yield _judge_shell(limits.rlimits.get("nofile"), runtime, _trains(processes, pci, driver))
     yield from _whole_system(limits)
+
+
+def _started_by(process: Process) -> tuple[str, ...]:
+    """Whose limit this one is: workers inherit the raylet's, and `ray start` gives both daemons its own."""
+    return ("limits.nofile@raylet",) if process.role in _RAY and process.role != "raylet" else ()
 
 
 def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: str | None) -> Finding:
@@ -224,7 +230,8 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
     among = f", the lowest of {count}" if count > 1 else ""
     if bound.soft is not None and bound.soft <= low.number:
         summary = f"{process.label}: {bound.soft} open files allowed, {use}{among}. {low.text}"
-        return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)
+        lead = f"{role} (pid {process.pid}) may open {bound.soft} files, {use}"
+        return Finding.fail(summary, subject=role, evidence=evidence, fix=fix).led_by(lead)
     if bound.soft is not None and opened is not None and opened > bound.soft * _NEAR_THE_LIMIT:
         summary = f"{process.label}: {opened} of {bound.soft} open files used"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)

@@ -14,7 +14,13 @@ from nodedoctor.steps import keep, reboot
 from .pci_address import subject_of
 
 
-@check("kernel.driver", "The driver reported no failure to start", tags={"fast"}, without=(Pci,))
+@check(
+    "kernel.driver",
+    "The driver reported no failure to start",
+    tags={"fast"},
+    without=(Pci,),
+    explained_by=("driver.answers", "driver.gpus-present"),
+)
 def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Messages of NVIDIA's modules about GPUs that do not initialise and versions that do not fit.
 
@@ -39,6 +45,13 @@ _TROUBLE = {
     "peermem": "the module for GPUDirect RDMA did not fit",
 }
 
+_ROOTS = {
+    "mismatch": ("driver.module-userspace@node", "driver.answers@node"),
+    "no-gpu": ("driver.gpus-present@any",),
+    "refused": ("driver.modules@node",),
+}
+"""What else tells of the same trouble, about the node instead of the log."""
+
 
 def _driver_trouble(event: DriverEvent, times: int, log: KernelLog, pci: Pci | None) -> Finding:
     """Before the last driver load it is history; a driver without any GPU to drive is no fault."""
@@ -54,7 +67,8 @@ def _driver_trouble(event: DriverEvent, times: int, log: KernelLog, pci: Pci | N
     if excuse:
         return Finding.info(f"{summary}: {excuse}", subject=subject, evidence=evidence)
     build = Finding.warn if event.kind == "peermem" else Finding.fail
-    return build(summary, subject=subject, evidence=evidence, fix=_driver_fix(event.kind))
+    finding = build(summary, subject=subject, evidence=evidence, fix=_driver_fix(event.kind))
+    return finding.explained_by(*_ROOTS.get(event.kind, ()))
 
 
 def _excuse(event: DriverEvent, log: KernelLog, pci: Pci | None) -> str:

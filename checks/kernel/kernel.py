@@ -21,7 +21,13 @@ _SEATING = (
 )
 
 
-@check("kernel.pcie", "No PCI error of a GPU or adapter in the kernel log", tags={"fast"}, without=(Pci,))
+@check(
+    "kernel.pcie",
+    "No PCI error of a GPU or adapter in the kernel log",
+    tags={"fast"},
+    without=(Pci,),
+    explained_by=("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed"),
+)
 def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """AER, DPC and lost links since boot or --since, by device. Corrected errors matter only in masses.
 

@@ -81,7 +81,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
     links = [event for event in events if event.kind in ("link-down", "link-up")]
     if links:
-        yield _link(f"{subject}/link", links)
+        yield _link(f"{subject}/link", links).explained_by("ib.ports", "ib.width")
     rest = [event for event in events if event.kind in ("slow-slot", "errors")]
     if rest:
         text = "limited by its slot" if rest[-1].kind == "slow-slot" else "work requests ended in errors"

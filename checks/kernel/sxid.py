@@ -52,7 +52,8 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
         return build(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
     if cause is not None:
         summary += f": follows Xid {cause.code} of GPU {cause.device}, which is the cause"
-        return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        finding = Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        return finding.explained_by(f"kernel.xid@pci:{cause.device}")
     return Finding.fail(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
@@ -34,6 +34,14 @@ _DISTURBS: dict[Action, str] = {
     "reboot": "every job on this node",
     "restart-job": "the job",
 }
+_BUS = 79
+_NAMED: Mapping[int, tuple[str, ...]] = {
+    **dict.fromkeys((48, 63, 64, 94, 95), ("memory.remap", "memory.ecc", "memory.growth")),
+    74: ("nvlink.links", "nvlink.errors", "fabric.state"),
+    _BUS: ("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed", "nvlink.links"),
+    154: ("driver.recovery-action",),
+}
+"""Checks that see, on the same GPU, what an error is about (NVIDIA's catalogue, resolution buckets)."""
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
@@ -205,7 +213,20 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
     fix = _fix(asked, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
-    return build(summary, subject=subject, evidence=evidence, fix=fix)
+    lead = f"GPU {subject.partition(':')[2]}: Xid {worst.code}: {worst.meaning}"
+    finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
+    return finding.explained_by(*seen_by([one.code for one in judged if one.status is worst.status]))
+
+
+def seen_by(codes: Iterable[int]) -> tuple[str, ...]:
+    """The checks that see the same fault; none where the errors are of several kinds, as one would hide.
+
+    A GPU off the bus loses its links and memory too; what Xid 154 asks for is for the others' sake.
+    """
+    kinds = {_NAMED.get(code, ()) for code in codes if code != 154} or {_NAMED[154]}
+    if _NAMED[_BUS] in kinds:
+        return _NAMED[_BUS]
+    return kinds.pop() if len(kinds) == 1 else ()
 
 
 def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:

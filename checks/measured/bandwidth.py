@@ -31,6 +31,7 @@ _Pairs = Mapping[tuple[int, int], Pair]
     "Copies between GPUs are fast and arrive unharmed",
     tags={"gpu", "nvlink"},
     without=(Topology,),
+    explained_by=("nvlink.links", "topo.matrix", "p2p.status", "nvlink.speed", "pcie.width"),
 )
 def p2p(
     bandwidth: Bandwidth, gpus: Gpus | None, board: Board | None, topology: Topology | None

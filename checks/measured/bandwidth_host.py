@@ -22,7 +22,12 @@ MEMORY_FLOOR = 0.45
 (NVIDIA/DCGM, nvvs/diag-skus.yaml.in). What this floor misses is judged by the other GPUs."""
 
 
-@check("bandwidth.host", "Copies with the host are fast and arrive unharmed", tags={"gpu", "pcie"})
+@check(
+    "bandwidth.host",
+    "Copies with the host are fast and arrive unharmed",
+    tags={"gpu", "pcie"},
+    explained_by=("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed"),
+)
 def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """GB/s to and from pinned memory of the NUMA node next to each idle GPU, and the data that came back.
 
@@ -50,7 +55,12 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     yield from _busy(bandwidth)
 
 
-@check("bandwidth.memory", "GPU memory is as fast as its model's", tags={"gpu", "deep"})
+@check(
+    "bandwidth.memory",
+    "GPU memory is as fast as its model's",
+    tags={"gpu", "deep"},
+    explained_by=("memory.remap", "memory.ecc", "thermal.throttle", "clock.limits"),
+)
 def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """GB/s of copies inside each idle GPU, read plus written, against the data sheet and the other GPUs.
 

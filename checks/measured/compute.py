@@ -14,7 +14,12 @@ LOW = 0.9
 Llama 3 report, arXiv 2407.21783 section 3.3.4), with room for the spread between healthy GPUs."""
 
 
-@check("compute.gemm", "GPUs multiply matrices equally fast and to the same bits", tags={"gpu", "deep"})
+@check(
+    "compute.gemm",
+    "GPUs multiply matrices equally fast and to the same bits",
+    tags={"gpu", "deep"},
+    explained_by=("memory.ecc", "thermal.throttle", "clock.limits", "power.limit"),
+)
 def gemm(gemm: Gemm) -> Iterator[Finding]:
     """bfloat16 matrices in the target's torch: TFLOP/s against the other GPUs, bits against them and repeats.
 

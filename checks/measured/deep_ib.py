@@ -31,7 +31,13 @@ _FAILED = Fix(
 )
 
 
-@check("deep.ib-write-bw", "Every rail carries what its port promises", tags={"ib", "deep"}, without=(Ib,))
+@check(
+    "deep.ib-write-bw",
+    "Every rail carries what its port promises",
+    tags={"ib", "deep"},
+    without=(Ib,),
+    explained_by=("ib.ports", "ib.width", "ib.rate"),
+)
 def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     """Gbit/s of ib_write_bw from this host through each active rail and back, against the port's rate.
 

@@ -17,7 +17,7 @@ _VIRTUAL = re.compile(
 )
 
 
-@check("net.interface", "NCCL and gloo find the right interface", tags={"fast"})
+@check("net.interface", "NCCL and gloo find the right interface", tags={"fast"}, explained_by=("env.lint",))
 def interface(net: Net, env: Env | None, processes: Processes | None) -> Iterator[Finding]:
     """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME against the interfaces there are; unset, what NCCL picks.
 

@@ -177,7 +177,7 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
             "nothing",
             "nodedoctor net.clock",
         )
-        yield Finding.warn(f"not synchronised{told}", fix=fix)
+        yield Finding.warn(f"not synchronised{told}", fix=fix).led_by("the clock is not synchronised")
 
 
 @check("net.dns", "Names are resolved in time", tags={"fast"})

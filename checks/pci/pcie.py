@@ -35,7 +35,12 @@ _RESEAT = (
 )
 
 
-@check("pcie.width", "Every PCIe link has its full width", tags={"fast", "gpu", "pcie"})
+@check(
+    "pcie.width",
+    "Every PCIe link has its full width",
+    tags={"fast", "gpu", "pcie"},
+    explained_by=("driver.answers", "driver.gpus-present"),
+)
 def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
     """Lanes of each GPU's and RDMA adapter's link, against what both ends can do, and against its peers.
 
@@ -149,7 +154,12 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | 
     return Finding.fail(f"{summary}: {wider} like devices have more", subject=subject, evidence=said, fix=fix)
 
 
-@check("pcie.speed", "Every PCIe link runs at its generation", tags={"fast", "gpu", "pcie"})
+@check(
+    "pcie.speed",
+    "Every PCIe link runs at its generation",
+    tags={"fast", "gpu", "pcie"},
+    explained_by=("pcie.width", "driver.answers", "driver.gpus-present"),
+)
 def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
     """PCIe generation of each GPU's link under load, and the best that slot and card can do, against peers.
 
@@ -211,6 +221,7 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
         ErrorGrowth,
         Machine,
     ),
+    explained_by=("pcie.width", "pcie.speed", "driver.answers", "driver.gpus-present"),
 )
 def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:
     """Replay counters: their growth within a second, their mean rate since boot, and peers.

@@ -21,7 +21,13 @@ _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
 
-@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"}, without=(Container,))
+@check(
+    "ib.ports",
+    "Every port that NCCL uses is active",
+    tags={"fast", "ib"},
+    without=(Container,),
+    explained_by=("kernel.nic",),
+)
 def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
     """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
 
@@ -84,7 +90,11 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         return Finding.info(f"{summary}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
-    return Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
+
+
+_LEAD = {"INIT": " has no subnet manager"}
 
 
 def _spare(port: IbPort, rails: Rails) -> str:
@@ -150,7 +160,7 @@ def _no_such(word: str, rails: Rails) -> Finding:
     )
     return Finding.fail(
         f"{rails.chosen_by} names {word}, which this node does not have", subject=f"hca:{word}", fix=fix
-    )
+    ).explained_by("env.lint@env:NCCL_IB_HCA")
 
 
 def _expected(wanted: str, rails: Rails) -> Finding:
@@ -168,11 +178,16 @@ def _expected(wanted: str, rails: Rails) -> Finding:
             summary,
             subject="ib:expected",
             fix=port_fix("Find the missing ports.", (look("ibstat"),)),
-        )
+        ).explained_by("ib.ports@any", "ib.rate@any")
     return Finding.ok(summary, subject="ib:expected")
 
 
-@check("ib.sm", "A subnet manager has configured every InfiniBand rail", tags={"fast", "ib"})
+@check(
+    "ib.sm",
+    "A subnet manager has configured every InfiniBand rail",
+    tags={"fast", "ib"},
+    explained_by=("ib.ports",),
+)
 def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """State Initializing, and the address (LID) of the subnet manager, of InfiniBand rails with a link.
 
@@ -222,7 +237,8 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
                 "every job on this node",
                 "nodedoctor ib.firmware",
             )
-            yield Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
+            finding = Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
+            yield finding.led_by(f"{model} adapters run {len(versions)} versions of firmware")
         elif len(versions) > 1:
             yield Finding.info(f"{model}: {told}", subject=f"model:{model}")
         else:

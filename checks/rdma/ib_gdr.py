@@ -116,7 +116,9 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
     return Finding.warn(summary, subject="nccl:peermem", evidence=evidence, fix=fix)
 
 
-@check("ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"})
+@check(
+    "ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"}, explained_by=("ib.ports",)
+)
 def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     """GID table, NCCL_IB_GID_INDEX and MTU of the rails whose link layer is Ethernet.
 

@@ -21,7 +21,9 @@ _SYMBOLS_PER_SECOND = 10
 """Symbol errors a second above which a link is bad (NVIDIA/NVSentinel:docs/nic-health-monitor)."""
 
 
-@check("ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"})
+@check(
+    "ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"}, explained_by=("ib.ports", "ib.width")
+)
 def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The rate of each active rail against its peers and against what the adapter can do.
 
@@ -57,7 +59,8 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
         )
     fix = cable()
     build = Finding.warn if slow >= full or full < 3 else Finding.fail
-    return build(summary, subject=port.subject, evidence=evidence, fix=fix)
+    lead = f"{port.hca} port {port.number} runs at {port.rate_gbps:g} Gb/s, the others at {top:g}"
+    return build(summary, subject=port.subject, evidence=evidence, fix=fix).led_by(lead)
 
 
 def _uniform(known: list[IbPort], top: float) -> Finding:
@@ -69,7 +72,7 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     return Finding.ok(f"{len(known)} ports at {top:g} Gb/s")
 
 
-@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"})
+@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"}, explained_by=("ib.ports",))
 def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The link width of each active rail (4X, 2X, 1X) against its peers.
 
@@ -88,7 +91,7 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
         build = Finding.warn if len(narrow) * 2 >= len(known) else Finding.fail
         yield build(
             f"{port.width}, the others {most}X", subject=port.subject, evidence=ib.evidence(port), fix=fix
-        )
+        ).led_by(f"{port.hca} port {port.number} runs on {lanes[port.name]} of {most} lanes")
     if not narrow:
         one = most == 1 and known[0].infiniband
         summary = f"{len(known)} ports at {most}X"
@@ -99,7 +102,9 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
         )
 
 
-@check("ib.counters", "The rails count no errors", tags={"ib"})
+@check(
+    "ib.counters", "The rails count no errors", tags={"ib"}, explained_by=("ib.ports", "ib.width", "ib.rate")
+)
 def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Finding]:
     """Error counters of the rails: their growth within a second, and their totals against the time they ran.
 

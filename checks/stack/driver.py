@@ -23,6 +23,8 @@ MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-co
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 DISTURBS = "the Python environment; a new driver needs the GPUs idle"
 
+_ROOTS = ("driver.answers@node", "driver.module-userspace@node", "driver.modules@node")
+"""Why torch may not be able to start CUDA."""
 Fit = Literal["native", "minor", "forward", "none"]
 
 
@@ -184,14 +186,14 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
                 "Follow the error; the driver checks show whether the driver answers.",
                 verify="nodedoctor driver",
             ),
-        )
+        ).explained_by(*_ROOTS)
     elif target.cuda_available is False:
         yield Finding.fail(
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
             evidence=[Evidence(target.source, "Is CUDA available: False")],
             fix=Fix("The driver checks on that node show why.", (look("nodedoctor driver"),)),
-        )
+        ).explained_by(*_ROOTS)
 
 
 def _dotted(version: cuda.Cuda | None) -> str:

@@ -10,7 +10,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
 
-@check("stack.python", "The Python that trains is known", tags={"fast"})
+@check("stack.python", "The Python that trains is known", tags={"fast"}, speaks_for=("target-python",))
 def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterator[Finding]:
     """Which interpreter the stack checks speak of and why, the others found, packages installed twice.
 

@@ -19,7 +19,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= DAY:
-        raise argparse.ArgumentTypeError(f"wants seconds, more than 0 and up to {DAY}, not {text!r}")
+        raise argparse.ArgumentTypeError(f"wants seconds, more than 0 and up to {DAY}, not {text[:40]!r}")
     return value
 
 
@@ -141,13 +141,14 @@ def _add_node(group: argparse._ArgumentGroup) -> None:
 def _add_output(group: argparse._ArgumentGroup) -> None:
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    form.add_argument("--text", action="store_true", help="readable text on stdout")
-    form.add_argument("--summary", action="store_true", help="one line: the verdict and the worst finding")
+    form.add_argument("--text", action="store_true", help="readable text on stdout: each cause on one screen")
+    form.add_argument("--summary", action="store_true", help="one line: the worst cause and what to do")
     form.add_argument(
         "--tui", action="store_true", help="the screen, even with stdout redirected (JSON at exit)"
     )
     add = group.add_argument
-    add("-q", dest="quiet", action="store_true", help="only problems")
+    add("-q", dest="quiet", action="store_true", help="text: only what is wrong")
+    add("-v", dest="verbose", action="store_true", help="text: every check, with all evidence and all steps")
     add("--record", default="", metavar="FILE", help="keep what was seen, as a zip for --replay")
     add(
         "--redact",

@@ -100,7 +100,9 @@ def diagnose(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments, "record", "debug_log") or _no_input(arguments):
         return complain(problem)
-    if arguments.tui or not (arguments.json or arguments.text or arguments.summary or arguments.quiet):
+    if arguments.tui or not (
+        arguments.json or arguments.text or arguments.summary or arguments.quiet or arguments.verbose
+    ):
         from nodedoctor.tui import start
 
         if arguments.tui and not start.possible(stdout=False):
@@ -199,12 +201,13 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
         return summary.render(report)
     import shutil
 
-    from nodedoctor.report import text
+    from nodedoctor.report import brief, text
 
+    view = text.render if arguments.verbose else brief.render
     on_terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size((80, 24)).columns, 110) if on_terminal else 80
     colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return text.render(report, width=width, colour=colour, quiet=arguments.quiet)
+    return view(report, width=width, colour=colour, quiet=arguments.quiet)
 
 
 def _may_narrate(arguments: argparse.Namespace) -> bool:

@@ -1,4 +1,4 @@
-"""Files beside the report: HTML for people, JUnit for CI, Prometheus for dashboards.
+"""Files beside the report: HTML for people, JUnit for CI, Prometheus for dashboards, a ticket.
 
 They are written once the report itself is out, each by a child, whole or not at all: a dead file system under
 one of them costs neither the report nor the others.
@@ -17,6 +17,7 @@ _FORMS = {
     "html": "one self-contained page, to attach to a ticket",
     "junit": "JUnit XML, for CI",
     "prometheus": "metrics for node_exporter's textfile collector",
+    "ticket": "Markdown for the support of whoever owns the node",
 }
 
 
@@ -43,7 +44,8 @@ def write(arguments: argparse.Namespace, document: Callable[[], Mapping[str, Any
     if not wanted:
         return Exit.OK
     made = document()
-    return write_files({path: _render(form, made).encode() for form, path in wanted.items()})
+    recording = getattr(arguments, "record", "")
+    return write_files({path: _render(form, made, recording).encode() for form, path in wanted.items()})
 
 
 def write_files(files: Mapping[str, bytes]) -> int:
@@ -63,7 +65,7 @@ def write_files(files: Mapping[str, bytes]) -> int:
     return Exit.OUTPUT if problems else Exit.OK
 
 
-def _render(form: str, document: Mapping[str, Any]) -> str:
+def _render(form: str, document: Mapping[str, Any], recording: str) -> str:
     if form == "html":
         from nodedoctor.report import html
 
@@ -72,7 +74,9 @@ def _render(form: str, document: Mapping[str, Any]) -> str:
         from nodedoctor.report import junit
 
         return junit.render(document)
-    from nodedoctor.report import prometheus
+    from nodedoctor.report import prometheus, ticket
     from nodedoctor.report.document import read
 
+    if form == "ticket":
+        return ticket.render(read(document), recording)
     return prometheus.render(read(document))

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodedoctor.cli.console import Exit, Parser, complain, emit
 from nodedoctor.engine.plugins import Catalogue, discover
-from nodedoctor.engine.run import probes_of
+from nodedoctor.engine.registry import probes_of
 from nodedoctor.errors import NodeDoctorError
 
 SCHEMAS = ("fleet", "report", "snapshot", "triage")

@@ -6,6 +6,7 @@ Declaring costs an attribute on the function or class; nothing is registered unt
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -106,6 +107,8 @@ class Check:
     """A pure function of facts that yields findings.
 
     `without` are the optional facts whose absence leaves a PASS a PASS: they only name, excuse or repeat.
+    `explained_by` names the checks whose findings, where they are as bad, explain this check's (the forms of
+    `Finding.explained_by`). `speaks_for` names the probes of whose failure this check tells.
     """
 
     id: str
@@ -117,6 +120,8 @@ class Check:
     disturbs: str
     where: str
     without: frozenset[type[Any]] = frozenset()
+    explained_by: tuple[str, ...] = ()
+    speaks_for: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -182,12 +187,19 @@ def fact(*sources: str | type[Any], name: str = "", shown: bool = True) -> Calla
 
 
 def check(
-    id: str, title: str, *, tags: Iterable[str] = (), without: Iterable[type[Any]] = ()
+    id: str,
+    title: str,
+    *,
+    tags: Iterable[str] = (),
+    without: Iterable[type[Any]] = (),
+    explained_by: Iterable[str] = (),
+    speaks_for: Iterable[str] = (),
 ) -> Callable[[Judge], Judge]:
     """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`.
 
     A PASS judged while an optional fact could not be seen becomes UNKNOWN, unless the fact is named in
     `without`: name one there only if knowing it could never turn this check's PASS into a WARN or FAIL.
+    `explained_by` and `speaks_for` say what its findings follow from: see `Check`.
     """
     subject, dot, condition = id.partition(".")
     if not (subject and dot and condition) or subject in RESERVED:
@@ -197,7 +209,8 @@ def check(
         what, why, disturbs = _sections(inspect.getdoc(function) or "")
         where = inspect.getsourcefile(function) or "?"
         all_tags = frozenset(tags) | {subject}
-        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, frozenset(without)))
+        links = frozenset(without), tuple(explained_by), tuple(speaks_for)
+        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, *links))
         return function
 
     return declare
@@ -216,6 +229,18 @@ def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
         marked = getattr(value, _MARK, None)
         if marked is not None and getattr(value, "__module__", "") == module.__name__:
             yield marked
+
+
+def probes_of(check: Check, *, required: bool = False) -> frozenset[str]:
+    """The names of all probes a check rests on, through its facts; or only of those it cannot do without."""
+    names: set[str] = set()
+    with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
+        pending = [need.cls for need in check.needs() if not (required and need.optional)]
+        while pending:
+            declaration = vars(pending.pop()).get(_MARK)
+            for source in getattr(declaration, "sources", ()):
+                names.add(source) if isinstance(source, str) else pending.append(source)
+    return frozenset(names)
 
 
 def fact_of(cls: type[Any]) -> Fact:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -14,8 +13,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
+from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.plugin_code import PluginFailed, contained
-from nodedoctor.engine.registry import Check, Need, fact_of
+from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
 from nodedoctor.engine.sources import Source
 from nodedoctor.expectations import held
 from nodedoctor.facts.host.container import Container
@@ -122,10 +122,19 @@ class Diagnosis:
             told.update(_asked(value, "expectations", {}))
         return told
 
+    def devices(self) -> Devices:
+        """The devices that facts name, under all their names."""
+        known = self.facts.known().values()
+        return Devices(group for value in known for group in _asked(value, "devices", ()))
+
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
-        results = [self.finished.get(check.id) or _unanswered(check) for check in self.checks]
+        waiting = self.source.waiting_for()
+        finished = [self.finished.get(check.id) or _unanswered(check, waiting) for check in self.checks]
         known = self.facts.known()
+        seen = self.source.observations()
+        ordered = sorted(finished, key=lambda result: result.check)
+        results, causes = diagnose(ordered, self.checks, seen, self.devices())
         node = dict(self._node)
         for value in known.values():
             node.update(_asked(value, "headline", {}))
@@ -135,9 +144,10 @@ class Diagnosis:
             started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
             seconds=round(self._seconds or time.monotonic() - self._began, 3),
             node=node,
-            results=tuple(sorted(results, key=lambda result: result.check)),
-            observations=self.source.observations(),
+            results=results,
+            observations=seen,
             facts={name: public(value) for name, value in sorted(known.items())},
+            causes=causes,
         )
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
@@ -220,19 +230,8 @@ def unpassed(finding: Finding, gap: Unseen) -> Finding:
     fix = Fix(gap.way_out, action="none") if gap.way_out else finding.fix
     what = gap.note if gap.note.startswith(gap.probe) else f"{gap.probe}: {gap.note}"
     summary = f"{finding.summary}; judged without {what}"
-    return Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
-
-
-def probes_of(check: Check) -> frozenset[str]:
-    """The names of all probes a check rests on, through its facts."""
-    names: set[str] = set()
-    with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
-        pending = [need.cls for need in check.needs()]
-        while pending:
-            declaration = vars(pending.pop()).get("__nodedoctor__")
-            for source in getattr(declaration, "sources", ()):
-                names.add(source) if isinstance(source, str) else pending.append(source)
-    return frozenset(names)
+    seen = Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
+    return replace(seen, missing=gap.probe)
 
 
 def public(value: Any) -> Any:
@@ -269,9 +268,11 @@ def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Resu
     return Result(check.id, check.title, findings, round(seconds, 3), tuple(sorted(check.tags)), check.why)
 
 
-def _unanswered(check: Check) -> Result:
+def _unanswered(check: Check, waiting: Mapping[str, float]) -> Result:
+    """The result of a check whose probes, of which the oldest is named, had not answered."""
+    oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
     finding = Finding.unknown("timeout", "had not answered when the run was ended")
-    return _result(check, (finding,), 0.0)
+    return _result(check, (replace(finding, missing=oldest),), 0.0)
 
 
 def _does_not_apply_first(finding: Finding) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nodedoctor.engine.causes import LONGEST
+from nodedoctor.knowledge.moves import REASON
 from nodedoctor.redact.standins import StandIns
-from nodedoctor.report.document import Finding, Fix, Probe, Report, Result, Step
+from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result, Step
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -31,6 +33,7 @@ def redacted_report(report: Report, redaction: Redaction) -> Report:
     return {
         **report,
         "node": redaction.node(report["node"]),
+        "causes": [_cause(cause, redaction) for cause in report["causes"]],
         "results": [_result(result, redaction) for result in report["results"]],
         "probes": [_probe(seen, redaction) for seen in report["probes"]],
         "facts": redaction.document(report["facts"]),
@@ -51,8 +54,27 @@ def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
         "subject": subject or None,
         "evidence": [{"probe": one["probe"], "text": text(one["text"])} for one in finding["evidence"]],
         "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
+        "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
         "waived": None if finding["waived"] is None else text(finding["waived"]),
     }
+
+
+def _cause(cause: Cause, redaction: Redaction) -> Cause:
+    text, step = redaction.text, cause["first_step"]
+    return {
+        **cause,
+        "id": _id(cause["id"], redaction),
+        "headline": text(cause["headline"])[:LONGEST],
+        "subjects": [text(subject) for subject in cause["subjects"]],
+        "explains": [_id(id, redaction) for id in cause["explains"]],
+        "reason": text(cause["reason"])[:REASON],
+        "first_step": {**step, "command": text(step["command"])} if step else None,
+    }
+
+
+def _id(id: str, redaction: Redaction) -> str:
+    check, _, subject = id.partition("@")
+    return f"{check}@{redaction.text(subject)}" if subject else check
 
 
 def _fix(fix: Fix, redaction: Redaction) -> Fix:

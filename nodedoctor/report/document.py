@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, get_args
 
 from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, words
-from nodedoctor.model import BLIND, Action, Outcome, Reason, Role, Severity, Status
+from nodedoctor.model import (
+    BLIND,
+    Action,
+    Move,
+    Outcome,
+    Owner,
+    Reason,
+    Role,
+    Schedulable,
+    Severity,
+    Status,
+)
 from nodedoctor.model import Fix as ModelFix
 from nodedoctor.model import Step as ModelStep
 from nodedoctor.steps import as_steps
@@ -48,8 +59,12 @@ class Fix(TypedDict):
     steps: list[Step]
 
 
-class Finding(TypedDict):
-    """One judgement about one subject. `status` is a value of Status."""
+class _OwnWhy(TypedDict, total=False):
+    why: str
+
+
+class Finding(_OwnWhy):
+    """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's."""
 
     id: str
     status: str
@@ -58,6 +73,7 @@ class Finding(TypedDict):
     note: bool
     reason: str | None
     waived: str | None
+    because_of: str | None
     evidence: list[Evidence]
     fix: Fix | None
 
@@ -72,6 +88,22 @@ class Result(TypedDict):
     tags: list[str]
     why: str
     findings: list[Finding]
+
+
+class Cause(TypedDict):
+    """What findings follow from, and whose move it is; see `model.Cause`."""
+
+    id: str
+    headline: str
+    status: str
+    subjects: list[str]
+    explains: list[str]
+    unjudged: int
+    owner: str
+    action: str
+    schedulable: str
+    reason: str
+    first_step: Step | None
 
 
 class Probe(TypedDict):
@@ -97,6 +129,7 @@ class Report(TypedDict):
     node: dict[str, Any]
     verdict: str
     counts: dict[str, int]
+    causes: list[Cause]
     results: list[Result]
     probes: list[Probe]
     facts: dict[str, Any]
@@ -167,6 +200,7 @@ def read(document: Mapping[str, Any]) -> Report:
         "node": dict(mapping(document.get("node"))),
         "verdict": verdict(results),
         "counts": counts(results),
+        "causes": [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))],
         "results": results,
         "probes": [_probe(entry) for entry in objects(document.get("probes"))],
         "facts": dict(mapping(document.get("facts"))),
@@ -207,6 +241,7 @@ def finding(check: str, entry: Json) -> Finding:
     status, reason = status_of(entry.get("status")), entry.get("reason")
     known = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
+    own: _OwnWhy = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
     return {
         "id": f"{check}@{subject}" if subject else check,
         "status": status.value,
@@ -215,11 +250,13 @@ def finding(check: str, entry: Json) -> Finding:
         "note": entry.get("note") is True,
         "reason": known if status is Status.UNKNOWN else None,
         "waived": words(entry.get("waived")) or None,
+        "because_of": words(entry.get("because_of")) or None,
         "evidence": [
             {"probe": words(item.get("probe")), "text": words(item.get("text"))}
             for item in objects(entry.get("evidence"))
         ],
         "fix": fix(entry.get("fix")),
+        **own,
     }
 
 
@@ -289,6 +326,35 @@ def _result(entry: Json) -> Result:
         "why": words(entry.get("why")),
         "findings": found,
     }
+
+
+def _cause(entry: Json) -> Cause | None:
+    """One cause of a saved report; None for what names none. Its words must be ones that views know."""
+    id, headline = words(entry.get("id")), words(entry.get("headline"))
+    if not (id and headline):
+        return None
+    return {
+        "id": id,
+        "headline": headline,
+        "status": status_of(entry.get("status")).value,
+        "subjects": [words(subject) for subject in listed(entry.get("subjects"))],
+        "explains": [words(one) for one in listed(entry.get("explains"))],
+        "unjudged": int(number(entry.get("unjudged")) or 0),
+        "owner": _one_of(entry.get("owner"), get_args(Owner), "undetermined"),
+        "action": _one_of(entry.get("action"), get_args(Move), "investigate"),
+        "schedulable": _one_of(entry.get("schedulable"), get_args(Schedulable), "no"),
+        "reason": words(entry.get("reason")),
+        "first_step": _first_step(entry.get("first_step")),
+    }
+
+
+def _first_step(value: Any) -> Step | None:
+    step = _step(value) if isinstance(value, dict) else None
+    return step if step and step["role"] in _ROLES and step["command"] else None
+
+
+def _one_of(value: Any, known: Iterable[str], otherwise: str) -> str:
+    return value if isinstance(value, str) and value in known else otherwise
 
 
 def _probe(entry: Json) -> Probe:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result
+from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result
 from nodedoctor.report import document as shape
 from nodedoctor.report.document import SCHEMA
 
@@ -24,6 +24,7 @@ def document(report: Report) -> shape.Report:
         "node": _plain(report.node),
         "verdict": report.verdict.value,
         "counts": report.counts,
+        "causes": [_cause(cause) for cause in report.causes],
         "results": [_result(result) for result in report.results],
         "probes": [_probe(seen) for seen in report.observations],
         "facts": _plain(report.facts or {}),
@@ -62,7 +63,7 @@ def _result(result: Result) -> shape.Result:
 
 
 def _finding(check: str, finding: Finding) -> shape.Finding:
-    return {
+    told: shape.Finding = {
         "id": f"{check}@{finding.subject}" if finding.subject else check,
         "status": finding.status.value,
         "subject": finding.subject or None,
@@ -70,9 +71,36 @@ def _finding(check: str, finding: Finding) -> shape.Finding:
         "note": finding.note,
         "reason": finding.reason,
         "waived": finding.waived,
+        "because_of": finding.because_of,
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "fix": _fix(finding.fix) if finding.fix else None,
     }
+    if finding.why:
+        told["why"] = finding.why
+    return told
+
+
+def _cause(cause: Cause) -> shape.Cause:
+    return {
+        "id": cause.id,
+        "headline": cause.headline,
+        "status": cause.status.value,
+        "subjects": list(cause.subjects),
+        "explains": list(cause.explains),
+        "unjudged": cause.unjudged,
+        "owner": cause.owner,
+        "action": cause.action,
+        "schedulable": cause.schedulable,
+        "reason": cause.reason,
+        "first_step": _first_step(cause.fix),
+    }
+
+
+def _first_step(fix: Fix | None) -> shape.Step | None:
+    """What to type first: the first step that looks or repairs."""
+    steps = (step for step in (fix.plan if fix else ()) if step.role in ("look", "repair"))
+    first = next(steps, None)
+    return shape.step_of(first) if first else None
 
 
 def _evidence(evidence: Evidence) -> shape.Evidence:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import Finding, Report, problems_first, severity
 from nodedoctor.report.inert import inert
+from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.report.text import tally
 
 LONGEST = 200
@@ -12,10 +13,13 @@ LONGEST = 200
 
 
 def render(report: Report) -> str:
-    """The verdict and the worst finding, and how many more are not well; the counts where all is.
+    """The worst cause, whose move it is, and how many more there are; the counts where nothing is wrong.
 
-    What could not be seen is counted only where nothing worse is told, as it is no fault of the node.
+    What could not be seen is counted only where nothing worse is told, as it is no fault of the node. A
+    report of an earlier version has no causes: its worst finding leads.
     """
+    if causes := report["causes"]:
+        return _line(of_cause(causes[0]), and_more(causes))
     problems = _problems(report)
     if not problems:
         return _line(f"{Status(report['verdict']).word} {tally(report)}")

@@ -22,13 +22,14 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.lead import lead
 from nodedoctor.report.steps import told
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
 
 _INDENT = "     "
-_COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
+COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
 
 
 def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
@@ -109,6 +110,7 @@ class _Page:
     def head(self, report: Report) -> None:
         status = Status(report["verdict"])
         verdict = self._paint(status, status.word)
+        self.line(*([lead(report)] if report["causes"] else []))
         self.line(headline(report["node"]), f"{verdict}  {tally(report)}   in {report['seconds']:.1f} s")
 
     def problem(self, group: list[Result]) -> None:
@@ -200,4 +202,4 @@ class _Page:
         return textwrap.wrap(inert(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
     def _paint(self, status: Status, word: str) -> str:
-        return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
+        return f"\x1b[{COLOUR[status]}m{word}\x1b[0m" if self._colour else word

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import Exit, Parser, complain, emit
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.triage.model import Verdict
+from nodedoctor.triage.model import LARGEST_PID, Verdict
+from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
     from nodedoctor.json_shapes import Json
@@ -43,7 +44,7 @@ def main(words: list[str]) -> int:
         return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         nodes = [read_node(path) for path in arguments.node]
-        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node)
+        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job)
     except NodeDoctorError as error:
         return complain(error)
     return _show(arguments, examined)
@@ -89,6 +90,13 @@ def _colour() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
+def _pid(text: str) -> int:
+    pid = whole(text, LARGEST_PID, 1)
+    if pid is None:
+        raise argparse.ArgumentTypeError(f"wants process ids, not {text[:40]!r}")
+    return pid
+
+
 def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor.cli import outputs
@@ -120,9 +128,15 @@ def parser() -> Parser:
         help="do not look at this machine; else its checks are asked when the logs evidently come from it",
     )
     add(
+        "--job",
+        default="",
+        metavar="ID",
+        help="of several jobs in the logs, judge this one (default: the newest); the list is in `jobs`",
+    )
+    add(
         "--live",
         nargs="*",
-        type=int,
+        type=_pid,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )

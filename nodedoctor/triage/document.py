@@ -9,10 +9,14 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
-from nodedoctor.triage.model import CollectiveCall, Event, Verdict, Who
+from nodedoctor.triage.model import CollectiveCall, Event, OtherJob, Verdict, Who
 from nodedoctor.triage.physics import physics
+from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"
+
+RANKS_LISTED = 4096
+"""Missing ranks that are listed one by one; the spans hold all of them."""
 
 LineOf = Callable[[Event[Any]], int | None]
 
@@ -20,6 +24,7 @@ LineOf = Callable[[Event[Any]], int | None]
 def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
     """The verdict as plain data."""
     coverage = verdict.coverage
+    missing = coverage.ranks_missing
     return {
         "schema": SCHEMA,
         "outcome": verdict.outcome,
@@ -42,9 +47,12 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
             "bytes": coverage.size,
             "ranks_seen": list(coverage.ranks_seen),
             "ranks_expected": coverage.ranks_expected,
-            "ranks_missing": list(coverage.ranks_missing),
+            "ranks_missing": list(missing[:RANKS_LISTED]),
+            "ranks_missing_spans": spans(missing),
             "notes": list(coverage.notes),
         },
+        "unread_lines": coverage.unread,
+        "jobs": [_job(job) for job in verdict.jobs],
     }
 
 
@@ -63,6 +71,10 @@ def clock(seconds: float | None) -> str | None:
     rest = seconds % 86400
     hour, minute = int(rest // 3600), int(rest % 3600 // 60)
     return f"{month + 1:02d}-{day - starts[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
+
+
+def _job(job: OtherJob) -> dict[str, Any]:
+    return {**asdict(job), "hosts": list(job.hosts), "first": clock(job.first), "last": clock(job.last)}
 
 
 def _who(who: Who) -> dict[str, Any]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
+from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.live import look
-from nodedoctor.triage.model import CollectiveCall, Coverage, Verdict
+from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.physics import physics
-from nodedoctor.triage.read import Reading, read
-from nodedoctor.triage.sources import Source, find
+from nodedoctor.triage.read.identity import resolved
+from nodedoctor.triage.read.reader import Reading, read, unexpected
+from nodedoctor.triage.read.runs import Job, events_of, jobs
+from nodedoctor.triage.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.unpickle import PickleRefused
 
@@ -33,10 +36,13 @@ class Examined:
     interrupted: bool = False
 
 
-def examine(paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here: bool = False) -> Examined:
-    """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path.
+def examine(
+    paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here: bool = False, job: str = ""
+) -> Examined:
+    """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
-    With `look_here` and no nodes, this machine is looked at where the logs evidently come from it.
+    With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
+    jobs in the logs the newest is judged, or the one whose id is `job`.
     """
     found = find(list(paths))
     reading = Reading(notes=list(found.notes))
@@ -44,6 +50,12 @@ def examine(paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here
         if source.kind in _DUMPS or reading.interrupted:
             continue
         read(source, reading)
+    everything = resolved(reading.events, reading.tally)
+    found_jobs = jobs(everything, reading.tally)
+    chosen = _chosen(found_jobs, job)
+    reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
+    if chosen and len(found_jobs) > 1:
+        reading.notes.append(_several(chosen, found_jobs))
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
     story = tell([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
@@ -58,10 +70,43 @@ def examine(paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here
         ranks_seen=tuple(sorted({*story.ranks_seen, *flight.ranks})),
         ranks_expected=story.expected or flight.expected,
         notes=tuple(reading.notes),
+        unread=reading.unread,
     )
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
+    judged = replace(
+        judged, jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs)
+    )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+
+
+def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
+    """The job that is asked for, else the newest; NoSuchPath for one that is not in the logs."""
+    if not wanted:
+        return found[-1] if found else None
+    chosen = next((job for job in found if job.id == wanted), None)
+    if chosen is None:
+        raise NoSuchPath(
+            f"no job {wanted!r} in these logs; jobs: {' '.join(job.id for job in found) or 'none'}"
+        )
+    return chosen
+
+
+def _several(chosen: Job, found: Sequence[Job]) -> str:
+    others = " ".join(job.id for job in found if job is not chosen)[:400]
+    return f"{len(found)} jobs are in these logs; {chosen.id} was judged, others: {others} (--job picks one)"
+
+
+def _seen(
+    job: Job, chosen: Job | None, found: Sequence[Job], events: list[Event[Any]], judged: Verdict
+) -> OtherJob:
+    """A job in the list of jobs; those that were not chosen are judged by their logs alone."""
+    if job is not chosen:
+        judged = verdict.judge(tell(events_of(job, found, events)), Coverage())
+    hosts = tuple(sorted(job.hosts))[:64]
+    return OtherJob(
+        job.id, hosts, job.world, job.first, job.last, judged.outcome, judged.cause, job is chosen
+    )
 
 
 def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
@@ -86,7 +131,14 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
         except (PickleRefused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
+        except Exception as fault:  # whatever one dump does to us costs the others nothing
+            reading.notes.append(unexpected(source.path, fault))
         reading.size += source.size
+    for name, data in reading.dumps:
+        try:
+            dumps.append(parse_dump(name, data))
+        except PickleRefused as problem:
+            reading.notes.append(f"{name}: {problem}")
     kept, notes = one_per_rank(dumps)
     told = report(kept, notes)
     reading.notes += told.notes

@@ -27,28 +27,34 @@ class LineNumbers:
 
     def of(self, event: Event[Any]) -> int | None:
         """The line of an event, counted from one; None for streams and files that changed."""
-        return self._lines.get((event.place.source, event.place.offset))
+        return event.place.line or self._lines.get((event.place.source, event.place.offset))
 
     def _count(self, path: str, offsets: list[int], anchors: list[Anchor]) -> None:
         line, position = 1, 0
         try:
             with open(path, "rb", buffering=0) as file:
                 for offset in offsets:
-                    known = bisect_right(anchors, (offset, 0)) - 1
-                    if known >= 0 and anchors[known][0] > position:
-                        position, line = anchors[known]
-                        file.seek(position)
-                    line += _newlines(file, offset - position)
+                    line, position = _nearest(offset, anchors, (position, line))
+                    line += _newlines(file, position, offset) if position <= offset else 0
+                    line -= _newlines(file, offset, position) if position > offset else 0
                     position = offset
                     self._lines[path, offset] = line
         except OSError:
             return
 
 
-def _newlines(file: FileIO, size: int) -> int:
-    """Newlines in the next bytes of a file."""
+def _nearest(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
+    """Number and offset of the known line that is nearest: grep counted those with a hit in them."""
+    after = bisect_right(anchors, (offset, 0))
+    known = min((last, *anchors[max(0, after - 1) : after + 1]), key=lambda anchor: abs(anchor[0] - offset))
+    return known[1], known[0]
+
+
+def _newlines(file: FileIO, begin: int, end: int) -> int:
+    """Newlines between two places of a file."""
+    file.seek(begin)
     count = 0
-    while size > 0 and (block := file.read(min(_CHUNK, size))):
+    while begin < end and (block := file.read(min(_CHUNK, end - begin))):
         count += block.count(b"\n")
-        size -= len(block)
+        begin += len(block)
     return count

@@ -32,6 +32,11 @@ Cause = Literal[
 Confidence = Literal["high", "medium", "low"]
 Outcome = Literal["failure", "clean", "undetermined"]
 
+LARGEST_WORLD = 1 << 20
+"""Ranks of a job; the largest runs known have some 10^5 GPUs. A larger number in a log is no world size."""
+LARGEST_PID = 1 << 22
+"""Linux's own limit of pid_max."""
+
 DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
 
@@ -56,6 +61,8 @@ class Who:
     pid: int | None = None
     gpu: int | None = None
     world: str = DEFAULT_WORLD
+    labels: tuple[tuple[str, int], ...] = ()
+    """Numbers in front of the line that may be its rank, and what they are; `identity` decides, none stay."""
 
     def filled(self, other: Who) -> Who:
         """This identity, its gaps filled from another."""
@@ -63,6 +70,9 @@ class Who:
         world = other.world if self.world == DEFAULT_WORLD else self.world
         return replace(self, world=world, **gaps)
 
+
+NOBODY = Who()
+"""Nothing is known about who spoke."""
 
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
@@ -72,7 +82,8 @@ class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
-    `repeated` counts copies folded by Ray: which process each came from is lost.
+    `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
+    the program's logger gave it: D I W E F, '' when it gave none.
     """
 
     text: str
@@ -82,6 +93,7 @@ class Line:
     origin: str = ""
     repeated: int = 0
     key: str = ""
+    level: str = ""
 
 
 W = TypeVar("W", covariant=True)
@@ -154,11 +166,28 @@ class Coverage:
     ranks_seen: tuple[int, ...] = ()
     ranks_expected: int | None = None
     notes: tuple[str, ...] = ()
+    unread: int = 0
+    """Lines, members of archives and envelopes that could not be opened."""
 
     @property
     def ranks_missing(self) -> tuple[int, ...]:
         """Ranks that nothing was read from."""
-        return tuple(r for r in range(self.ranks_expected or 0) if r not in self.ranks_seen)
+        seen = frozenset(self.ranks_seen)
+        return tuple(r for r in range(min(self.ranks_expected or 0, LARGEST_WORLD)) if r not in seen)
+
+
+@record
+class OtherJob:
+    """A job in the same logs: times are seconds of a year; `judged` is the one that the verdict is about."""
+
+    id: str
+    hosts: tuple[str, ...]
+    world: int | None
+    first: float | None
+    last: float | None
+    outcome: Outcome
+    cause: Cause
+    judged: bool = False
 
 
 @record
@@ -181,3 +210,4 @@ class Verdict:
     next: tuple[Fix, ...] = ()
     incidents: int = 0
     coverage: Coverage = Coverage()
+    jobs: tuple[OtherJob, ...] = ()

@@ -16,8 +16,9 @@ from nodedoctor.engine import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.triage.model import Who
+from nodedoctor.triage.read.decode import is_text
 
-Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
+Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "zip", "tar", "pickle", "json", "ras", "stdin", "pipe"]
 
 FILES_AT_MOST = 20_000
 """Files taken from folders: a folder of a whole cluster's logs, and an end to a wrong path like `/`."""
@@ -27,7 +28,10 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"PK\3\4", "zip"),
 )
+HEAD = 4096
+"""Bytes by which a file is judged."""
 _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
 
 
@@ -105,14 +109,16 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
                 raise NoSuchPath(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
-            head = file.read(4096)
+            head = file.read(HEAD)
+            file.seek(max(0, status.st_size - HEAD))
+            tail = file.read(HEAD)
     except OSError as error:
         if explicit:
             raise NoSuchPath(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
         return None
     kind = kind_of(head)
-    if kind == "text" and not explicit and b"\0" in head:
+    if kind == "text" and not explicit and not (is_text(head) or is_text(tail)):
         notes.append(f"{path}: left out, it is neither text nor a dump")
         return None
     return Source(path, kind, status.st_size)
@@ -123,7 +129,9 @@ def kind_of(head: bytes) -> Kind:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
-    if len(head) > 2 and head[0] == 0x80 and head[1] in (2, 3, 4, 5) and head[2:3] in b"}]\x95(c":
+    if head[257:262] == b"ustar":
+        return "tar"
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return "pickle"
     if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _RECORDER):
         return "json"
@@ -133,7 +141,7 @@ def kind_of(head: bytes) -> Kind:
 
 
 _ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout|stderr)\.log$")
-_RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d+)\.(?:out|err)$")
+_RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 
 
 def owner(path: str) -> Who:

@@ -7,7 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from nodedoctor.engine.run import Diagnosis, probes_of
+from nodedoctor.engine.causes import diagnose
+from nodedoctor.engine.registry import probes_of
+from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report
 from nodedoctor.report import json
@@ -56,9 +58,13 @@ class RunHistory:
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""
         report = self._whole.report()
+        if not self._again:
+            return report
         for diagnosis in self._again:
             report = _merged(report, diagnosis)
-        return report
+        devices = self._whole.devices()
+        results, causes = diagnose(report.results, self.session.checks, report.observations, devices)
+        return replace(report, results=results, causes=causes)
 
     async def states(self) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends."""

@@ -18,6 +18,7 @@ from nodedoctor.model import Observation, Status
 from nodedoctor.record import record
 from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert
+from nodedoctor.report.lead import lead
 from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
@@ -52,7 +53,8 @@ def possible(*, stdout: bool = True) -> bool:
 def last_words(sitting: TuiResult) -> str:
     """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
     report = sitting.report
-    lines = [headline(report["node"]), f"{Status(report['verdict']).word}  {tally(report)}"]
+    lines = [lead(report)] if report["causes"] else []
+    lines += [headline(report["node"]), f"{Status(report['verdict']).word}  {tally(report)}"]
     return "\n".join([*lines, *copied(sitting.copied)]) + "\n"
 
 

@@ -55,7 +55,7 @@ def test_a_recording_replays_to_the_same_results(tmp_path):
 
 
 def test_text_is_for_people_and_says_the_same(live):
-    text = nodedoctor("--text").stdout
+    text = nodedoctor("-v").stdout
     for result in json.loads(live.stdout)["results"]:
         assert result["check"] in text
     assert "\x1b" not in text

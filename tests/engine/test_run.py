@@ -59,7 +59,7 @@ def wall(colour: Colour):
     yield Finding.ok("white") if colour.name == "white" else Finding.fail(f"it is {colour.name}")
 
 
-@check("wall.maybe", "The wall may have a colour")
+@check("wall.maybe", "The wall may have a colour", without=(Colour,))
 def maybe(colour: Colour | None, shade: Shade, expect: Expect):
     """Whether anything is known."""
     known = colour.name if colour else "unknown"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import BIN, Host, Hosts, need
+from hosts import BIN, CHECKOUT, Host, Hosts, need
 
 from nodedoctor.fleet.model import FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
@@ -224,7 +224,7 @@ def test_a_host_without_nodedoctor_is_brought_it(host: Host):
     host.hide(BIN)
     node = one(pyz=str(PYZ))
     assert node.state == "answered" and node.gpus == 8
-    here = host.folder.relative_to("/tmp").parts[0] if host.folder.is_relative_to("/tmp") else ""
-    assert set(host.run("ls", "-A", "/tmp").stdout.split()) - {here} == {f"nodedoctor-{os.getuid()}"}
+    ours = {path.parts[2] for path in (host.folder, CHECKOUT) if path.is_relative_to("/tmp")}
+    assert set(host.run("ls", "-A", "/tmp").stdout.split()) - ours == {f"nodedoctor-{os.getuid()}"}
     assert len(host.run("find", "/tmp/nodedoctor-0", "-type", "f").stdout.split()) == 1
     assert left_on(host) == []

@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import signal
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from say import caught, judged, steps
 from test_triage_stories import STORIES
 
-from nodedoctor.triage import scan
+from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import LONGEST, parse
@@ -42,7 +43,6 @@ def one(text: str) -> Line:
         ("[default1]:[rank9]: ValueError: x", 9, "ValueError: x"),
         ("\x1b[36m(Worker pid=12, ip=10.0.0.1)\x1b[0m [rank5]:[E1121 05:42:39.931 a.cpp:1] text", 5, "text"),
         ("[36m(Worker pid=12)[0m text", None, "text"),
-        ("11: text", 11, "text"),
         ("[1,7]<stderr>:text", 7, "text"),
         ("[rank: 4] Seed set to 1", 4, "Seed set to 1"),
         ("[RANK 2] text", 2, "text"),
@@ -220,3 +220,10 @@ def _reads_stdin(pid: int) -> bool:
     """True when the process has taken what was written and waits for more."""
     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return state == "S" and "pipe" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+@given(st.text(string.printable, min_size=1, max_size=60) | st.from_regex(r"[\[(<]?\w{3,8}[ :=\])>].{0,20}"))
+def test_a_prefix_is_found_by_its_first_character(text: str) -> None:
+    matching = [read for pattern, read, _ in lines._READERS if (found := pattern.match(text)) and found.end()]
+    asked = [read for pattern, read in lines._readers(text[0]) if (m := pattern.match(text)) and m.end()]
+    assert asked == matching

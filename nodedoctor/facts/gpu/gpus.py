@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, replace
 from typing import Any
 
@@ -98,6 +98,16 @@ class Gpus:
             "pcie": f"{generation}x{width}" if generation and width else None,
         }
         return {key: value for key, value in told.items() if value}
+
+    def devices(self) -> Iterator[tuple[str, ...]]:
+        """Each GPU's names: by index and by PCI address; those that were lost too."""
+        known = [(gpu.index, gpu.bus_id) for gpu in self.gpus] + [
+            (gone.index, gone.bus_id) for gone in self.lost
+        ]
+        for index, address in known:
+            names = (f"gpu:{index}" if index is not None else "", f"pci:{address}" if address else "")
+            if given := tuple(name for name in names if name):
+                yield given
 
     def headline(self) -> dict[str, Any]:
         """How many GPUs of which model, under which driver, for the line that names the node."""

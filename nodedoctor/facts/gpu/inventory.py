@@ -6,6 +6,7 @@ by the device nodes it has and by what the device cgroup allows on them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from nodedoctor.engine.registry import fact
@@ -55,8 +56,8 @@ class Inventory:
     at. `restricted` is true in a container or a job's cgroup. `cut_off` says that the device cgroup refuses
     even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design. `looked` is
     false for pasted texts: neither bus nor files tell whether there should be GPUs. `windows_driver` is false
-    under WSL2 when Windows has lent no NVIDIA libraries. `partly` says why there may
-    be more GPUs than these.
+    under WSL2 when Windows has lent no NVIDIA libraries. `unplaced` are the indices of GPUs that NVML cannot
+    open and gives no address of. `partly` says why there may be more GPUs than these.
     """
 
     slots: tuple[Slot, ...] | None
@@ -69,6 +70,7 @@ class Inventory:
     platform: Literal["wsl2", "tegra"] | None = None
     windows_driver: bool = True
     signs: tuple[str, ...] = ()
+    unplaced: tuple[int, ...] = ()
     partly: Unseen | None = None
 
     @classmethod
@@ -94,8 +96,26 @@ class Inventory:
             platform=files.platform if files else None,
             windows_driver=not files or files.platform != "wsl2" or bool(files.libraries),
             signs=signs(pci, driver),
+            unplaced=tuple(
+                sorted(g.index for g in (told.lost if told else ()) if g.index is not None and not g.bus_id)
+            ),
             partly=next((one for one in (pci, driver) if isinstance(one, Unseen)), None),
         )
+
+    def devices(self) -> Iterator[tuple[str, ...]]:
+        """Each GPU's names where the driver does not give both: NVML counts in the order of addresses."""
+        slots = sorted(self.slots or (), key=lambda slot: slot.address)
+        if self.shown is None:
+            pairs = list(enumerate(slots))
+        else:
+            unseen = [
+                slot for slot in slots if slot.index is None and not slot.excluded and not slot.given_away
+            ]
+            pairs = (
+                list(zip(self.unplaced, unseen, strict=False)) if len(unseen) == len(self.unplaced) else []
+            )
+        for index, slot in pairs:
+            yield f"gpu:{index}", f"pci:{slot.address}"
 
     def headline(self) -> dict[str, int]:
         """How many GPUs are on the bus, answering or not; that there is none, where that is certain."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nodedoctor.engine.registry import fact
@@ -84,6 +84,18 @@ class Ib:
         if isinstance(rdma, Rdma) or (isinstance(ibstat, Unseen) and not ibstat.applies):
             return cls(absent=NO_ADAPTER)
         return rdma
+
+    def devices(self) -> Iterator[tuple[str, ...]]:
+        """Each port's names; an adapter with one port is that port, and so is its PCI address."""
+        for hca in dict.fromkeys(port.hca for port in self.ports):
+            own = [port for port in self.ports if port.hca == hca]
+            address = tuple(f"pci:{port.pci_address}" for port in own[:1] if port.pci_address)
+            whole = (f"hca:{hca}", *address)
+            if len(own) == 1:
+                yield own[0].subject, *whole
+            else:
+                yield whole
+                yield from ((port.subject,) for port in own)
 
     def evidence(self, *ports: IbPort) -> list[Evidence]:
         """What was said of these ports."""

@@ -23,9 +23,12 @@ from nodedoctor.report.document import (
 from nodedoctor.report.html import blocks, shell, topology
 from nodedoctor.report.html.facts import facts
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
+from nodedoctor.report.lead import of_cause
 from nodedoctor.report.text import alike, identity
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+_CAUSES = 3
+"""Causes that lead the page."""
 _PART = {Status.PASS: "passed", Status.SKIP: "skipped"}
 _SOURCE = {"live": "looked at live", "replay": "from a recording"}
 
@@ -67,6 +70,7 @@ def _head(report: Report, problems: bool, unseen: bool) -> Markup:
     return element(
         "header",
         element("h1", blocks.word(Status(report["verdict"])), " ", host),
+        *(element("p", of_cause(cause), class_="headline") for cause in report["causes"][:_CAUSES]),
         element("p", _dotted(rest), class_="what") if rest else None,
         element("p", _dotted([*(str(value) for value in more if value), *moment]), class_="when"),
         element("p", each(_counts(report, problems, unseen), between=" "), class_="counts"),

@@ -24,7 +24,8 @@ from nodedoctor.triage.events import (
 from nodedoctor.triage.events.exits import ElasticBlock
 from nodedoctor.triage.events.sign import Sign, identified
 from nodedoctor.triage.events.trace import Tracebacks
-from nodedoctor.triage.model import Event, Line, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
+from nodedoctor.whole_numbers import whole
 
 SIGNS: tuple[Sign, ...] = (
     *watchdog.SIGNS,
@@ -131,7 +132,7 @@ def _signs(line: Line) -> Iterator[Event[Any]]:
 def _speaker(line: Line) -> Who:
     """Who reports progress: programs without a prefix say it in their own words, `rank=3 finished`."""
     said = _SAYS_RANK.search(line.text) if line.who.rank is None else None
-    return replace(line.who, rank=int(said[1])) if said else line.who
+    return replace(line.who, rank=whole(said[1], LARGEST_WORLD - 1)) if said else line.who
 
 
 _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
@@ -139,13 +140,13 @@ _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
 
 def _listed(line: Line, what: exits.Exit, row: dict[str, str]) -> Event[Any]:
     """An entry of torchelastic's failure list, with the identity the list gives."""
-    rank = re.match(r"(\d+)(?: \(local_rank: (\d+)\))?", row.get("rank", ""))
+    rank = re.match(r"(\d{1,6})(?: \(local_rank: (\d{1,6})\))?", row.get("rank", ""))
     pid = re.search(r"\(pid: (\d+)\)", row["exitcode"])
     who = Who(
         rank=int(rank[1]) if rank else line.who.rank,
         local_rank=int(rank[2]) if rank and rank[2] else None,
         host=row.get("host") or line.who.host,
-        pid=int(pid[1]) if pid else None,
+        pid=whole(pid[1], LARGEST_PID) if pid else None,
     )
     text = f"rank {row.get('rank', '?')} exitcode {row['exitcode']}"
     return Event(what, line.place, who, line.time, text, line.repeated)

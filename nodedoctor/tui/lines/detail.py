@@ -9,8 +9,19 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from nodedoctor.model import Outcome, Status
-from nodedoctor.report.document import Finding, Fix, Probe, Result, is_blind, severity, severity_of, worst
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Fix,
+    Probe,
+    Result,
+    is_blind,
+    severity,
+    severity_of,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
@@ -45,7 +56,23 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
     parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
-    return [((headline(state.report["node"]), LABEL),), tuple(parts)]
+    return [_first(state), tuple(parts)]
+
+
+def _first(state: State) -> tuple[Part, ...]:
+    """The node and its worst cause as far as checks have answered; while there is none, what the node is."""
+    causes = [cause for cause in state.report["causes"] if _is_certain(cause, state)]
+    if not causes:
+        return ((headline(state.report["node"]), LABEL),)
+    name = inert(str(state.report["node"].get("hostname") or "unnamed node"))
+    line = f"   {of_cause(causes[0])}{and_more(causes)}"
+    return ((name, LABEL), (line, STYLE[Status(causes[0]["status"])]))
+
+
+def _is_certain(cause: Cause, state: State) -> bool:
+    """Whether more answers cannot change it: a check that still runs counts as unknown so far."""
+    failed = cause["status"] == Status.FAIL.value and cause["id"].partition("@")[0] not in state.running
+    return failed or not state.running
 
 
 def row(result: Result, waiting: Waiting | None) -> Row:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Report, Result, Step, severity, worst
-from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.inert import inert
+from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
 
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")
@@ -40,20 +39,12 @@ def steps(result: Result) -> tuple[Step, ...]:
 def _finding(finding: Finding) -> str:
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     parts = [inert(f"{subject}{finding['summary']}")]
-    parts += [_fenced(evidence["text"], f"# {evidence['probe']}") for evidence in finding["evidence"]]
+    parts += [fenced(evidence["text"], f"# {evidence['probe']}") for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(fix['text'])}")
         for step in told(fix):
-            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", _fenced(step.command, "", "sh")]
+            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", fenced(step.command, "", "sh")]
         for label, value in (("Disturbs", fix["disturbs"]), ("Verify", fix["verify"]), ("Docs", fix["docs"])):
             if value:
                 parts.append(f"{label}: {inert(value)}")
     return "\n\n".join(parts)
-
-
-def _fenced(text: str, title: str, language: str = "") -> str:
-    """A code block whose fence is longer than any run of backticks inside."""
-    lines = [inert(title), *inert_lines(text.strip("\n"))] if title else inert_lines(text.strip("\n"))
-    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}{language}", *lines, fence])

@@ -191,7 +191,8 @@ class ChecksScreen(Screen[None]):
         return ", ".join(words + (["passes hidden"] if self._hide_passes else []))
 
     def _rows(self, state: State) -> list[Row]:
-        results = sorted(state.report["results"], key=lambda result: _order(result, state))
+        causes = [cause["id"].partition("@")[0] for cause in state.report["causes"]]
+        results = sorted(state.report["results"], key=lambda result: _order(result, state, causes))
         return [
             detail.row(result, state.running.get(result["check"]))
             for result in results
@@ -221,8 +222,9 @@ class ChecksScreen(Screen[None]):
         page.show(result["check"], detail.detail(self.state, result, check, full=full))
 
 
-def _order(result: Result, state: State) -> tuple[int, bool, str]:
-    """Problems, then what still runs, then the rest: a running check may yet become a problem."""
-    bad = severity_of(result)
-    runs = result["check"] in state.running
-    return (-Severity.PASS if runs else -bad, not runs, result["check"])
+def _order(result: Result, state: State, causes: list[str]) -> tuple[int, bool, int, str]:
+    """Problems, causes before what follows from them; then what still runs, as it may yet become one."""
+    check, bad = result["check"], severity_of(result)
+    runs = check in state.running
+    place = causes.index(check) if check in causes else len(causes)
+    return (-Severity.PASS if runs else -bad, not runs, place, check)

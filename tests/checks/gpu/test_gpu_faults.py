@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -187,3 +188,38 @@ def test_a_live_node_is_asked_once_and_judged_the_same(
     assert asked["nvml"] == asked["nvml-growth"] == "ok"
     assert asked["nvidia-smi-topo-p2p"] == asked["nvidia-smi-nvlink"] == "skipped"
     assert statuses(report)["nvlink.errors"] == statuses(report)["memory.growth"] == "pass"
+
+
+LIKE = [
+    name
+    for name, (_, check, _, _) in FAULTS.items()
+    if check not in ("clock.outlier", "p2p.status", "driver.mode")
+]
+
+
+@pytest.mark.parametrize("fault", LIKE)
+def test_the_same_fault_of_all_gpus_is_one_cause(node: Callable[..., Report], fault: str):
+    told, check, status, _ = FAULTS[fault]
+    report = node(
+        **{key.replace("gpu3", f"gpu{gpu}"): value for key, value in told.items() for gpu in range(8)}
+    )
+    (cause,) = report.causes
+    assert cause.id == f"{check}@gpu:0" and cause.status.value == status
+    assert cause.headline.startswith("all 8 GPUs: ") and cause.action != "replace-node"
+    assert cause.subjects == tuple(f"gpu:{gpu}" for gpu in range(8))
+
+
+def test_two_faults_of_two_gpus_are_two_causes(node: Callable[..., Report]):
+    for one, other in itertools.pairwise(LIKE):
+        first, second = FAULTS[one], FAULTS[other]
+        elsewhere = {key.replace("gpu3", "gpu5"): value for key, value in second[0].items()}
+        report = node(**first[0], **elsewhere)
+        assert {cause.id for cause in report.causes} == {f"{first[1]}@gpu:3", f"{second[1]}@gpu:5"}
+
+
+@pytest.mark.parametrize("code", [15, 4, 16, 21], ids=["lost", "denied", "reset", "power"])
+def test_a_gpu_that_cannot_be_opened_is_one_cause(node: Callable[..., Report], code: int):
+    report = node(**{"gpu3.handle_error": code})
+    (cause,) = (cause for cause in report.causes if cause.status.value == "fail")
+    assert cause.id == "driver.answers@gpu:3"
+    assert any(id.startswith("driver.gpus-present@pci:") for id in cause.explains)

@@ -1,0 +1,376 @@
+"""From findings to a diagnosis: which finding follows from which, and the few causes that are left.
+
+Three things tell what explains what: what checks declare (`explained_by`), which probe should have given an
+answer that is missing (`speaks_for`), and that the same outcome of one check on all like devices has one
+reason. Every finding then points at its root, never at another symptom, and statuses stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from nodedoctor.engine.registry import Check, probes_of
+from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
+from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Status
+from nodedoctor.record import record
+
+PROBE = "probe:"
+"""What the id of a cause starts with that is a failed probe of which no finding tells."""
+LONGEST = 90
+"""Characters of a headline: what fits beside a hostname in a line of 120; our choice, no external source."""
+_BLIND = 2  # as `Finding.severity` ranks what could not be seen from here
+_FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "crash"}
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_ASIDE = re.compile(r" \([^()]*\)")
+_CLAUSE = (re.compile("; |: "), re.compile(", "))
+_WHEN = re.compile(
+    r" at (?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: \d{4})?"
+)
+_OPEN = re.compile(r"\([^)]*$| '[^']*$")
+_ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
+
+
+@record
+class Named:
+    """A check's finding under its id."""
+
+    id: str
+    check: str
+    finding: Finding
+
+
+class Devices:
+    """The devices of the node, each under all the names findings use for it."""
+
+    def __init__(self, groups: Iterable[Sequence[str]] = ()) -> None:
+        self._name: dict[str, str] = {}
+        for group in groups:
+            first = next((self._name[name] for name in group if name in self._name), group[0])
+            self._name.update(dict.fromkeys(group, first))
+
+    def name(self, subject: str) -> str:
+        """The one name of what a subject means."""
+        return self._name.get(subject, subject)
+
+    def above(self, subject: str) -> frozenset[str]:
+        """A subject and all it is a part of: a counter's port and adapter, both GPUs of a pair."""
+        kind, _, rest = subject.partition(":")
+        names = {subject}
+        if kind in ("port", "pci"):
+            parts = rest.split("/")
+            names |= {f"{kind}:{'/'.join(parts[:count])}" for count in range(1, len(parts))}
+            names |= {f"hca:{parts[0]}"} if kind == "port" else set()
+        elif kind == "pair":
+            names |= {f"gpu:{end}" for end in rest.split("-")}
+        return frozenset(self.name(name) for name in names)
+
+    def like(self, subject: str) -> frozenset[str]:
+        """All devices of the kind of this one, itself among them; empty for what is not a device."""
+        kind, name = subject.partition(":")[0], self.name(subject)
+        if kind not in ("gpu", "port") or name not in self._name.values():
+            return frozenset()
+        return frozenset(other for other in self._name.values() if other.startswith(f"{kind}:"))
+
+
+def identifier(check: str, subject: str) -> str:
+    """The id of a finding: stable between runs."""
+    return f"{check}@{subject}" if subject else check
+
+
+def diagnose(
+    results: Sequence[Result],
+    checks: Iterable[Check],
+    observations: Iterable[Observation] = (),
+    devices: Devices | None = None,
+) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
+    """The results with `because_of` set, and the causes: the most severe first, then what explains most."""
+    if all(result.severity <= _BLIND for result in results):
+        return tuple(results), ()
+    work = _Work(results, {check.id: check for check in checks}, observations, devices or Devices())
+    roots = work.roots()
+    told = tuple(_told(result, roots) for result in results)
+    return told, work.causes(roots, work.unjudged(roots))
+
+
+def _told(result: Result, roots: Mapping[str, str]) -> Result:
+    findings = tuple(_pointed(identifier(result.check, f.subject), f, roots) for f in result.findings)
+    changed = any(new is not old for new, old in zip(findings, result.findings, strict=True))
+    return replace(result, findings=findings) if changed else result
+
+
+def _pointed(id: str, finding: Finding, roots: Mapping[str, str]) -> Finding:
+    root = roots.get(id) if _sick(finding) else None
+    cause = None if root == id else root
+    return finding if finding.because_of == cause else replace(finding, because_of=cause)
+
+
+def _sick(finding: Finding) -> bool:
+    """Whether a finding has a cause: FAIL, WARN and broken UNKNOWN, unless the site accepts it."""
+    return finding.severity > _BLIND
+
+
+class _Work:
+    """One run's findings, and what is known of how they hang together."""
+
+    def __init__(
+        self,
+        results: Sequence[Result],
+        checks: Mapping[str, Check],
+        observations: Iterable[Observation],
+        devices: Devices,
+    ) -> None:
+        self.results, self.checks, self.devices = results, checks, devices
+        self.outcomes = {seen.probe: seen.outcome for seen in observations}
+        self.sick: dict[str, Named] = {}
+        self.of_check: dict[str, list[Named]] = {}
+        for result in results:
+            for finding in result.findings:
+                id = identifier(result.check, finding.subject)
+                known = self.sick.get(id)
+                if _sick(finding) and (known is None or known.finding.severity < finding.severity):
+                    self.sick[id] = Named(id, result.check, finding)
+        for named in self.sick.values():
+            self.of_check.setdefault(named.check, []).append(named)
+        self.leaders = self._leaders()
+
+    def roots(self) -> dict[str, str]:
+        """The cause of every sick finding; its own id where it is one."""
+        parents = self._parents()
+        for id, leader in self.leaders.items():
+            if id != leader:
+                parents.setdefault(id, leader)
+        return {id: _root(id, parents) for id in self.sick}
+
+    def _parents(self) -> dict[str, str]:
+        """What each finding follows from; whatever follows is never worse than what it follows from."""
+        parents: dict[str, str] = {}
+        turned: dict[str, str] = {}
+        for named in self.sick.values():
+            for other in self._explaining(named.check, named.finding):
+                if other.id == named.id:
+                    continue
+                if other.finding.severity >= named.finding.severity:
+                    parents[named.id] = other.id
+                    break
+                if self.devices.name(other.finding.subject) == self.devices.name(named.finding.subject):
+                    turned.setdefault(other.id, named.id)
+            else:
+                if (source := self._source(named)) and source != named.id:
+                    parents[named.id] = source
+        return {**turned, **parents}
+
+    def _explaining(self, check: str, finding: Finding) -> Iterator[Named]:
+        """Sick findings that explain this one, in the order in which they are named."""
+        declared = self.checks[check].explained_by if check in self.checks else ()
+        for name in (*finding.explainers, *declared):
+            wanted, _, where = name.partition("@")
+            for other in self.of_check.get(wanted, ()):
+                if self._is_meant(other, where, finding.subject):
+                    yield other
+
+    def _is_meant(self, other: Named, where: str, subject: str) -> bool:
+        name = self.devices.name(other.finding.subject)
+        if where == "any":
+            return True
+        if where == "all":
+            return self.leaders.get(other.id) == other.id
+        if where == "node":
+            return not name
+        return name == self.devices.name(where) if where else name in self.devices.above(subject)
+
+    def _source(self, named: Named) -> str | None:
+        """Of an answer that broke: the finding that tells of its probe, or the probe itself."""
+        if not named.finding.broken:
+            return None
+        probe = named.finding.missing or self._guilty(named)
+        if not probe:
+            return None
+        if self._speaks(named.check, probe):
+            return named.id
+        telling = (n for n in self.sick.values() if self._speaks(n.check, probe) and not n.finding.subject)
+        worst = max(telling, key=lambda n: n.finding.severity, default=None)
+        if worst is not None and worst.finding.severity >= named.finding.severity:
+            return worst.id
+        return PROBE + probe
+
+    def _speaks(self, check: str, probe: str) -> bool:
+        return check in self.checks and probe in self.checks[check].speaks_for
+
+    def _guilty(self, named: Named) -> str:
+        """The probe of a check that failed as the finding says; of several the first by name."""
+        check = self.checks.get(named.check)
+        if check is None:
+            return ""
+        failed = (
+            p for p in sorted(probes_of(check)) if _FAILED.get(self._outcome(p)) == named.finding.reason
+        )
+        return next(failed, "")
+
+    def _outcome(self, probe: str) -> Outcome:
+        return self.outcomes.get(probe, Outcome.MISSING)
+
+    def _leaders(self) -> dict[str, str]:
+        """Findings that say the same of all like devices, each with the one of the lowest device."""
+        alike: dict[tuple[object, ...], list[Named]] = {}
+        for named in self.sick.values():
+            if self.devices.like(named.finding.subject):
+                alike.setdefault(_outcome_of(named), []).append(named)
+        leaders: dict[str, str] = {}
+        for group in alike.values():
+            have = {self.devices.name(named.finding.subject) for named in group}
+            like = self.devices.like(group[0].finding.subject)
+            if len(have) > 1 and like - have <= self._out_of_order(group[0].check):
+                first = min(group, key=lambda named: _natural(self.devices.name(named.finding.subject)))
+                leaders |= {named.id: first.id for named in group}
+        return leaders
+
+    def _out_of_order(self, check: str) -> frozenset[str]:
+        """Devices that another check finds broken: this one need not say the same of them."""
+        failed = (n for n in self.sick.values() if n.check != check and n.finding.status is Status.FAIL)
+        return frozenset(self.devices.name(named.finding.subject) for named in failed)
+
+    def unjudged(self, roots: Mapping[str, str]) -> dict[str, int]:
+        """How many checks each cause left unjudged."""
+        counts: dict[str, int] = {}
+        for result in self.results:
+            if result.status is not Status.UNKNOWN:
+                continue
+            worst = result.worst
+            cause = roots.get(identifier(result.check, worst.subject)) if worst.broken else None
+            if worst.blind:
+                cause = self._blinding(result, worst, roots)
+            if cause is not None:
+                counts[cause] = counts.get(cause, 0) + 1
+        return counts
+
+    def _blinding(self, result: Result, finding: Finding, roots: Mapping[str, str]) -> str | None:
+        """The cause for which something cannot be seen that could be seen on a healthy node."""
+        if finding.missing and self._outcome(finding.missing) is Outcome.MISSING:
+            return None  # nobody asked, or there is no such tool
+        for other in self._explaining(result.check, finding):
+            return roots[other.id]
+        check = self.checks.get(result.check)
+        if check is None:
+            return None
+        wanted = {finding.missing} if finding.missing else probes_of(check, required=True)
+        asked = {probe for probe in wanted if self._outcome(probe) not in (Outcome.MISSING, Outcome.DENIED)}
+        for named in self.sick.values():
+            serious = named.finding.broken or named.finding.status is Status.FAIL
+            if serious and not named.finding.subject and any(self._speaks(named.check, p) for p in asked):
+                return roots[named.id]
+        return None
+
+    def causes(self, roots: Mapping[str, str], unjudged: Mapping[str, int]) -> tuple[Cause, ...]:
+        """One for each root, in the order in which they matter."""
+        members: dict[str, list[Named]] = {}
+        for id, root in roots.items():
+            members.setdefault(root, []).append(self.sick[id])
+        made = [
+            (self._severity(root, found), self._cause(root, found, unjudged.get(root, 0)))
+            for root, found in members.items()
+        ]
+        made.sort(key=lambda pair: (-pair[0], *_weight(pair[1])))
+        return tuple(cause for _, cause in made)
+
+    def _severity(self, root: str, found: Sequence[Named]) -> int:
+        known = self.sick.get(root)
+        return known.finding.severity if known else max(named.finding.severity for named in found)
+
+    def _cause(self, root: str, found: Sequence[Named], unjudged: int) -> Cause:
+        head = self.sick.get(root)
+        shared: tuple[str, ...] = ()
+        explains = tuple(sorted((n.id for n in found if n.id != root), key=_natural))
+        if head is None:
+            probe = root.removeprefix(PROBE)
+            word = {"stuck": "hangs", "timeout": "did not answer in time"}.get(
+                found[0].finding.reason or "", "failed"
+            )
+            finding, headline = found[0].finding, f"probe {probe} {word}"
+        else:
+            finding = head.finding
+            shared = tuple(n.finding.subject for n in found if self.leaders.get(n.id) == root)
+            headline = _headline(finding, len(shared))
+        subjects = sorted(set(shared), key=_natural) if shared else [finding.subject] if head else []
+        owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
+        return Cause(
+            id=root,
+            headline=headline,
+            status=finding.status,
+            subjects=tuple(subject for subject in subjects if subject),
+            explains=explains,
+            unjudged=unjudged,
+            owner=owner,
+            action=action,
+            schedulable=schedulable(finding.status, owner, action),
+            reason=reason_of(headline, action),
+            fix=finding.fix,
+        )
+
+
+def _weight(cause: Cause) -> tuple[int, bool, tuple[tuple[int, str], ...]]:
+    """Sorts equally severe causes: what explains most, then what somebody can act on."""
+    explained = len(cause.explains) + cause.unjudged
+    return -explained, cause.owner == "undetermined", _natural(cause.id)
+
+
+def _root(id: str, parents: Mapping[str, str]) -> str:
+    """Where the chain ends; should declarations form a circle, at the first name in it by the alphabet."""
+    seen = [id]
+    while (id := parents.get(id, "")) and id not in seen:
+        seen.append(id)
+    return min(seen[seen.index(id) :]) if id else seen[-1]
+
+
+def _outcome_of(named: Named) -> tuple[object, ...]:
+    """What a finding says, without the numbers and names that differ from device to device."""
+    finding = named.finding
+    action = finding.fix.action if finding.fix else None
+    masked = _NUMBER.sub("#", _ADDRESS.sub("#", finding.summary))
+    return named.check, finding.status, finding.reason, action, finding.subject.partition(":")[0], masked
+
+
+def _headline(finding: Finding, shared: int) -> str:
+    """One clause that makes sense alone; when it happened is for the evidence."""
+    summary = _WHEN.sub("", finding.summary)
+    if shared > 1:
+        kind = "GPUs" if finding.subject.startswith("gpu:") else "ports"
+        return shortened(f"all {shared} {kind}: {summary}", LONGEST)
+    if finding.headline:
+        return shortened(finding.headline, LONGEST)
+    name = spoken(finding.subject)
+    twice = not name or finding.subject.partition(":")[2] in summary
+    return shortened(summary if twice else f"{name}: {summary}", LONGEST)
+
+
+def spoken(subject: str) -> str:
+    """A subject as a person says it: `GPU 3`, `mlx5_6 port 1`; empty for what only files findings."""
+    kind, _, rest = subject.partition(":")
+    if kind in ("gpu", "nvswitch"):
+        return f"{'GPU' if kind == 'gpu' else 'NVSwitch'} {rest}"
+    if kind == "pair":
+        return f"GPUs {' and '.join(rest.split('-'))}"
+    if kind == "port":
+        adapter, _, number = rest.partition("/")
+        return f"{adapter} port {number.partition('/')[0]}"
+    return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+
+
+def shortened(text: str, longest: int) -> str:
+    """The first sentence of a text, and of it what fits, ended at a clause or a word."""
+    plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
+    if len(plain) > longest:
+        plain = _ASIDE.sub("", plain)
+    if len(plain) <= longest:
+        return plain
+    for mark in _CLAUSE:
+        ends = [found.start() for found in mark.finditer(plain, longest * 2 // 5, longest)]
+        if whole := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
+            return whole[-1]
+    return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
+
+
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A sort key by which gpu:10 comes after gpu:9."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text))

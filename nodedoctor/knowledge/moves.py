@@ -1,0 +1,110 @@
+"""Whose move it is: from what was found and its fix to an owner, an action and whether jobs may start here.
+
+The rows are our choice, after who can do what on a training node: whoever runs a job sets its environment,
+packages and limits; an administrator has root on the node; broken hardware is for whoever owns the hardware.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nodedoctor.model import Action, Finding, Move, Owner, Schedulable, Status
+
+REASON = 80
+"""Characters of a reason: what `sinfo -R` and a node condition's column show of it; our choice."""
+
+_HARDWARE = frozenset({"nvlink", "memory", "pcie", "ib", "thermal", "power", "clock", "bandwidth", "compute"})
+_HARDWARE |= {"p2p", "topo", "deep"}
+_YOURS = frozenset({"env", "stack", "ray", "limits", "container", "collective"})
+
+_BY_ACTION: Mapping[Action, tuple[Owner, Move]] = {
+    "none": ("undetermined", "investigate"),
+    "restart-job": ("you", "fix-job"),
+    "config": ("administrator", "fix-config"),
+    "restart-service": ("administrator", "restart-service"),
+    "reset-gpu": ("administrator", "reset-gpu"),
+    "reboot": ("administrator", "reboot"),
+    "drain": ("provider", "replace-node"),
+    "replace": ("provider", "replace-node"),
+    "investigate": ("undetermined", "investigate"),
+}
+
+# A link of one GPU that is down, or a GPU that left the bus, is hardware until a reset proves otherwise, and
+# on a rented node a reset is not the first step: who rents asks for another node.
+_BY_CHECK: Mapping[str, tuple[Owner, Move]] = {
+    "nvlink.links": ("provider", "replace-node"),
+    "fabric.nvswitch": ("provider", "replace-node"),
+    "kernel.memory": ("provider", "replace-node"),
+    "kernel.oom": ("you", "fix-config"),
+}
+
+_HARMLESS = str.maketrans('"`\\', "''/")
+_SAID: Mapping[Move, str] = {
+    "none": "",
+    "fix-config": "fix the configuration",
+    "restart-service": "restart the service",
+    "reset-gpu": "reset the GPU",
+    "reboot": "reboot the node",
+    "replace-node": "request a replacement",
+    "fix-job": "fix the job",
+    "investigate": "investigate",
+}
+
+
+def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owner, Move]:
+    """Who has to act on a cause, and how; `shared` when all like devices say the same.
+
+    What all devices share is a service, a setting or the chassis rather than a broken device.
+    """
+    subject, action = check.partition(".")[0], finding.fix.action if finding.fix else "investigate"
+    owner, move = _BY_ACTION[action]
+    if finding.status is Status.UNKNOWN and action == "none":
+        return owner, "investigate"
+    if shared and move == "replace-node":
+        return "administrator", "investigate"
+    if check in _BY_CHECK and finding.status is Status.FAIL and not shared:
+        return _BY_CHECK[check]
+    if check == "kernel.xid" and action == "restart-job":
+        return "job-code", "fix-job"
+    if subject in _YOURS and move in ("fix-config", "fix-job", "restart-service"):
+        return "you", "fix-config" if subject == "env" else move
+    if subject in _HARDWARE and action == "investigate":
+        return "provider", "investigate" if shared or finding.status is not Status.FAIL else "replace-node"
+    return owner, move
+
+
+def schedulable(status: Status, owner: Owner, action: Move) -> Schedulable:
+    """Whether new jobs may start: not on what fails, and a warning that needs a reset waits for an idle node.
+
+    What is wrong with one job or its settings says nothing against the next job.
+    """
+    if owner in ("you", "job-code"):
+        return "yes"
+    if status is Status.FAIL:
+        return "no"
+    if status is Status.UNKNOWN:
+        return "drain-when-idle"
+    return "yes" if action in ("fix-config", "investigate", "none", "fix-job") else "drain-when-idle"
+
+
+def said(action: str) -> str:
+    """An action as words that follow a semicolon; empty for none and for an unknown one."""
+    return next((words for move, words in _SAID.items() if move == action), "")
+
+
+def side_of(owner: str, action: str) -> str:
+    """The word a line leads with: NODE, CONFIG, CODE or CANNOT TELL, as triage says it."""
+    if owner == "job-code":
+        return "CODE"
+    if owner == "you":
+        return "CONFIG"
+    return "NODE" if owner in ("administrator", "provider") else "CANNOT TELL"
+
+
+def reason_of(headline: str, action: Move) -> str:
+    """A drain reason: one plain line with the whole action, without what a shell would trip over."""
+    tail = f"; {said(action)}" if said(action) else ""
+    plain = re.sub(r"[^ -~]", "?", headline).translate(_HARMLESS)
+    room = REASON - len(tail)
+    return (plain if len(plain) <= room else plain[: room - 3].rstrip() + "...") + tail

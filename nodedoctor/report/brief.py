@@ -1,0 +1,190 @@
+"""The report in one screen: each cause with why it matters, the proof and the steps; `-v` has the rest.
+
+Linear like the long form, and no longer than a terminal is high where one thing is wrong. Commands stand
+alone on lines that start with `$`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.model import Status
+from nodedoctor.report.document import Cause, Finding, Fix, Report, Result, is_blind, severity_of, worst
+from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.lead import first_command, lead, of_cause, root, whose
+from nodedoctor.report.steps import StepText, told
+from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
+
+LINES = 24
+"""Lines of a report with one cause: the height of a terminal."""
+_FULL = 3
+"""Causes that are written out; the others get a line and what to type first."""
+_BLOCK = LINES - 6
+"""Lines of one cause: what the head, the foot and the blank lines around it leave."""
+_MOST = {"why": 2, "proof": 3, "fix": 2, "also": 2}
+"""Lines of each part of a cause; the steps have the rest."""
+_BLIND_GROUPS = 3
+_INDENT = "     "
+
+
+def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
+    """The causes, the worst first; with `quiet` nothing else."""
+    page = _Page(report, max(width, 40), colour)
+    page.head()
+    causes = report["causes"]
+    worst_first = (
+        [cause for cause in causes if cause["status"] == causes[0]["status"]][:_FULL] if causes else []
+    )
+    for cause in worst_first:
+        page.cause(cause)
+    page.others(causes[len(worst_first) :])
+    if not quiet:
+        page.foot()
+    return "\n".join(page.lines) + "\n"
+
+
+class _Page:
+    """Lines under way, at one width."""
+
+    def __init__(self, report: Report, width: int, colour: bool) -> None:
+        self.lines: list[str] = []
+        self._report, self._width, self._colour = report, width, colour
+
+    def head(self) -> None:
+        """What is broken, which node it is, how the checks ended."""
+        report, status = self._report, Status(self._report["verdict"])
+        self.lines.append(lead(report) or self._well())
+        self.lines.append(headline(report["node"]))
+        word = self._paint(status.value, status.word)
+        self.lines.append(f"{word}  {tally(report)}   in {report['seconds']:.1f} s")
+
+    def _well(self) -> str:
+        """What leads a report without a cause."""
+        report = self._report
+        word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
+        if unseen:
+            return (
+                f"{word}: nothing wrong was found; {unseen} of {len(report['results'])} checks saw too little"
+            )
+        return f"{word}: nothing is wrong" if report["counts"]["pass"] else f"{word}: nothing was looked at"
+
+    def cause(self, cause: Cause) -> None:
+        """One cause: what was found, why it matters, the proof, what to do, what follows from it."""
+        self.lines.append("")
+        start = len(self.lines)
+        found = root(self._report, cause)
+        if found is None:
+            self._status(cause, inert(cause["headline"]))
+            return
+        check, finding, why = found
+        name = cause["id"] if cause["id"].startswith("probe:") else check
+        self._status(cause, f"{name}  {sentence(finding)}")
+        self._labelled("owner", whose(cause), 1)
+        self._labelled("why", why, _MOST["why"])
+        self._proof(finding)
+        follows = ", ".join(self._follows(cause))
+        if finding["fix"]:
+            self._labelled("fix", finding["fix"]["text"], _MOST["fix"])
+            self._steps(finding["fix"], _BLOCK - (len(self.lines) - start) - _MOST["also"] * bool(follows))
+        self._labelled("also", follows, _MOST["also"])
+
+    def others(self, causes: Sequence[Cause]) -> None:
+        """The causes that are not written out, two lines each."""
+        if causes:
+            self.lines.append("")
+        for cause in causes:
+            self._status(cause, of_cause(cause))
+            if command := first_command(cause):
+                self.lines.append(f"{_INDENT}$ {command}")
+
+    def foot(self) -> None:
+        """What could not be seen, what is waived, and where the rest is."""
+        results = self._report["results"]
+        unseen = [r for r in results if r["status"] == Status.UNKNOWN.value and is_blind(worst(r))]
+        waived = [f for result in results for f in result["findings"] if f["waived"] is not None]
+        if waived:
+            self.lines.append("")
+            self._labelled("waived", ", ".join(f"{f['id']} ({f['waived']})" for f in waived), 2)
+        if unseen and not self._report["causes"]:
+            self.lines.append("")
+            self._unseen(unseen)
+        few = [f"{len(unseen)} checks could not see what they need"] if unseen else []
+        well = [result for result in results if not severity_of(result).is_problem]
+        self.lines += ["", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"])]
+
+    def _unseen(self, unseen: Sequence[Result]) -> None:
+        """The reasons most checks share for not seeing enough, and the way out of each."""
+        groups = sorted(alike(unseen).values(), key=len, reverse=True)
+        for group in groups[:_BLIND_GROUPS]:
+            finding = worst(group[0])
+            count = f"{len(group)} checks" if len(group) > 1 else group[0]["check"]
+            self._wrapped(
+                f"{self._paint('unknown', 'UNKN')} ", f"{count}: {finding['summary']}", 2, len(_INDENT)
+            )
+            if finding["fix"]:
+                self._labelled("see it", finding["fix"]["text"], 2)
+
+    def _follows(self, cause: Cause) -> Iterator[str]:
+        """What else is so because of it."""
+        shared = {f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"]}
+        yield from (inert(id) for id in cause["explains"] if id not in shared)
+        if cause["unjudged"]:
+            yield f"{cause['unjudged']} check{'' if cause['unjudged'] == 1 else 's'} not judged"
+
+    def _proof(self, finding: Finding) -> None:
+        lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
+        room = self._width - len(_INDENT) - 2
+        shown = lines[: _MOST["proof"]] if len(lines) <= _MOST["proof"] else lines[: _MOST["proof"] - 1]
+        self.lines += [
+            f"{_INDENT}| {line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
+        ]
+        if len(lines) > len(shown):
+            self.lines.append(f"{_INDENT}| ... {len(lines) - len(shown)} more lines with -v")
+
+    def _steps(self, fix: Fix, room: int) -> None:
+        """Whole commands in at most so many lines, each under what it is for; a last resort is for -v."""
+        steps = told(fix)
+        shown: list[StepText] = []
+        lines: list[str] = []
+        for step in steps:
+            new = [] if shown and shown[-1].heading == step.heading else [step.heading]
+            rest = len(shown) + 1 < len(steps)
+            if step.last or len(lines) + len(new) + 1 + rest + bool(fix["verify"]) > room:
+                break
+            shown.append(step)
+            lines += [*new, f"$ {step.command}"]
+        for line in lines:
+            if line.startswith("$ "):
+                self.lines.append(_INDENT + line)
+            else:
+                self._wrapped(_INDENT, line, 1)
+        if hidden := steps[len(shown) :]:
+            last = ", the last resort too" if hidden[-1].last else ""
+            self.lines.append(f"{_INDENT}... {len(hidden)} more step{'s'[: len(hidden) > 1]} with -v{last}")
+        self._labelled("verify", fix["verify"] or "", 1)
+
+    def _labelled(self, label: str, text: str, most: int) -> None:
+        if text:
+            self._wrapped(f"{_INDENT}{label:<7} ", text, most)
+
+    def _status(self, cause: Cause, text: str, most: int = 2) -> None:
+        word = Status(cause["status"]).word
+        self._wrapped(f"{self._paint(cause['status'], word)} ", text, most, indent=len(_INDENT))
+
+    def _wrapped(self, prefix: str, text: str, most: int, indent: int = 0) -> None:
+        """A text of at most so many lines behind a prefix; what does not fit ends in dots."""
+        indent = indent or len(prefix)
+        lines = textwrap.wrap(
+            inert(text),
+            self._width - indent,
+            max_lines=most,
+            placeholder=" ...",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        first, *rest = lines or [""]
+        self.lines += [prefix + first, *(" " * indent + line for line in rest)]
+
+    def _paint(self, status: str, word: str) -> str:
+        return f"\x1b[{COLOUR[Status(status)]}m{word}\x1b[0m" if self._colour else word

@@ -1,0 +1,63 @@
+"""What every view of a report says first: what is broken, and whose move it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodedoctor.knowledge.moves import said, side_of
+from nodedoctor.report.document import Cause, Finding, Report, severity
+from nodedoctor.report.inert import inert
+
+_OWNERS = {
+    "you": "you (whoever runs the job)",
+    "administrator": "the node's administrator",
+    "provider": "the provider (whoever owns the hardware)",
+    "job-code": "the author of the job's code",
+    "undetermined": "not determined",
+}
+_SCHEDULABLE = {
+    "yes": "new jobs may start here",
+    "drain-when-idle": "drain the node once it is idle",
+    "no": "start no new jobs here",
+}
+
+
+def lead(report: Report) -> str:
+    """One line of the worst cause, as `NODE: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
+    causes = report["causes"]
+    return f"{of_cause(causes[0])}{and_more(causes)}" if causes else ""
+
+
+def of_cause(cause: Cause) -> str:
+    """Where to look, what is broken and what to do, in one line."""
+    action = said(cause["action"])
+    tail = f"; {action}" if action else ""
+    return f"{side_of(cause['owner'], cause['action'])}: {inert(cause['headline'])}{tail}"
+
+
+def and_more(causes: Sequence[Cause]) -> str:
+    """How many other causes there are."""
+    return f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+
+
+def whose(cause: Cause) -> str:
+    """Whose move it is, and whether new jobs may start, in words."""
+    return f"{_OWNERS[cause['owner']]}; {_SCHEDULABLE[cause['schedulable']]}"
+
+
+def root(report: Report, cause: Cause) -> tuple[str, Finding, str] | None:
+    """The check, the finding and the why of a cause; of a failed probe, of the first finding it explains."""
+    wanted = {cause["id"], *(cause["explains"] if cause["id"].startswith("probe:") else ())}
+    found = (
+        (result["check"], finding, finding.get("why") or result["why"])
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["id"] in wanted
+    )
+    return max(found, key=lambda item: severity(item[1]), default=None)
+
+
+def first_command(cause: Cause) -> str:
+    """What to type first, inert; empty where nothing is to be typed."""
+    step = cause["first_step"]
+    return inert(step["command"]) if step else ""

@@ -1,0 +1,260 @@
+"""Who speaks: numbers in front of lines, in names of files and hosts are ranks only when they prove to be.
+
+`[rank3]:` is a rank. `3:` of `srun --label` is the rank of a task, or the number of a node when the task is
+a launcher, or the line number of `grep -n`. So each kind of number is judged by all lines that have it:
+against the ranks that the same lines name, the size of the world, and how the numbers are spread. A number
+that is not proven names nobody: no culprit is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.progress import Size
+from nodedoctor.triage.model import LARGEST_WORLD, Event, Line, Who
+
+KINDS_AT_MOST = 4096
+"""Different values of one kind of number that are kept."""
+PER_NODE = 8
+"""GPUs of the largest common node: in a larger world a local rank is not the rank."""
+_LAUNCHER = re.compile(
+    r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
+    r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
+)
+_DIGITS = re.compile(r"\d+")
+_NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_GPU = re.compile(r"(?<![a-z])gpu[_-]?(\d{1,3})(?!\d)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Spread:
+    """How one kind of number is spread over the lines of one source."""
+
+    lines: int = 0
+    last: int = -1
+    rising: bool = True
+    launcher: bool = False
+    values: Counter[int] = field(default_factory=Counter)
+    ranks: dict[int, set[int]] = field(default_factory=dict)
+
+    def hear(self, value: int, line: Line) -> None:
+        """Count one line with this number."""
+        self.lines += 1
+        self.rising = self.rising and value > self.last
+        self.last = value
+        if len(self.values) < KINDS_AT_MOST or value in self.values:
+            self.values[value] += 1
+        rank = line.who.rank
+        if rank is not None and len(self.ranks) < KINDS_AT_MOST:
+            self.ranks.setdefault(value, set()).add(rank)
+        self.launcher = self.launcher or _LAUNCHER.search(f"{line.origin} {line.text}") is not None
+
+    def agrees(self) -> bool | None:
+        """Whether lines that name their rank say the same; None when too few do: a 0 agrees with anything."""
+        agree = all(ranks == {value} for value, ranks in self.ranks.items())
+        return agree if not agree or len(self.ranks) > 1 else None
+
+    @property
+    def counted(self) -> bool:
+        """True for numbers of lines, times and steps: they only rise."""
+        return self.rising and self.lines > 2
+
+
+@dataclass(slots=True)
+class Heard:
+    """What was heard in one source."""
+
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)
+    locals: dict[int, set[int]] = field(default_factory=dict)
+    hosts: dict[str, set[int]] = field(default_factory=dict)
+    first: float | None = None
+    last: float | None = None
+
+    def hear(self, line: Line) -> None:
+        """Take notice of who a line says it is from, and when."""
+        who = line.who
+        if line.time is not None:
+            self.first = line.time if self.first is None else self.first
+            self.last = line.time
+        for kind, value in who.labels:
+            spread = self.spreads.get(kind)
+            if spread is None:
+                spread = self.spreads[kind] = Spread()
+            spread.hear(value, line)
+        if who.rank is not None and len(self.ranks) < LARGEST_WORLD:
+            self.ranks.add(who.rank)
+        if who.local_rank is not None and len(self.locals) < KINDS_AT_MOST:
+            told = self.locals.setdefault(who.local_rank, set())
+            if who.rank is not None:
+                told.add(who.rank)
+        if who.host is not None and (who.host in self.hosts or len(self.hosts) < KINDS_AT_MOST):
+            told = self.hosts.setdefault(who.host, set())
+            if who.rank is not None:
+                told.add(who.rank)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was heard in all sources."""
+
+    sources: dict[str, Heard] = field(default_factory=dict)
+
+    def of(self, source: str) -> Heard:
+        """The record of one source."""
+        return self.sources.setdefault(source, Heard())
+
+
+def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
+    """The same events with the ranks that are proven, and without the numbers that are not."""
+    world = _world(events)
+    files = seats(tally, world)
+    hosts = _by_hosts(tally, world)
+    proven = {
+        (source, kind): _is_rank(kind, spread, world)
+        for source, heard in tally.sources.items()
+        for kind, spread in heard.spreads.items()
+    }
+    alone = _one_node(tally, world)
+
+    def named(event: Event[Any]) -> Event[Any]:
+        who, source = event.who, event.place.source
+        rank = who.rank
+        if rank is None:
+            labels = (value for kind, value in who.labels if proven.get((source, kind)))
+            rank = next(labels, None)
+        told = files.get(source)
+        if rank is None and told is not None:
+            rank = told.rank
+        if rank is None and who.host is not None:
+            rank = hosts.get(who.host)
+        local = who.local_rank if who.local_rank is not None else told.local_rank if told else None
+        if rank is None and alone and local is not None:
+            rank = local
+        gpu = who.gpu if who.gpu is not None else told.gpu if told else None
+        pid = who.pid if who.pid is not None else told.pid if told else None
+        mine = replace(who, rank=rank, local_rank=local, gpu=gpu, pid=pid, labels=())
+        return event if mine == who else replace(event, who=mine)
+
+    return [named(event) for event in events]
+
+
+def _world(events: Iterable[Event[Any]]) -> int | None:
+    """The size of the world that most lines name."""
+    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (Size, Communicator)))
+    return max(sizes, key=lambda size: (sizes[size], size), default=None)
+
+
+def _is_rank(kind: str, spread: Spread, world: int | None) -> bool:
+    """Whether this kind of number is the global rank of the lines that have it."""
+    agrees = spread.agrees()
+    if agrees is False or kind == "node":
+        return False
+    if world is not None and max(spread.values, default=0) >= world:
+        return False
+    if agrees:
+        return True
+    if spread.launcher or spread.counted:
+        return False
+    if kind == "label":
+        return True
+    return _is_permutation(spread.values, world) and spread.lines > len(spread.values)
+
+
+def _is_permutation(values: Iterable[int], world: int | None) -> bool:
+    """True for 0..N-1, of a world that is not known to be larger."""
+    found = set(values)
+    return len(found) > 1 and found == set(range(len(found))) and (world is None or world == len(found))
+
+
+def _one_node(tally: Tally, world: int | None) -> bool:
+    """True when nothing speaks of a second node and no rank differs from its local rank."""
+    hosts = {host for heard in tally.sources.values() for host in heard.hosts}
+    ranks = {rank for heard in tally.sources.values() for rank in heard.ranks}
+    differ = any(told - {local} for heard in tally.sources.values() for local, told in heard.locals.items())
+    seats = [_seat(source).local_rank for source in tally.sources]
+    twice = Counter(seat for seat in seats if seat is not None)
+    return (
+        len(hosts) < 2
+        and not differ
+        and max([world or 0, *(rank + 1 for rank in ranks)]) <= PER_NODE
+        and max(twice.values(), default=1) == 1
+    )
+
+
+def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
+    """One process per host: the number in the hosts' names, where it is that of a whole world."""
+    told: dict[str, set[int]] = defaultdict(set)
+    seats: set[int] = set()
+    for heard in tally.sources.values():
+        seats |= heard.locals.keys()
+        for host, ranks in heard.hosts.items():
+            told[host] |= ranks
+    if seats - {0} or any(len(ranks) > 1 for ranks in told.values()):
+        return {}
+    found = _numbered(list(told))
+    known = {host: next(iter(ranks)) for host, ranks in told.items() if ranks}
+    for numbers in found:
+        agreed = all(numbers[host] == rank for host, rank in known.items() if host in numbers)
+        if agreed and (known or world == len(numbers)) and _is_permutation(numbers.values(), world):
+            return numbers
+    return {}
+
+
+def seats(tally: Tally, world: int | None) -> Mapping[str, Who]:
+    """Who each file is from: by the word in front of its number, or by the number that tells them apart."""
+    told = {source: _seat(source) for source in tally.sources}
+    for numbers in _numbered(list(tally.sources)):
+        contradicted = any(tally.sources[source].ranks - {number} for source, number in numbers.items())
+        heard = [tally.sources[source] for source in numbers]
+        agreed = any(tally.sources[source].ranks == {number} for source, number in numbers.items())
+        likely = agreed or world == len(numbers) or _together(heard)
+        if not contradicted and likely and _is_permutation(numbers.values(), world):
+            for source, number in numbers.items():
+                if told[source].rank is None and told[source].local_rank is None:
+                    told[source] = replace(told[source], rank=number)
+    return {
+        source: replace(who, rank=None)
+        if who.rank is not None and tally.sources[source].ranks - {who.rank}
+        else who
+        for source, who in told.items()
+    }
+
+
+def _together(heard: Sequence[Heard]) -> bool:
+    """True for logs that were written at the same time: those of attempts follow each other."""
+    spans = [(one.first, one.last) for one in heard if one.first is not None and one.last is not None]
+    return all(begin <= other and start <= end for begin, end in spans for start, other in spans)
+
+
+def _seat(path: str) -> Who:
+    """What a path says about the process that wrote it."""
+    from nodedoctor.triage.sources import owner
+
+    ranks, gpus = _NAMED.findall(path), _GPU.findall(path)
+    who = owner(path)
+    return replace(
+        who, rank=int(ranks[-1]) if ranks else who.rank, gpu=int(gpus[-1]) if gpus and ranks else who.gpu
+    )
+
+
+def _numbered(names: Sequence[str]) -> list[dict[str, int]]:
+    """For each number in which some names differ that are else alike: the names and their numbers."""
+    alike: dict[str, list[tuple[str, list[int]]]] = defaultdict(list)
+    for name in names:
+        numbers = [int(digits) for digits in _DIGITS.findall(name) if len(digits) < 12]
+        alike[_DIGITS.sub("0", name)].append((name, numbers))
+    found: list[dict[str, int]] = []
+    for group in alike.values():
+        width = min(len(numbers) for _, numbers in group)
+        if len(group) < 2:
+            continue
+        for column in reversed(range(width)):
+            if len({numbers[column] for _, numbers in group}) == len(group):
+                found.append({name: numbers[column] for name, numbers in group})
+    return found

@@ -1,0 +1,152 @@
+"""One way for every line: out of its envelope, put together when it was broken, its prefixes taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from nodedoctor.record import record
+from nodedoctor.triage.events import ASIDE, read_events
+from nodedoctor.triage.lines import LONGEST, Habit, bare, is_known, parse
+from nodedoctor.triage.model import NOBODY, Line, Place
+from nodedoctor.triage.read import unwrap
+from nodedoctor.triage.read.join import width
+from nodedoctor.triage.read.prefix import learned, margin, repeating
+
+SAMPLE = 1000
+"""Lines at the beginning of a file from which its habits are learned."""
+LAYERS = 3
+"""Prefixes in front of each other, beside those that are known."""
+_GARBLED = 0.3
+"""Share of characters that are none in any encoding we know: such a line was not read."""
+_PARTIAL = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) P ")
+_STREAM = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
+
+
+@record
+class Raw:
+    """One line as it stands in a file, or one record of a document."""
+
+    place: Place
+    data: bytes = b""
+    entry: unwrap.Record | None = None
+
+
+@dataclass(slots=True)
+class Lost:
+    """How many lines could not be read."""
+
+    lines: int = 0
+
+
+@record
+class _Piece:
+    """The text of one line and what its envelope said."""
+
+    place: Place
+    entry: unwrap.Record
+
+
+def normal(raws: Iterator[Raw], lost: Lost) -> Iterator[Line]:
+    """The lines of a log as its processes printed them."""
+    pieces = _pieces(raws, lost)
+    sample = list(islice(pieces, SAMPLE))
+    texts = [piece.entry.text for piece in sample]
+    wide = width(texts)
+    rest = list(_joined(iter(sample), wide))
+    habit = _habit([piece.entry.text for piece in rest])
+    tail = chain(rest, _joined(pieces, wide))
+    for piece in tail:
+        entry = piece.entry
+        for line in parse(entry.text, piece.place, habit, entry.who):
+            if (entry.time is not None and line.time is None) or (entry.level and not line.level):
+                time = entry.time if line.time is None else line.time
+                line = replace(line, time=time, level=line.level or entry.level)
+            if line.text:
+                yield line
+
+
+def _habit(texts: list[str]) -> Habit:
+    """What the lines have in common in front, behind the prefixes that are known."""
+    blanks = margin(texts)
+    rest = [bare(text[blanks:]) for text in texts if text.strip()]
+    patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
+    while len(patterns) < LAYERS and (pattern := learned(rest, is_known, _means)):
+        patterns.append((pattern, repeating(pattern, rest)))
+        rest = [bare(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
+    return Habit(tuple(patterns), blanks)
+
+
+def _means(text: str) -> frozenset[type]:
+    """The kinds of events in a line by itself."""
+    if not text:
+        return frozenset()
+    events = read_events([Line(text, Place("", 0))])
+    return frozenset(type(event.what) for event in events if not isinstance(event.what, ASIDE))
+
+
+def _pieces(raws: Iterator[Raw], lost: Lost) -> Iterator[_Piece]:
+    """Every line out of its envelope."""
+    for raw in raws:
+        if raw.entry is not None:
+            yield _Piece(raw.place, raw.entry)
+            continue
+        text = _decoded(raw.data)
+        if text.count("\ufffd") > _GARBLED * len(text):
+            lost.lines += 1
+            continue
+        records = _opened(text, lost)
+        if records is None:
+            yield _Piece(raw.place, unwrap.Record(text))
+        else:
+            last = max(len(raw.data) - 1, 0)  # each has a place of its own, and all stand in this line
+            places = (replace(raw.place, offset=raw.place.offset + min(n, last)) for n in range(len(records)))
+            yield from map(_Piece, places, records)
+
+
+def _decoded(data: bytes) -> str:
+    if b"\0" in data[:4096]:
+        data = data.replace(b"\0", b"")
+    most = len(data) if data[:1] in b"{[ ," else 4 * LONGEST
+    return data[:most].decode("utf-8", "replace")
+
+
+def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
+    """The records in a line; None for one without an envelope."""
+    head = text.lstrip(" \t,[\x1e")[:2]
+    if head == '{"' or head == "{'":
+        records = unwrap.one(text)
+        lost.lines += records is None and text.rstrip()[-1:] != "}"
+        return records
+    if head[:1] == '"':
+        entry = unwrap.pair(text)
+        return [entry] if entry else None
+    stream = _STREAM.match(text) if text[:2] == "20" else None
+    if stream and text[stream.end() : stream.end() + 2] == '{"':
+        inner = unwrap.one(text[stream.end() :])
+        if inner:
+            return inner
+    if stream and _PARTIAL.match(text):
+        return [unwrap.Record(text, NOBODY, whole=False)]
+    return None
+
+
+def _joined(pieces: Iterator[_Piece], wide: int) -> Iterator[_Piece]:
+    """Pieces of one line put together: cut by a collector, or broken at the width of a terminal."""
+    begun: _Piece | None = None
+    full = False
+    for piece in pieces:
+        entry = piece.entry
+        open_ended = not entry.whole or (wide > 0 and len(entry.text) == wide)
+        if begun is not None and full:
+            text = begun.entry.text + (
+                _STREAM.sub("", entry.text, count=1) if not begun.entry.whole else entry.text
+            )
+            piece = _Piece(begun.place, replace(begun.entry, text=text[: 4 * LONGEST]))
+        elif begun is not None:
+            yield begun
+        begun, full = piece, open_ended
+    if begun is not None:
+        yield begun

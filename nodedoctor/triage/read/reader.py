@@ -1,0 +1,305 @@
+"""From sources to events: opens each in the way it needs, bounded in memory whatever its size."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from nodedoctor.engine import input_files
+from nodedoctor.triage import scan
+from nodedoctor.triage.events import ras, read_events
+from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.model import Event, Line, Place
+from nodedoctor.triage.read import unwrap
+from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
+from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
+from nodedoctor.triage.read.identity import Tally
+from nodedoctor.triage.read.normal import Lost, Raw, normal
+from nodedoctor.triage.sources import NoSuchPath, Source
+from nodedoctor.whole_numbers import json_integer
+
+KEPT = 150
+"""Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
+RAS_LARGEST = 64 << 20
+"""Bytes of an answer of RAS."""
+DUMP_LARGEST = 1 << 30
+"""Bytes of a flight-recorder dump inside of an archive, as of one outside."""
+STEPS_KEPT = 8
+"""Steps in a row that are kept: only that there were several matters."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read so far: events in order, bytes, and what could not be read.
+
+    `unread` counts lines, members of archives and envelopes that could not be opened; `dumps` are those found
+    inside of archives: name and bytes.
+    """
+
+    events: list[Event[Any]] = field(default_factory=list)
+    size: int = 0
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    anchors: dict[str, list[scan.Anchor]] = field(default_factory=dict)
+    unread: int = 0
+    dumps: list[tuple[str, bytes]] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+
+
+def read(source: Source, reading: Reading) -> None:
+    """Add a source's events; trouble with it becomes a note. Ctrl-C ends the reading, not the judging."""
+    try:
+        if source.kind == "text" and _is_plain(source):
+            _take(_Text(source.path, reading, _spots(source, reading)))
+            reading.size += source.size
+            return
+        with _opened(source) as file:
+            account = Account(reading.notes)
+            try:
+                for part in parts(source.path, _Whole(file, source, reading), account):
+                    _read_part(part, reading)
+            finally:
+                reading.unread += account.unread
+    except KeyboardInterrupt:
+        _interrupted(source.path, reading)
+    except BROKEN as error:
+        reading.notes.append(f"{source.path}: read only in part: {error}")
+        reading.unread += 1
+    except ImportError:
+        reading.notes.append(
+            f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
+        )
+        reading.unread += 1
+    except NoSuchPath:
+        raise
+    except Exception as fault:  # whatever one source does to us costs the others nothing
+        reading.notes.append(unexpected(source.path, fault))
+        reading.unread += 1
+
+
+def unexpected(path: str, fault: Exception) -> str:
+    """A note for a fault that no reader foresaw: it is ours, and the rest of the sources is still judged."""
+    last = traceback.extract_tb(fault.__traceback__)[-1:]
+    where = "".join(f" in {os.path.basename(frame.filename)}:{frame.lineno}" for frame in last)
+    why = " ".join(str(fault).split())[:200]
+    return f"{path}: read only in part, a fault of nodedoctor{where}: {type(fault).__name__}: {why}"
+
+
+def _is_plain(source: Source) -> bool:
+    """True for text that is read line by line where it lies: then a large file need not be read whole."""
+    with open(source.path, "rb") as file:
+        head = file.read(scan.EDGE)
+    return encoding_of(head) == "utf-8" and _form(head) == "lines"
+
+
+def _form(head: bytes) -> str:
+    """How the lines of a log are laid out in a file that begins like this."""
+    text = head.decode("utf-8", "replace").lstrip("\ufeff\0")
+    if unwrap.is_journal(text):
+        return "journal"
+    if unwrap.is_document(text):
+        return "document"
+    return "table" if unwrap.separator(text) else "lines"
+
+
+def _read_part(part: Part, reading: Reading) -> None:
+    if part.kind in ("pickle", "json"):
+        reading.dumps.append((part.name, _all(part.read, DUMP_LARGEST)))
+    elif part.kind == "ras":
+        _read_ras(part, reading)
+    elif not is_text(part.head):
+        reading.notes.append(f"{part.name}: left out, it is neither text nor a dump")
+        reading.unread += 1
+    else:
+        read_bytes = decoded(part.read, encoding_of(part.head))
+        head = b""
+        while len(head) < 65536 and (more := read_bytes(65536)):
+            head += more
+        again = _Again(head, read_bytes)
+        form = _form(head)
+        if form == "lines":
+            _take(_Text(part.name, reading, _spotted(part.name, again)))
+        else:
+            _read_form(form, part.name, again, reading)
+
+
+def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
+    """A form whose lines cannot be read one by one."""
+    data = _all(stream.read, unwrap.LARGEST_DOCUMENT)
+    head = data[:65536].decode("utf-8", "replace")
+    records: Iterator[unwrap.Record] | None = None
+    if len(data) < unwrap.LARGEST_DOCUMENT and form == "document":
+        found = unwrap.document(data)
+        records = iter(found) if found else None
+    elif len(data) < unwrap.LARGEST_DOCUMENT and form == "table":
+        records = unwrap.table(unwrap.rows(data, unwrap.separator(head)))
+    elif form == "journal":
+        records = unwrap.journal(data)
+    if records is None:
+        _take(_Text(name, reading, _spotted(name, _Again(data, stream.read))))
+    else:
+        spots = (Raw(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
+        _take(_Text(name, reading, spots))
+
+
+def _all(read_bytes: Callable[[int], bytes], most: int) -> bytes:
+    blocks: list[bytes] = []
+    left = most
+    while left > 0 and (block := read_bytes(min(left, 1 << 20))):
+        blocks.append(block)
+        left -= len(block)
+    return b"".join(blocks)
+
+
+class _Again:
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, head: bytes, rest: Callable[[int], bytes]) -> None:
+        self._head, self._rest = head, rest
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+            return data
+        return self._rest(size)
+
+
+def _read_ras(part: Part, reading: Reading) -> None:
+    """RAS's answer in its JSON form."""
+    try:
+        document = json.loads(_all(part.read, RAS_LARGEST), parse_int=json_integer)
+    except (ValueError, RecursionError) as error:
+        reading.notes.append(f"{part.name}: {error}")
+        return
+    if isinstance(document, dict):
+        reading.events += ras.read_document(document, Place(part.name, 0))
+
+
+@dataclass(slots=True)
+class _Text:
+    """The lines of one log, as they stand in it."""
+
+    name: str
+    reading: Reading
+    lines: Iterator[Raw]
+
+
+def _take(text: _Text) -> None:
+    """The events of one log."""
+    thin = EventSampler()
+    reading = text.reading
+    try:
+        for event in read_events(_lines(text)):
+            thin.add(event)
+    except KeyboardInterrupt:
+        _interrupted(text.name, reading)
+    finally:
+        reading.events += thin.events()
+
+
+def _lines(text: _Text) -> Iterator[Line]:
+    """The lines of a log; reading stops where Ctrl-C comes."""
+    reading = text.reading
+    tally, lost = reading.tally.of(text.name), Lost()
+    try:
+        for line in normal(text.lines, lost):
+            tally.hear(line)
+            yield line
+    except KeyboardInterrupt:
+        _interrupted(text.name, reading)
+    except BROKEN as error:
+        reading.notes.append(f"{text.name}: read only in part: {error}")
+        reading.unread += 1
+    finally:
+        reading.unread += lost.lines
+        if lost.lines:
+            reading.notes.append(f"{text.name}: {lost.lines} lines could not be read")
+
+
+class EventSampler:
+    """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[Any, ...], list[tuple[int, Event[Any]]]] = {}
+        self._last: dict[tuple[Any, ...], deque[tuple[int, Event[Any]]]] = {}
+        self._index = self._steps = 0
+
+    def add(self, event: Event[Any]) -> None:
+        """Take an event in, or let it go."""
+        self._index += 1
+        self._steps = self._steps + 1 if isinstance(event.what, Step) else 0
+        if self._steps > STEPS_KEPT:
+            return
+        key = (type(event.what), event.who.rank, event.who.labels[:1])
+        kept = self._first.setdefault(key, [])
+        if len(kept) < KEPT:
+            kept.append((self._index, event))
+        else:
+            self._last.setdefault(key, deque(maxlen=KEPT)).append((self._index, event))
+
+    def events(self) -> list[Event[Any]]:
+        """What was kept."""
+        pairs = [pair for kept in (*self._first.values(), *self._last.values()) for pair in kept]
+        return [event for _, event in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def _interrupted(path: str, reading: Reading) -> None:
+    if not reading.interrupted:
+        reading.notes.append(f"{path}: reading was interrupted")
+    reading.interrupted = True
+
+
+def _spots(source: Source, reading: Reading) -> Iterator[Raw]:
+    """The lines of a plain file by the bytes they begin at; their numbers are counted when they are shown."""
+    for offset, raw in scan.spots(source.path, source.size, reading.anchors.setdefault(source.path, [])):
+        yield Raw(Place(source.path, offset), raw)
+
+
+def _spotted(name: str, stream: _Again) -> Iterator[Raw]:
+    """The lines of a stream; those that matter, where it is long."""
+    for offset, raw in scan.stream(stream.read):
+        yield Raw(Place(name, offset), raw)
+
+
+class _Whole:
+    """A file or a pipe, read forward; Ctrl-C is its end, and for a pipe what is there is read at once."""
+
+    def __init__(self, file: BinaryIO, source: Source, reading: Reading) -> None:
+        self._file, self._source, self._reading = file, source, reading
+        self._read: Callable[[int], bytes] = file.read
+        if source.kind in ("stdin", "pipe"):
+            self._read = getattr(file, "read1", file.read)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        if self._reading.interrupted:
+            return b""
+        try:
+            data = self._read(size)
+        except KeyboardInterrupt:
+            _interrupted(self._source.path, self._reading)
+            return b""
+        self._reading.size += len(data)
+        return data
+
+    def seekable_file(self) -> BinaryIO | None:
+        """The file itself, where one can move about in it: a zip's list of contents is at its end."""
+        return None if self._source.kind in ("stdin", "pipe") else self._file
+
+
+def _opened(source: Source) -> BinaryIO:
+    if source.kind == "stdin":
+        return open(os.dup(sys.stdin.buffer.fileno()), "rb")
+    if source.kind == "pipe":
+        try:
+            return input_files.opened(source.path, pipes=True)
+        except OSError as error:
+            raise NoSuchPath(f"{source.path}: {error.strerror}") from None
+    return open(source.path, "rb")

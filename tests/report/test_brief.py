@@ -1,0 +1,92 @@
+"""The text of a report on one screen, its first line, and the ticket for the provider."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from any_report import reports
+from hypothesis import given
+
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.model import Report as Found
+from nodedoctor.report import brief, json, ticket
+from nodedoctor.report.document import Report
+from nodedoctor.report.lead import of_cause
+
+HERE = Path(__file__).parent.parent
+DEMOS = HERE.parent / "nodedoctor" / "demo"
+NODES = [path.parent for folder in (DEMOS, HERE / "nodes") for path in sorted(folder.glob("*/manifest.json"))]
+NAMES = [path.name for path in NODES]
+
+
+@cache
+def document(node: Path) -> Report:
+    return json.document(asyncio.run(Session(Request(replay=node)).diagnosis().run()))
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@pytest.mark.parametrize("width", [80, 110])
+def test_one_cause_fits_a_terminal(node: Path, width: int) -> None:
+    report = document(node)
+    lines = brief.render(report, width=width).splitlines()
+    causes = report["causes"]
+    if len(causes) < 2:
+        assert len(lines) <= brief.LINES
+    if causes:
+        assert lines[0].startswith(of_cause(causes[0]))
+        assert all(any(cause["headline"].split()[0] in line for line in lines) for cause in causes)
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+def test_nothing_but_a_command_is_wider_than_the_page(node: Path) -> None:
+    lines = brief.render(document(node), width=100).splitlines()
+    assert not [line for line in lines[2:] if len(line) > 100 and not line.startswith("     $ ")]
+
+
+def test_the_first_line_says_what_is_broken_whose_move_it_is_and_what_to_ask_for() -> None:
+    lines = brief.render(document(DEMOS / "nvlinks-down")).splitlines()
+    assert lines[0] == "NODE: GPU 3 lost 2 NVLinks; request a replacement"
+    page = "\n".join(lines)
+    assert "16 of 18 NVLinks up" in page and "| GPU 3: Link 4: <inactive>" in page
+    assert "kernel.xid@gpu:3, topo.matrix@gpu:3" in page
+    assert brief.render(document(DEMOS / "raylet-1024-files")).startswith("CONFIG: raylet")
+
+
+def test_a_healthy_node_has_a_short_page() -> None:
+    lines = brief.render(document(DEMOS / "healthy")).splitlines()
+    assert lines[0] == "PASS: nothing is wrong" and len(lines) < 6
+
+
+def test_quiet_leaves_out_what_is_well_and_what_was_not_seen() -> None:
+    page = brief.render(document(HERE / "nodes" / "cpu-only"), quiet=True)
+    assert "UNKN: nothing wrong was found" in page and "see it" not in page
+
+
+@given(reports())
+def test_nothing_from_the_node_is_live(report: Found) -> None:
+    page = brief.render(json.document(report))
+    assert not [
+        c for c in page if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or c in "\u202e\u2028"
+    ]
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+def test_a_ticket_has_every_proof_of_what_its_owner_must_act_on(node: Path) -> None:
+    report = document(node)
+    page = ticket.render(report, "node.zip")
+    for cause in report["causes"]:
+        if cause["owner"] in ("provider", "administrator"):
+            assert f"`{cause['id']}`" in page and cause["headline"] in page
+    assert "node.zip" in page and ticket.BUG_REPORT in page
+
+
+def test_a_ticket_names_the_part() -> None:
+    page = ticket.render(document(DEMOS / "nvlinks-down"))
+    (part,) = re.findall(r"^- Part: (.*)$", page, re.MULTILINE)
+    assert part.startswith("GPU 3: ") and "serial 1655022005473" in part and "bus id 0000:5d:00.0" in part
+    assert "NVLink: fatal error detected on link 4" in page and "GPU 3: Link 11: <inactive>" in page
+    assert "--record node.zip --redact" in page

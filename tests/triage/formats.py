@@ -1,0 +1,599 @@
+"""The same log in the ways in which logs reach a person: printed, collected, exported, packed, pasted.
+
+Each format takes the lines of a log and gives the bytes of a file. LOSSLESS ones keep every line as it was;
+LOSSY ones lose something, and a verdict may then be weaker but not another one.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import csv
+import gzip
+import html
+import io
+import json
+import lzma
+import tarfile
+import textwrap
+import zipfile
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+Lines = list[str]
+Format = Callable[[Lines], bytes]
+START = datetime(2026, 11, 21, 10, 20, 0, tzinfo=timezone.utc)
+LEVELS = ("INFO", "INFO", "WARNING", "ERROR")
+
+
+def at(number: int) -> datetime:
+    """When a line was written: ten in a second."""
+    return START + timedelta(milliseconds=137 * number)
+
+
+def iso(number: int, digits: int = 3, between: str = "T", dot: str = ".") -> str:
+    """A time as most programs write it."""
+    when = at(number)
+    fraction = f"{when.microsecond:06d}000"[:digits]
+    return when.strftime(f"%Y-%m-%d{between}%H:%M:%S") + (dot + fraction if digits else "")
+
+
+def level(number: int) -> str:
+    """A severity; what a collector or a wrapper gives says nothing about the line."""
+    return LEVELS[number * 7 % len(LEVELS)]
+
+
+def nanos(number: int) -> int:
+    """Nanoseconds since 1970."""
+    return int(at(number).timestamp() * 1000) * 1_000_000
+
+
+def text(lines: Lines) -> bytes:
+    """The log itself."""
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def each(prefix: Callable[[int], str], suffix: str = "") -> Format:
+    """Something in front of every line."""
+    return lambda lines: text([prefix(n) + line + suffix for n, line in enumerate(lines, 1)])
+
+
+def json_lines(make: Callable[[int, str], Any]) -> Format:
+    """An object for every line."""
+    return lambda lines: text([json.dumps(make(n, line)) for n, line in enumerate(lines, 1)])
+
+
+def one_document(make: Callable[[Lines], Any], indent: int | None = None) -> Format:
+    """One JSON document."""
+    return lambda lines: json.dumps(make(lines), indent=indent).encode()
+
+
+def listed(make: Callable[[int, str], Any], *, newest_first: bool = False) -> Callable[[Lines], list[Any]]:
+    """A list with an object for each line."""
+
+    def made(lines: Lines) -> list[Any]:
+        found = [make(n, line) for n, line in enumerate(lines, 1)]
+        return found[::-1] if newest_first else found
+
+    return made
+
+
+def table(names: list[str], make: Callable[[int, str], list[str]], mark: str = ",", quote: int = 0) -> Format:
+    """Comma-separated values."""
+
+    def made(lines: Lines) -> bytes:
+        out = io.StringIO()
+        writer = csv.writer(out, delimiter=mark, quoting=csv.QUOTE_ALL if quote else csv.QUOTE_MINIMAL)
+        writer.writerow(names)
+        writer.writerows(make(n, line) for n, line in enumerate(lines, 1))
+        return out.getvalue().encode()
+
+    return made
+
+
+def folded(width: int) -> Format:
+    """Broken at a width, as terminals and fold(1) do."""
+    return lambda lines: text(
+        [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
+    )
+
+
+def zipped(name: str, method: int = zipfile.ZIP_DEFLATED) -> Format:
+    """A zip with one file."""
+
+    def made(lines: Lines) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", method) as archive:
+            archive.writestr(name, text(lines))
+        return out.getvalue()
+
+    return made
+
+
+def tarred(mode: str) -> Format:
+    """A tar with one file."""
+
+    def made(lines: Lines) -> bytes:
+        out, data = io.BytesIO(), text(lines)
+        with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
+            info = tarfile.TarInfo("logs/train.log")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        return out.getvalue()
+
+    return made
+
+
+def exported(lines: Lines) -> bytes:
+    """`journalctl -o export`; a text that is not plain ASCII has its length in front."""
+    out = b""
+    for n, line in enumerate(lines, 1):
+        out += f"__CURSOR=s=1;i={n}\n__REALTIME_TIMESTAMP={nanos(n) // 1000}\n_HOSTNAME=node-1\n".encode()
+        plain = line.isprintable() and line.isascii()
+        data = line.encode()
+        out += (
+            b"MESSAGE=" + data + b"\n"
+            if plain
+            else b"MESSAGE\n" + len(data).to_bytes(8, "little") + data + b"\n"
+        )
+        out += b"_PID=812\nPRIORITY=6\n\n"
+    return out
+
+
+def docker_parts(lines: Lines) -> bytes:
+    """docker's json-file cuts long lines; here at 64 bytes. The last part alone ends in a line feed."""
+    rows = []
+    for n, line in enumerate(lines, 1):
+        parts = [line[at : at + 64] for at in range(0, len(line), 64)] or [""]
+        for index, part in enumerate(parts):
+            end = "\n" if index == len(parts) - 1 else ""
+            rows.append(json.dumps({"log": part + end, "stream": "stderr", "time": iso(n, 9) + "Z"}))
+    return text(rows)
+
+
+def cri_parts(lines: Lines) -> bytes:
+    """The same of containerd: P for a part, F for the last one."""
+    rows = []
+    for n, line in enumerate(lines, 1):
+        parts = [line[at : at + 64] for at in range(0, len(line), 64)] or [""]
+        for index, part in enumerate(parts):
+            flag = "F" if index == len(parts) - 1 else "P"
+            rows.append(f"{iso(n, 9)}Z stderr {flag} {part}")
+    return text(rows)
+
+
+def rich_lines(lines: Lines) -> bytes:
+    """rich's handler: the time only when it changes, the place at the right margin."""
+    rows, last = [], ""
+    for n, line in enumerate(lines, 1):
+        clock = at(n).strftime("[%H:%M:%S]")
+        rows.append(f"{clock if clock != last else ' ' * 10} {'INFO':<8} {line:<90} train.py:{n}")
+        last = clock
+    return text(rows)
+
+
+def otel(n: int, line: str) -> dict[str, Any]:
+    """A log record of OpenTelemetry as JSON."""
+    record = {"timeUnixNano": str(nanos(n)), "severityText": "INFO", "body": {"stringValue": line}}
+    return {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+
+
+PREFIXED: dict[str, Format] = {
+    "iso zulu": each(lambda n: iso(n) + "Z "),
+    "iso nanoseconds": each(lambda n: iso(n, 9) + "Z "),
+    "iso offset": each(lambda n: iso(n, 6) + "+00:00 "),
+    "iso blank comma": each(lambda n: iso(n, 3, " ", ",") + " "),
+    "iso in brackets": each(lambda n: f"[{iso(n, 3, ' ', ',')}] "),
+    "iso in brackets, Z": each(lambda n: f"[{iso(n)}Z] "),
+    "slashes": each(lambda n: at(n).strftime("%Y/%m/%d %H:%M:%S ")),
+    "epoch": each(lambda n: f"{at(n).timestamp():.3f} "),
+    "epoch in brackets": each(lambda n: f"[{at(n).timestamp():.6f}] "),
+    "epoch whole": each(lambda n: f"{int(at(n).timestamp())} "),
+    "clock": each(lambda n: at(n).strftime("%H:%M:%S ")),
+    "clock with fraction": each(lambda n: at(n).strftime("%H:%M:%S.%f ")),
+    "clock in brackets": each(lambda n: at(n).strftime("[%H:%M:%S] ")),
+    "date(1)": each(lambda n: at(n).strftime("%a %b %e %H:%M:%S UTC %Y ")),
+    "date in words": each(lambda n: at(n).strftime("%d %b %Y %H:%M:%S ")),
+    "apache": each(lambda n: at(n).strftime("[%d/%b/%Y:%H:%M:%S +0000] ")),
+    "ts": each(lambda n: at(n).strftime("%b %d %H:%M:%S ")),
+    "ts since start": each(lambda n: f"00:00:{n % 60:02d} "),
+    "grep -n": each(lambda n: f"{n}:"),
+    "grep -Hn": each(lambda n: f"train.log:{n}:"),
+    "grep -H": each(lambda n: "logs/train.log:"),
+    "grep -C": each(lambda n: f"{n}{'-:'[n % 5 == 0]}"),
+    "git grep": each(lambda n: f"runs/17/out.txt:{n}:"),
+    "cat -n": each(lambda n: f"{n:6d}\t"),
+    "nl": each(lambda n: f"{n:6d}  "),
+    "less -N": each(lambda n: f"{n:7d} "),
+    "parallel --tag": each(lambda n: "seed=3\t"),
+    "parallel --tagstring": each(lambda n: "[job 17] "),
+    "pdsh": each(lambda n: "node-1: "),
+    "clush": each(lambda n: "gpu017: "),
+    "ansible": each(lambda n: "gpu-a3 | SUCCESS | rc=0 >> "),
+    "docker compose": each(lambda n: "trainer-1  | "),
+    "docker compose, named": each(lambda n: "trainer    | "),
+    "kubectl --prefix": each(lambda n: "[pod/job-abc12/pytorch] "),
+    "kubectl --prefix --timestamps": each(lambda n: f"[pod/job-abc12/pytorch] {iso(n, 9)}Z "),
+    "stern": each(lambda n: "job-abc12 pytorch "),
+    "stern with sign": each(lambda n: "job-abc12 \u203a pytorch "),
+    "kail": each(lambda n: "default/job-abc12[pytorch]: "),
+    "containerd": each(lambda n: f"{iso(n, 9)}Z stderr F "),
+    "GitHub Actions": each(lambda n: iso(n, 7) + "Z "),
+    "gh run view": each(lambda n: f"train\tRun training\t{iso(n, 7)}Z "),
+    "GitLab": each(lambda n: f"{iso(n, 6)}Z 01O "),
+    "Buildkite": each(lambda n: f"\x1b_bk;t={nanos(n) // 1_000_000}\x07"),
+    "Jenkins": each(lambda n: f"[{iso(n)}Z] [train] "),
+    "Azure Pipelines": each(lambda n: f"{iso(n, 7)}Z ##[debug]"),
+    "syslog": each(lambda n: at(n).strftime("%b %e %H:%M:%S node-1 train: ")),
+    "syslog with pid": each(lambda n: at(n).strftime("%b %e %H:%M:%S node-1 torchrun[812]: ")),
+    "syslog with priority": each(lambda n: at(n).strftime("<14>%b %e %H:%M:%S node-1 torchrun[812]: ")),
+    "syslog RFC 5424": each(lambda n: f"<14>1 {iso(n, 6)}Z node-1 torchrun 812 - - "),
+    "syslog RFC 5424 with data": each(lambda n: f'<14>1 {iso(n)}Z node-1 train 812 ID4 [a@1 b="c"] '),
+    "journalctl": each(lambda n: at(n).strftime("Nov %d %H:%M:%S node-1 python3[812]: ")),
+    "journalctl short-precise": each(lambda n: at(n).strftime("Nov %d %H:%M:%S.%f node-1 python3[812]: ")),
+    "journalctl short-iso": each(lambda n: f"{iso(n, 0)}+0000 node-1 python3[812]: "),
+    "journalctl short-full": each(
+        lambda n: at(n).strftime("Sat %Y-%m-%d %H:%M:%S UTC node-1 python3[812]: ")
+    ),
+    "journalctl short-unix": each(lambda n: f"{at(n).timestamp():.6f} node-1 python3[812]: "),
+    "rsyslog to a file": each(lambda n: f"{iso(n, 6)}+00:00 node-1 train[812]: "),
+    "quoted": each(lambda n: "> "),
+    "quoted twice": each(lambda n: ">> "),
+    "indented": each(lambda n: "    "),
+    "indented by a tab": each(lambda n: "\t"),
+    "bar": each(lambda n: "| "),
+    "box": each(lambda n: "│ "),
+    "diff": each(lambda n: "+"),
+    "logging": each(lambda n: f"{iso(n, 3, ' ', ',')} - train - {level(n)} - "),
+    "logging basic": each(lambda n: f"{level(n)}:root:"),
+    "logging basic, module": each(lambda n: f"{level(n)}:torch.trainer:"),
+    "logging terse": each(lambda n: f"{iso(n, 3, ' ', ',')} {level(n):<8} "),
+    "logging in brackets": each(lambda n: f"[{iso(n, 0, ' ')}] [{level(n)}] "),
+    "logging with place": each(lambda n: f"{iso(n, 3, ' ', ',')} {level(n)} [trainer.py:{n}] "),
+    "hydra": each(lambda n: f"[{iso(n, 3, ' ', ',')}][__main__][{level(n)}] - "),
+    "transformers": each(lambda n: f"[{level(n)}|trainer.py:{n}] {iso(n, 3, ' ', ',')} >> "),
+    "loguru": each(lambda n: f"{iso(n, 3, ' ')} | {level(n):<8} | __main__:main:{n} - "),
+    "rich": rich_lines,
+    "absl": each(lambda n: at(n).strftime(f"I1121 %H:%M:%S.%f 1403 train.py:{n}] ")),
+    "vLLM": each(lambda n: at(n).strftime(f"{level(n)} %m-%d %H:%M:%S [core.py:{n}] ")),
+    "Spark": each(lambda n: at(n).strftime(f"%y/%m/%d %H:%M:%S {level(n)} Worker: ")),
+    "uvicorn": each(lambda n: f"{level(n) + ':':<9} "),
+    "Lightning": each(lambda n: f"{iso(n, 0, ' ')},{n % 1000:03d} [{level(n)}] lightning: "),
+    "SageMaker": each(lambda n: "[1,mpirank:0,algo-1]<stderr>:"),
+    "SageMaker, one": each(lambda n: "algo-1 | "),
+    "aws logs tail": each(lambda n: f"{iso(n, 6)}+00:00 train/algo-1-1763719200 "),
+    "supervisord": each(lambda n: "train:train_00 STDERR | "),
+    "honcho": each(lambda n: at(n).strftime("%H:%M:%S train.1 | ")),
+    "systemd-cat": each(lambda n: "train[812]: "),
+    "stream": each(lambda n: "[stderr] "),
+    "stream and clock": each(lambda n: at(n).strftime("%H:%M:%S stderr> ")),
+    "wandb console": each(lambda n: f"{n} {iso(n, 0)} "),
+    "multitail": each(lambda n: f"[{n:4d}] "),
+    "two layers": each(
+        lambda n: at(n).strftime(f"trainer-1  | %b %d %H:%M:%S node-1 run[812]: {level(n)} - ")
+    ),
+    "three layers": each(lambda n: f"train.log:{n}:[pod/job-abc12/pytorch] {iso(n, 9)}Z stderr F "),
+}
+
+PAYLOADS: dict[str, Format] = {
+    "docker json-file": json_lines(
+        lambda n, line: {"log": line + "\n", "stream": "stderr", "time": iso(n, 9) + "Z"}
+    ),
+    "docker json-file in parts": docker_parts,
+    "containerd in parts": cri_parts,
+    "journald JSON": json_lines(
+        lambda n, line: {
+            "__REALTIME_TIMESTAMP": str(nanos(n) // 1000),
+            "_HOSTNAME": "node-1",
+            "_PID": "812",
+            "PRIORITY": "6",
+            "SYSLOG_IDENTIFIER": "torchrun",
+            "MESSAGE": line,
+        }
+    ),
+    "journald JSON, bytes": json_lines(
+        lambda n, line: {"__REALTIME_TIMESTAMP": str(nanos(n) // 1000), "MESSAGE": list(line.encode())}
+    ),
+    "journald export": exported,
+    "Loki lines": json_lines(
+        lambda n, line: {"labels": {"pod": "job-1"}, "line": line, "timestamp": iso(n, 9) + "Z"}
+    ),
+    "Loki answer": one_document(
+        lambda lines: {
+            "status": "success",
+            "data": {
+                "resultType": "streams",
+                "result": [
+                    {"stream": {"pod": "job"}, "values": listed(lambda n, line: [str(nanos(n)), line])(lines)}
+                ],
+            },
+        }
+    ),
+    "Loki answer, newest first": one_document(
+        lambda lines: {
+            "status": "success",
+            "data": {
+                "result": [
+                    {
+                        "stream": {"pod": "job"},
+                        "values": listed(lambda n, line: [str(nanos(n)), line], newest_first=True)(lines),
+                    }
+                ]
+            },
+        }
+    ),
+    "Cloud Logging": one_document(
+        listed(
+            lambda n, line: {
+                "insertId": f"a{n}",
+                "textPayload": line + "\n",
+                "timestamp": iso(n, 9) + "Z",
+                "resource": {"type": "k8s_container", "labels": {"pod_name": "job-abc"}},
+                "severity": "ERROR",
+            }
+        ),
+        indent=2,
+    ),
+    "Cloud Logging, newest first": one_document(
+        listed(lambda n, line: {"textPayload": line, "timestamp": iso(n, 9) + "Z"}, newest_first=True),
+        indent=2,
+    ),
+    "Cloud Logging jsonPayload": json_lines(
+        lambda n, line: {"jsonPayload": {"message": line, "levelname": level(n)}, "timestamp": iso(n) + "Z"}
+    ),
+    "CloudWatch events": one_document(
+        lambda lines: {
+            "events": listed(
+                lambda n, line: {
+                    "timestamp": nanos(n) // 1_000_000,
+                    "message": line,
+                    "ingestionTime": nanos(n) // 1_000_000,
+                }
+            )(lines),
+            "nextForwardToken": "f/1",
+        },
+        indent=4,
+    ),
+    "CloudWatch Insights": table(["@timestamp", "@message"], lambda n, line: [iso(n, 3, " "), line]),
+    "CloudWatch answer": one_document(
+        lambda lines: {
+            "results": [
+                [{"field": "@timestamp", "value": iso(n, 3, " ")}, {"field": "@message", "value": line}]
+                for n, line in enumerate(lines, 1)
+            ],
+            "status": "Complete",
+        }
+    ),
+    "Azure table": one_document(
+        lambda lines: {
+            "tables": [
+                {
+                    "name": "PrimaryResult",
+                    "columns": [
+                        {"name": "TimeGenerated", "type": "datetime"},
+                        {"name": "LogMessage", "type": "string"},
+                    ],
+                    "rows": listed(lambda n, line: [iso(n) + "Z", line])(lines),
+                }
+            ]
+        }
+    ),
+    "Azure CSV": table(
+        ["TimeGenerated [UTC]", "Computer", "LogMessage"],
+        lambda n, line: [iso(n, 3, " "), "node-1", line],
+        quote=1,
+    ),
+    "Datadog": one_document(
+        lambda lines: {
+            "data": listed(
+                lambda n, line: {
+                    "id": f"A{n}",
+                    "type": "log",
+                    "attributes": {
+                        "message": line,
+                        "host": "node-1",
+                        "timestamp": iso(n) + "Z",
+                        "status": "info",
+                    },
+                }
+            )(lines),
+            "meta": {"page": {}},
+        }
+    ),
+    "Elasticsearch": one_document(
+        lambda lines: {
+            "took": 3,
+            "hits": {
+                "total": {"value": 3},
+                "hits": listed(
+                    lambda n, line: {"_index": "x", "_source": {"@timestamp": iso(n) + "Z", "message": line}}
+                )(lines),
+            },
+        }
+    ),
+    "Elasticsearch lines": json_lines(
+        lambda n, line: {
+            "_index": "x",
+            "_source": {"@timestamp": iso(n) + "Z", "message": line, "log": {"offset": n}},
+        }
+    ),
+    "Filebeat": json_lines(
+        lambda n, line: {
+            "@timestamp": iso(n) + "Z",
+            "log": {"offset": n, "file": {"path": "/x"}},
+            "message": line,
+            "host": {"name": "node-1"},
+            "ecs": {"version": "8"},
+        }
+    ),
+    "Splunk": json_lines(
+        lambda n, line: {"preview": False, "result": {"_raw": line, "_time": iso(n, 3, " ")}}
+    ),
+    "structlog": json_lines(
+        lambda n, line: {"event": line, "level": level(n).lower(), "timestamp": iso(n) + "Z"}
+    ),
+    "bunyan": json_lines(
+        lambda n, line: {
+            "name": "t",
+            "hostname": "node-1",
+            "pid": 812,
+            "level": 30,
+            "msg": line,
+            "time": iso(n) + "Z",
+            "v": 0,
+        }
+    ),
+    "logging as JSON": json_lines(
+        lambda n, line: {
+            "asctime": iso(n, 3, " ", ","),
+            "levelname": level(n),
+            "name": "root",
+            "message": line,
+        }
+    ),
+    "zap": json_lines(
+        lambda n, line: {"level": "info", "ts": at(n).timestamp(), "caller": "a/b.go:12", "msg": line}
+    ),
+    "GELF": json_lines(
+        lambda n, line: {
+            "version": "1.1",
+            "host": "node-1",
+            "short_message": line,
+            "timestamp": at(n).timestamp(),
+            "level": 6,
+        }
+    ),
+    "loguru serialized": json_lines(
+        lambda n, line: {
+            "text": f"{iso(n, 3, ' ')} | INFO     | m:f:1 - {line}\n",
+            "record": {"message": line, "level": {"name": "INFO", "no": 20}},
+        }
+    ),
+    "Vector": json_lines(
+        lambda n, line: {
+            "host": "node-1",
+            "message": line,
+            "source_type": "file",
+            "timestamp": iso(n, 9) + "Z",
+        }
+    ),
+    "Fluent Bit": json_lines(
+        lambda n, line: {"date": at(n).timestamp(), "stream": "stderr", "_p": "F", "log": line}
+    ),
+    "Fluentd in kubernetes": json_lines(
+        lambda n, line: {
+            "log": line + "\n",
+            "stream": "stderr",
+            "docker": {"container_id": "ab"},
+            "kubernetes": {"pod_name": "job-abc", "host": "node-1"},
+            "@timestamp": iso(n) + "Z",
+        }
+    ),
+    "OpenTelemetry": json_lines(otel),
+    "Serilog": json_lines(
+        lambda n, line: {"@t": iso(n) + "Z", "@m": line, "MessageTemplate": "x", "Message": line}
+    ),
+    "JSON in JSON": json_lines(
+        lambda n, line: {
+            "log": json.dumps({"message": line, "level": "info"}) + "\n",
+            "stream": "stdout",
+            "time": iso(n, 9) + "Z",
+        }
+    ),
+    "JSON of a log with times": json_lines(
+        lambda n, line: {
+            "log": f"{iso(n, 3, ' ', ',')} - x - {level(n)} - {line}\n",
+            "stream": "stderr",
+            "time": iso(n, 9) + "Z",
+        }
+    ),
+    "JSON behind a time": lambda lines: text(
+        [
+            f"{iso(n, 9)}Z stderr F " + json.dumps({"msg": line, "level": "info"})
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "JSON list on lines": lambda lines: (
+        "[\n" + ",\n".join(json.dumps({"message": line}) for line in lines) + "\n]\n"
+    ).encode(),
+    "JSON pretty": one_document(listed(lambda n, line: {"time": iso(n), "message": line, "n": n}), indent=2),
+    "CSV": table(["time", "level", "message"], lambda n, line: [iso(n), level(n), line]),
+    "CSV quoted": table(
+        ["Date", "Host", "Service", "Content"], lambda n, line: [iso(n), "n1", "t", line], quote=1
+    ),
+    "TSV": table(["timestamp", "msg"], lambda n, line: [iso(n), line], mark="\t"),
+    "semicolons": table(["zeit", "host", "text"], lambda n, line: [iso(n), "n1", line], mark=";"),
+}
+
+ENCODED: dict[str, Format] = {
+    "CRLF": lambda lines: "".join(line + "\r\n" for line in lines).encode(),
+    "screen": lambda lines: "".join(line + "\r\r\n" for line in lines).encode(),
+    "BOM": lambda lines: b"\xef\xbb\xbf" + text(lines),
+    "UTF-16 with mark": lambda lines: text(lines).decode().encode("utf-16"),
+    "UTF-16 of PowerShell": lambda lines: ("\ufeff" + "".join(line + "\r\n" for line in lines)).encode(
+        "utf-16-le"
+    ),
+    "UTF-16 big": lambda lines: b"\xfe\xff" + text(lines).decode().encode("utf-16-be"),
+    "UTF-16 without mark": lambda lines: text(lines).decode().encode("utf-16-le"),
+    "UTF-16 big without mark": lambda lines: text(lines).decode().encode("utf-16-be"),
+    "UTF-32": lambda lines: text(lines).decode().encode("utf-32"),
+    "Latin-1": lambda lines: "Größe der Platte: 3 µs\n".encode("latin-1") + text(lines),
+    "NULs in front": lambda lines: bytes(70_000) + text(lines),
+    "NULs between": lambda lines: b"\0".join(line.encode() + b"\n" for line in lines),
+    "coloured": lambda lines: text([f"\x1b[31m{line}\x1b[0m" for line in lines]),
+    "coloured in 256": lambda lines: text([f"\x1b[38;5;196m{line}\x1b[39;49m" for line in lines]),
+    "bold name": lambda lines: text([f"\x1b[1;32mtrainer-1  |\x1b[0m {line}" for line in lines]),
+    "blanks behind": lambda lines: text([line.ljust(200) for line in lines]),
+    "blank lines between": lambda lines: text([part for line in lines for part in (line, "")]),
+    "HTML-escaped": lambda lines: text([html.escape(line) for line in lines]),
+    "HTML page": lambda lines: (
+        b"<html><body><pre>\n" + text([html.escape(line) for line in lines]) + b"</pre></html>\n"
+    ),
+    "fence": lambda lines: b"```\n" + text(lines) + b"```\n",
+    "fence with a name": lambda lines: b"Here is the log:\n\n```text\n" + text(lines) + b"```\n",
+    "script(1)": lambda lines: (
+        b"Script started on 2026-11-21 10:20:00+00:00\n" + text(lines) + b"Script done\n"
+    ),
+    "no end of line": lambda lines: text(lines)[:-1],
+    "fold 80": folded(80),
+    "fold 100": folded(100),
+    "fold 132": folded(132),
+}
+
+PACKED: dict[str, Format] = {
+    "gzip": lambda lines: gzip.compress(text(lines)),
+    "gzip of two": lambda lines: gzip.compress(text(lines[:3])) + gzip.compress(text(lines[3:])),
+    "bzip2": lambda lines: bz2.compress(text(lines)),
+    "xz": lambda lines: lzma.compress(text(lines)),
+    "zip": zipped("train.log"),
+    "zip stored": zipped("logs/run/train.log", zipfile.ZIP_STORED),
+    "tar": tarred("w"),
+    "tar.gz": tarred("w:gz"),
+    "tar.xz": tarred("w:xz"),
+    "gzip twice": lambda lines: gzip.compress(gzip.compress(text(lines))),
+    "gzip of UTF-16": lambda lines: gzip.compress(text(lines).decode().encode("utf-16")),
+    "gzip of docker's JSON": lambda lines: gzip.compress(PAYLOADS["docker json-file"](lines)),
+    "zip of a CSV": lambda lines: zip_of("x.csv", PAYLOADS["CSV"](lines)),
+}
+
+LOSSY: dict[str, Format] = {
+    "wrapped at words": lambda lines: text(
+        [part for line in lines for part in (textwrap.wrap(line, 100) or [""])]
+    ),
+    "stripped": lambda lines: text([line.strip() for line in lines]),
+    "cut at 300": lambda lines: text([line[:300] for line in lines]),
+    "lower case times lost": lambda lines: text([line.replace("2026-", "") for line in lines]),
+    "base64": lambda lines: base64.b64encode(text(lines)) + b"\n",
+}
+
+
+def zip_of(name: str, data: bytes) -> bytes:
+    """A zip with these bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, data)
+    return out.getvalue()
+
+
+LOSSLESS: dict[str, Format] = {**PREFIXED, **PAYLOADS, **ENCODED, **PACKED}

@@ -1,0 +1,107 @@
+"""Numbers in front of lines, in names of files and hosts: ranks when they prove to be, and else nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, raised, steps
+
+from nodedoctor.triage.job import examine
+
+BOOM = 'Traceback (most recent call last):\n  File "/job/train.py", line 4, in f\n    g()\nValueError: boom\n'
+
+
+def said(folder: Path, content: str, name: str = "job.log") -> list[int | None]:
+    """Who is guilty, by one log."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return culprits(examine([str(path)]))
+
+
+def each(prefix: str, ranks: int = 4, guilty: int = 2, world: int = 4) -> str:
+    """Steps of all ranks, and the traceback of one, with this prefix."""
+    start = [prefix.format(n=rank, l=rank) + f"world_size={world}" for rank in range(ranks)]
+    lines = [
+        prefix.format(n=rank, l=rank) + f"step {n} loss: 2.{n}" for n in range(3) for rank in range(ranks)
+    ]
+    lines = start + lines + [prefix.format(n=guilty, l=guilty) + line for line in BOOM.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[rank{n}]: ", "{n}: ", " {n}: ", "[Rank {n}] ", "Rank {n}: ", "rank {n} | ", "[rank: {n}] ",
+        "[RANK {n}] ", "[rank={n}] ", "[1,{n}]<stderr>:", "[prterun-n1-812@1,{n}]<stderr>: ",
+        "[{n}]<stderr>:", "[mpirank:{n}]: ", "(VllmWorker rank={n} pid=81{n}) ", "(Worker_TP{n} pid=81{n}) ",
+        "(WorkerDict_0:{n} pid=81{n}) ", "[default{n}]:", "[node-1:{n}]: ", "worker-{n}  | ", "worker {n} > ",
+        "proc{n}\t", "job-worker-{n} pytorch ", "[pod/job-worker-{n}/pytorch] ",
+    ],
+)  # fmt: skip
+def test_notations_of_ranks(prefix: str, tmp_path: Path) -> None:
+    assert said(tmp_path, each(prefix)) == [2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rank{n}.log", "rank_{n}.err", "slurm-4711_{n}.out", "global_rank_{n}/stdout.log", "{n}.log", "log.{n}",
+     "out/{n}/stderr", "attempt_0/{n}/stderr.log", "rank_{n}_gpu-00{n}.log", "train-worker-{n}.txt",
+     "rank-{n}-of-4.log", "host1_rank{n}.txt", "1_4711/{n}.out"],
+)  # fmt: skip
+def test_names_of_files(name: str, tmp_path: Path) -> None:
+    for rank in range(4):
+        path = tmp_path / "logs" / name.format(n=rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("world_size=4\n" + steps(1, 4) + (BOOM if rank == 2 else ""))
+    assert culprits(examine([str(tmp_path / "logs")])) == [2]
+
+
+@pytest.mark.parametrize(
+    "name", ["rank3.log", "rank_3.txt", "global_rank_3/stdout.log", "rank_3_gpu-005.log"]
+)
+def test_the_name_of_one_file(name: str, tmp_path: Path) -> None:
+    assert said(tmp_path, BOOM, name) == [3]
+
+
+def test_labels_of_launchers_are_nodes(tmp_path: Path) -> None:
+    """`srun --label torchrun`: the task is the launcher of a whole node."""
+    launched = "W1121 10:20:00.000000 812 torch/distributed/run.py:803] Setting OMP_NUM_THREADS\n"
+    log = "".join(
+        f"{node}: {line}\n"
+        for node in (0, 1)
+        for line in (
+            launched + (raised(9, "ValueError: x") if node else steps(1, 3)) + BOOM * node
+        ).splitlines()
+    )
+    assert said(tmp_path, log) == [9]
+    assert 1 not in said(tmp_path, log.replace("[rank9]: ", ""))
+
+
+def test_labels_that_other_lines_contradict(tmp_path: Path) -> None:
+    log = "".join(f"{label}: {caught(label + 4)}" for label in range(3)) + "3: ValueError: x\n"
+    assert 3 not in said(tmp_path, log)
+
+
+def test_line_numbers_are_no_ranks(tmp_path: Path) -> None:
+    for form in ("{n}: {line}", "{n}:{line}", "x.log:{n}:{line}", "{n:6d}\t{line}", "[{n}] {line}"):
+        lines = (steps(1, 9) + BOOM).splitlines()
+        log = "\n".join(form.format(n=n, line=line) for n, line in enumerate(lines)) + "\n"
+        assert said(tmp_path, log) in ([], [None]), form
+
+
+def test_a_label_beyond_the_world_is_none(tmp_path: Path) -> None:
+    assert said(tmp_path, each("{n}: ", guilty=3, world=2)) in ([], [None])
+
+
+def test_logs_of_attempts_are_not_those_of_ranks(tmp_path: Path) -> None:
+    for attempt in (0, 1):
+        log = "".join(f"2026-11-21 1{attempt}:00:0{n} {line}\n" for n, line in enumerate(BOOM.splitlines()))
+        (tmp_path / f"run-{attempt}.log").write_text(log)
+    assert culprits(examine([str(tmp_path)])) in ([], [None])
+
+
+def test_ranks_renumbered_move_the_culprit(tmp_path: Path) -> None:
+    for guilty in range(4):
+        assert said(tmp_path, each("worker {n} > ", guilty=guilty)) == [guilty]
