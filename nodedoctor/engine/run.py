@@ -242,7 +242,8 @@ def public(value: Any) -> Any:
 def _asked(value: Any, method: str, otherwise: Any) -> Any:
     """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
     try:
-        return getattr(value, method)() if hasattr(value, method) else otherwise
+        found = getattr(value, method, None)
+        return found() if callable(found) else otherwise  # a fact may have a field of that name
     except Exception:
         _log.debug("%s.%s() failed", type(value).__name__, method, exc_info=True)
         return otherwise

@@ -30,6 +30,7 @@ def test_it_says_what_was_started_and_what_came_of_it(tmp_path: Path) -> None:
     answers = dict(re.findall(r"child_process: (\S+): (\w+), exit code -?\w+, after [\d.]+ s", log))
     assert {"kernel-log", "limits"} <= started.keys()
     assert answers.keys() >= started.keys()
+    assert "Traceback" not in log
     assert re.search(r"run: limits\.\w+ judged in [\d.]+ ms", log)
     assert all(
         re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \d+ nodedoctor\.", line) for line in log.splitlines()
