@@ -1,4 +1,4 @@
-"""The nouns every part of nodedoctor speaks in: observation, finding, fix, result, report.
+"""Core data types of every part of nodedoctor: observation, finding, fix, result, report.
 
 All of them are frozen: data flows one way, from what was seen to what is shown.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Literal
 
 from nodedoctor.record import record
@@ -51,16 +51,43 @@ class Status(str, Enum):
         return "UNKN" if self is Status.UNKNOWN else self.value.upper()
 
 
-def rank(status: Status, reason: str | None = None, waived: str | None = None) -> int:
-    """How bad a finding is: fail > broken > warn > blind > pass > skip; what is waived ranks as pass."""
-    if waived is not None:
-        return 1
-    if status is Status.UNKNOWN:
-        return 2 if reason in BLIND else 4
-    return _RANKS[status]
+class Severity(IntEnum):
+    """How bad a finding is, for sorting and verdicts. What is unknown is blind or broken by its reason."""
+
+    SKIP = 0
+    PASS = 1
+    BLIND = 2  # unknown: could not be seen from here
+    WARN = 3
+    BROKEN = 4  # unknown: something hung, crashed or answered nonsense
+    FAIL = 5
+
+    @classmethod
+    def of(cls, status: Status, reason: str | None = None, waived: str | None = None) -> Severity:
+        """The severity of a finding; what is waived is as bad as a pass."""
+        if waived is not None:
+            return cls.PASS
+        if status is Status.UNKNOWN:
+            return cls.BLIND if reason in BLIND else cls.BROKEN
+        return _SEVERITIES[status]
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether there is something to do or to find out: all but pass and skip."""
+        return self > Severity.PASS
+
+    @property
+    def status(self) -> Status:
+        """The status that findings of this severity have."""
+        return _STATUSES.get(self, Status.UNKNOWN)
 
 
-_RANKS = {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}
+_SEVERITIES = {
+    Status.SKIP: Severity.SKIP,
+    Status.PASS: Severity.PASS,
+    Status.WARN: Severity.WARN,
+    Status.FAIL: Severity.FAIL,
+}
+_STATUSES = {severity: status for status, severity in _SEVERITIES.items()}
 
 
 class Outcome(str, Enum):
@@ -315,9 +342,9 @@ class Finding:
         return self.status is Status.UNKNOWN and self.reason not in BLIND
 
     @property
-    def severity(self) -> int:
-        """Rank for sorting and verdicts, see `rank`."""
-        return rank(self.status, self.reason, self.waived)
+    def severity(self) -> Severity:
+        """How bad it is, for sorting and verdicts."""
+        return Severity.of(self.status, self.reason, self.waived)
 
 
 @record
@@ -342,8 +369,8 @@ class Result:
         return Status.PASS if self.worst.waived is not None else self.worst.status
 
     @property
-    def severity(self) -> int:
-        """Rank for sorting: see `Finding.severity`."""
+    def severity(self) -> Severity:
+        """The severity of the worst finding."""
         return self.worst.severity
 
 

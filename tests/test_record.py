@@ -1,10 +1,12 @@
 """Our values behave as frozen dataclasses do."""
 
+import copy
 import pickle
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 
 import pytest
 
+from nodedoctor.model import Finding
 from nodedoctor.record import record
 
 
@@ -71,7 +73,7 @@ def test_values_are_slotted_hashed_by_their_fields_and_survive_pickling():
     assert is_dataclass(Pair) and not hasattr(first, "__dict__")
     with pytest.raises(AttributeError):
         first.other = 1  # type: ignore[attr-defined]
-    assert pickle.loads(pickle.dumps(first)) == first
+    assert pickle.loads(pickle.dumps(first)) == copy.copy(first) == copy.deepcopy(first) == first
 
     @record
     class Plain:
@@ -83,3 +85,26 @@ def test_values_are_slotted_hashed_by_their_fields_and_survive_pickling():
     match Plain("a"):
         case Plain(name):
             assert name == "a"
+
+
+@pytest.mark.parametrize("cls", [Pair, Triple])
+@pytest.mark.parametrize(
+    "made", [lambda value: value, copy.copy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_no_field_can_be_changed_or_taken_away(cls, made):
+    value = made(cls(1, "b"))
+    assert type(value) is cls
+    for name in ("one", "two"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, 5)
+        with pytest.raises(FrozenInstanceError):
+            delattr(value, name)
+    assert value == cls(1, "b")
+
+
+def test_the_hash_of_a_finding_stays():
+    finding = Finding.warn("it is slow", subject="gpu:3")
+    before = hash(finding)
+    with pytest.raises(FrozenInstanceError):
+        finding.summary = "it is fast"  # type: ignore[misc]
+    assert hash(finding) == before

@@ -48,7 +48,7 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
     yield from findings
     if not told:
         yield not_reported("ECC", gpus.gpus, *_FLAGS)
-    elif not any(finding.severity > 1 for finding in findings):
+    elif not any(finding.severity.is_problem for finding in findings):
         counting = [gpu for gpu in told if gpu.ecc_mode or gpu.ecc_volatile_uncorrectable is not None]
         if counting:
             yield Finding.ok(f"no uncorrected error since the driver was loaded on {all_of(counting)}")
@@ -194,7 +194,7 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
     yield from findings
     if not told:
         yield not_reported("row remapping or page retirement", gpus.gpus, *names)
-    elif not any(finding.severity > 1 for finding in findings):
+    elif not any(finding.severity.is_problem for finding in findings):
         blind = len(gpus.gpus) - len(told)
         hidden = [gpu for gpu in gpus.gpus if gpu not in told and not _without(gpu, names)]
         if blind and hidden:

@@ -58,7 +58,7 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
     yield from findings
     if not counted:
         yield Finding.skip("no link tells error counters here")
-    elif not any(finding.severity > 1 for finding in findings):
+    elif not any(finding.severity.is_problem for finding in findings):
         count = sum(len(gpu.links) for gpu in counted)
         seen = (
             f", none grew within {growth.seconds} s" if growth else "; totals only, growth was not looked at"

@@ -61,7 +61,7 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
         yield not_reported("the width of PCIe links", gpus.gpus, "pcie_width")
     elif not looked:
         yield _nothing(gpus, pci)
-    elif not any(finding.severity > 1 for finding in findings):
+    elif not any(finding.severity.is_problem for finding in findings):
         yield Finding.ok(f"{' and '.join(looked)} at the width expected here")
 
 
@@ -238,7 +238,7 @@ def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> 
     yield from findings
     if not told:
         yield not_reported("a replay counter", gpus.gpus, "pcie_replays")
-    elif not any(finding.severity > 1 for finding in findings):
+    elif not any(finding.severity.is_problem for finding in findings):
         seen = "" if growth else "; totals only, their growth was not looked at"
         yield Finding.ok(f"no more replays than a sound link has on {all_of(told)}{seen}")
 

@@ -98,7 +98,7 @@ def diagnose(words: list[str]) -> int:
     from nodedoctor.cli.arguments import parser
 
     arguments = parser().parse_args(words)
-    if problem := outputs.no_folder(arguments, "record") or _no_input(arguments):
+    if problem := outputs.no_folder(arguments, "record", "debug_log") or _no_input(arguments):
         return complain(problem)
     if arguments.tui or not (
         arguments.json or arguments.text or arguments.summary or arguments.quiet or arguments.verbose
@@ -238,6 +238,10 @@ def _request(arguments: argparse.Namespace) -> Request:
     from nodedoctor.engine.session import Request
     from nodedoctor.expectations import expectations
 
+    if arguments.debug_log:
+        from nodedoctor.cli import debug_log
+
+        debug_log.start(arguments.debug_log)  # here, as this runs in the process that has the engine
     options = Options(
         root=str(Path(arguments.root).absolute()),
         since=arguments.since,

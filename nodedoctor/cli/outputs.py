@@ -30,11 +30,11 @@ def add(group: argparse._ArgumentGroup | argparse.ArgumentParser, *forms: str) -
 def no_folder(arguments: argparse.Namespace, *more: str) -> str:
     """What is wrong with the files asked for, before any work is done; `more` are further options."""
     for option in (*_FORMS, *more):
-        path = getattr(arguments, option, "")
+        path, name = getattr(arguments, option, ""), option.replace("_", "-")
         if path == "-":
-            return f"--{option}: - is standard output, which has the report; use /dev/stdout"
+            return f"--{name}: - is standard output, which has the report; use /dev/stdout"
         if path and not Path(path).absolute().parent.is_dir():
-            return f"--{option}: no folder {Path(path).absolute().parent}"
+            return f"--{name}: no folder {Path(path).absolute().parent}"
     return ""
 
 

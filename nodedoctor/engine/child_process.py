@@ -11,6 +11,7 @@ import contextlib
 import functools
 import logging
 import os
+import shlex
 import signal
 import sys
 import time
@@ -20,6 +21,8 @@ from typing import Protocol, TypeVar
 
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
+
+_log = logging.getLogger(__name__)
 
 KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
 KEPT_STDERR = 4096
@@ -91,7 +94,9 @@ async def start(name: str, command: Command, server: Forker | None = None) -> Ru
     except OSError as error:
         outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
         note = f"{command.argv[0]}: {error.strerror or error}"
+        _log.debug("%s could not be started: %s", name, note)
         return Observation(name, outcome, argv=command.argv, note=note)
+    _log.debug("%s started as pid %d: %s", name, transport.get_pid(), shlex.join(command.argv))
     if command.stdin is not None:
         feed(transport, command.stdin, ends=not command.tied)
     return Running(name, command, transport, pipes, began)
@@ -171,7 +176,7 @@ class Running:
         return Outcome.OK, errors
 
     def _observation(self, outcome: Outcome, note: str) -> Observation:
-        return Observation(
+        seen = Observation(
             probe=self.name,
             outcome=outcome,
             text=self._pipes.output.text(),
@@ -181,6 +186,9 @@ class Running:
             argv=self.command.argv,
             truncated=self._pipes.output.truncated,
         )
+        what = (self.name, outcome.value, seen.rc, seen.seconds, len(seen.text), note)
+        _log.debug("%s: %s, exit code %s, after %.3f s, %d characters %s", *what)
+        return seen
 
 
 class _Tail:
@@ -254,8 +262,10 @@ async def _fork_or_spawn(
     command: Command, server: Forker | None
 ) -> tuple[asyncio.SubprocessTransport, _Pipes]:
     if server is not None and server.takes(command):
-        with contextlib.suppress(OSError):
+        try:
             return await server.fork(command, _Pipes)
+        except OSError as error:
+            _log.debug("no fork (%s), so a fresh interpreter for %s", error, shlex.join(command.argv))
     return await spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
 
 
@@ -282,18 +292,25 @@ def _packages() -> tuple[str, ...]:
 
     found: dict[str, None] = {}
     for name in ("psutil", "pynvml"):
-        with contextlib.suppress(ImportError, ValueError):  # absent, or half-imported by somebody
+        try:
             spec = find_spec(name)
-            if spec is not None and spec.origin:
-                inside = 2 if spec.submodule_search_locations else 1  # a folder psutil/, a file pynvml.py
-                found[str(Path(os.path.abspath(spec.origin)).parents[inside - 1])] = None
+        except (ImportError, ValueError) as error:  # half-imported by somebody
+            _log.debug("children do without %s: %s", name, error)
+            continue
+        if spec is not None and spec.origin:
+            inside = 2 if spec.submodule_search_locations else 1  # a folder psutil/, a file pynvml.py
+            found[str(Path(os.path.abspath(spec.origin)).parents[inside - 1])] = None
     return tuple(found)
 
 
 def kill(transport: asyncio.SubprocessTransport, number: int = signal.SIGKILL) -> None:
     """Send a signal to a child and all that is left of its session."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(transport.get_pid(), number)
+    pid = transport.get_pid()
+    with contextlib.suppress(ProcessLookupError):  # it has ended, as most have
+        try:
+            os.killpg(pid, number)
+        except PermissionError as error:  # it has become another user's
+            _log.debug("pid %d gets no signal %d: %s", pid, number, error)
 
 
 def feed(transport: asyncio.SubprocessTransport, data: bytes, *, ends: bool) -> None:
@@ -323,7 +340,8 @@ def _whereabouts(pid: int) -> str:
             state = stat.read().rpartition(")")[2].split()[0]
         with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as wchan:
             channel = wchan.read().strip()
-    except (OSError, IndexError):
+    except (OSError, IndexError) as error:
+        _log.debug("state of pid %d: %s", pid, error)
         return "state unknown"
     return f"state {state}" + (f" in {channel}" if channel not in ("", "0") else "")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ from typing import TypeVar
 
 from nodedoctor.engine.child_process import child, environment
 from nodedoctor.engine.registry import Command
+
+_log = logging.getLogger(__name__)
 
 FORK_TIMEOUT_S = 2.0  # seconds the server has to start a fork before programs are started without it
 CHUNK = 1 << 18  # bytes read from a pipe at once
@@ -49,8 +52,9 @@ class ForkServer:
                     start_new_session=True,
                     env=environment(),
                 )
-            except OSError:  # no more processes
+            except OSError as error:  # no more processes
                 self._usable = False
+                _log.debug("no fork server: %s", error)
 
     def takes(self, command: Command) -> bool:
         """Whether this is a program of ours that only talks: none with an environment or input of its own."""
@@ -72,6 +76,7 @@ class ForkServer:
             fork.ask(self._socket, number, command.argv)
             await asyncio.wait({fork.started}, timeout=FORK_TIMEOUT_S)
             if not fork.started.done():
+                _log.debug("the fork server has not answered in %.3g s and is given up", FORK_TIMEOUT_S)
                 self.close()
             fork.started.result()
         except BaseException:
@@ -91,18 +96,20 @@ class ForkServer:
         for fork in self._children.values():
             fork.lost()
         self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            _log.debug("the fork server, pid %d, has not ended yet and is left behind", self._process.pid)
 
     def _hear(self) -> None:
         """Take what the server says: started, ended or failed, which program, and a number."""
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):  # nothing more for now
             while said := self._said():
                 what, number, value = said.decode("ascii").split()
                 fork = self._children.get(number)
                 if fork is None:  # it was given up
                     if what == "started":
-                        with contextlib.suppress(OSError):
+                        with contextlib.suppress(OSError):  # it has ended
                             os.killpg(int(value), signal.SIGKILL)
                 elif what == "started":
                     fork.begins(int(value))
@@ -116,7 +123,8 @@ class ForkServer:
     def _said(self) -> bytes:
         try:
             return self._socket.recv(256)
-        except ConnectionError:
+        except ConnectionError as error:
+            _log.debug("the fork server is gone: %s", error)
             return b""
 
 

@@ -223,11 +223,11 @@ def _offers_checks(folder: str) -> bool:
     except NotADirectoryError:
         return True
     except OSError:
-        return False
+        return False  # what cannot be listed offers nothing that could be imported
     for name in names:
         if name.lower().endswith((".dist-info", "egg-info")):
             file = Path(folder, name, "entry_points.txt")
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # a distribution without entry points
                 if GROUP.encode() in file.read_bytes():
                     return True
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 import traceback
@@ -22,6 +23,8 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
+
+_log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
 
@@ -54,8 +57,12 @@ class Facts:
             seen = await asyncio.gather(
                 *(self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources)
             )
-            return cls.parse(*seen)
+            began = time.perf_counter()
+            value = cls.parse(*seen)
+            _log.debug("%s read in %.1f ms", cls.__name__, (time.perf_counter() - began) * 1000)
+            return value
         except Exception as error:  # a parser is code for text we have not met yet
+            _log.debug("reading %s failed", cls.__name__, exc_info=True)
             return Unseen("crash", f"reading {cls.__name__} raised {_where(error)}")
 
 
@@ -164,7 +171,9 @@ class Diagnosis:
             return (min(missing, key=_does_not_apply_first),)
         arguments = [None if isinstance(value, Unseen) else value for value in values]
         gap = _gap(check, needs, values)
+        began = time.perf_counter()
         found = judge(check, arguments)
+        _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
 
     async def _fitted(self, finding: Finding) -> Finding:
@@ -195,6 +204,7 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
                 found.append(finding)
     except PluginFailed as failed:  # a check is a plug-in: its crash is one finding, not ours
+        _log.debug("check %s failed", check.id, exc_info=failed.error)
         return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
     if not found:
         return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
@@ -232,8 +242,10 @@ def public(value: Any) -> Any:
 def _asked(value: Any, method: str, otherwise: Any) -> Any:
     """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
     try:
-        return getattr(value, method)() if hasattr(value, method) else otherwise
+        found = getattr(value, method, None)
+        return found() if callable(found) else otherwise  # a fact may have a field of that name
     except Exception:
+        _log.debug("%s.%s() failed", type(value).__name__, method, exc_info=True)
         return otherwise
 
 
@@ -242,7 +254,8 @@ def this_node() -> dict[str, Any]:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot_id: str | None = file.read().strip()
-    except OSError:
+    except OSError as error:
+        _log.debug("boot id: %s", error)
         boot_id = None
     return {"hostname": os.uname().nodename, "boot_id": boot_id}
 

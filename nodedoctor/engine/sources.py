@@ -7,6 +7,7 @@ because one stuck driver call predicts the next. What has not answered at the de
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Mapping
@@ -18,12 +19,16 @@ from nodedoctor.engine.fork_server import ForkServer
 from nodedoctor.engine.registry import Command, Lane, Options, Probe, skipped
 from nodedoctor.model import Observation, Outcome
 
+_log = logging.getLogger(__name__)
+
 WIDTH = {Lane.CPU: 8, Lane.NVIDIA: 1, Lane.FS: 4, Lane.GPU_LOAD: 1}
 _TRIPPED_BY: dict[Lane, tuple[Outcome, ...]] = {
     # A driver that does not answer one caller in time will not answer the next one either.
     Lane.NVIDIA: (Outcome.STUCK, Outcome.TIMEOUT),
 }
 
+LONG_WAIT_S = 0.05
+"""Seconds a probe waits for its lane before the debug log says so (chosen by us, no external source)."""
 
 _OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
 
@@ -109,20 +114,27 @@ class Live:
             planned = probe.plan(self._options, *earlier)
         except Exception as error:  # a plug-in's probe is code we did not write
             note = f"planning it raised {type(error).__name__}: {error}"
+            _log.debug("%s: %s", name, note, exc_info=True)
             return Observation(name, Outcome.CRASH, note=note)
         if isinstance(planned, Observation):
+            _log.debug("%s is not asked: %s", name, planned.note)
             return planned
+        came = time.monotonic()
         if probe.lane is Lane.GPU_LOAD:
             await self._everything_else()
         async with self._lanes[probe.lane]:
+            if (waited := time.monotonic() - came) > LONG_WAIT_S:
+                _log.debug("%s waited %.3f s for its turn in lane %s", name, waited, probe.lane.name)
             culprit = self._tripped.get(probe.lane)
             if culprit is not None:
+                _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
                 return skipped(name, f"{culprit} is stuck; not asking the same driver or file system again")
             return await self._run(probe, planned)
 
     async def _run(self, probe: Probe, planned: Command) -> Observation:
         left = self._ends - time.monotonic()
         if left <= 0:
+            _log.debug("%s is not asked: the deadline has passed", probe.name)
             return Observation(
                 probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not asked before the run's deadline"
             )
@@ -133,6 +145,7 @@ class Live:
             del self._started[probe.name]
         if seen.outcome in _TRIPPED_BY.get(probe.lane, (Outcome.STUCK,)):
             self._tripped[probe.lane] = probe.name
+            _log.debug("lane %s is closed by %s", probe.lane.name, probe.name)
         return seen
 
     async def _answer(self, name: str, planned: Command, timeout: float) -> Observation:

@@ -54,7 +54,7 @@ def is_root() -> bool:
         with open("/proc/self/uid_map", encoding="ascii") as file:
             mapped = file.read().split()
     except OSError:
-        return True
+        return True  # not known to be confined: the stricter answer
     return sum(map(int, mapped[2::3])) > 1
 
 
@@ -220,4 +220,4 @@ def _read(file: str) -> str:
         with open(file, encoding="utf-8", errors="replace") as opened:
             return opened.read()
     except OSError:
-        return ""
+        return ""  # nobody is known then, and a group that is not known to be empty counts as others

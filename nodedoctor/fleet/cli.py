@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nodedoctor.fleet.gather import Gathered, GatherState, Transport
-    from nodedoctor.fleet.model import Fleet, Request
+    from nodedoctor.fleet.model import Fleet, FleetRequest
 
 PROGRESS_AFTER_S = 2.0
 """Seconds before a person is told who is being waited for."""
@@ -53,18 +53,18 @@ def main(words: list[str]) -> int:
 
 def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
     """The verdict as a number, as for one node; a node without a report counts as broken."""
-    from nodedoctor.model import Status
+    from nodedoctor.model import Severity
 
-    ranks = {problem.severity for node in fleet.nodes for problem in node.problems}
-    ranks |= {node.severity for node in fleet.nodes}
-    ranks |= {5 if oddity.status is Status.FAIL else 3 for oddity in fleet.oddities}
-    if 5 in ranks:
+    found = {problem.severity for node in fleet.nodes for problem in node.problems}
+    found |= {node.severity for node in fleet.nodes}
+    found |= {Severity.of(oddity.status) for oddity in fleet.oddities}
+    if Severity.FAIL in found:
         return Exit.FAIL
-    if 4 in ranks:
+    if Severity.BROKEN in found:
         return Exit.UNKNOWN
-    if fail_on == "warn" and 3 in ranks:
+    if fail_on == "warn" and Severity.WARN in found:
         return Exit.WARN
-    if fail_on in ("warn", "unknown") and 2 in ranks:
+    if fail_on in ("warn", "unknown") and Severity.BLIND in found:
         return Exit.UNKNOWN
     return Exit.OK
 
@@ -135,7 +135,7 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
         elif not arguments.reports:
             arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
         return fleet.show(
-            _transport(arguments), _errand(arguments), peers=arguments.peers, save=arguments.save
+            _transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
         )
 
 
@@ -149,7 +149,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
     try:
         return await gather(
             _transport(arguments),
-            _errand(arguments),
+            _request(arguments),
             peers=arguments.peers,
             save=arguments.save,
             progress=teller.tell if may_tell else None,
@@ -206,11 +206,11 @@ def _all_of(source: BinaryIO | str) -> bytes:
     )
 
 
-def _errand(arguments: argparse.Namespace) -> Request:
+def _request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
     from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
     from nodedoctor.expectations import expectations
-    from nodedoctor.fleet.model import Request
+    from nodedoctor.fleet.model import FleetRequest
 
     words = ["--json"]
     words += [word for flag in ("passive", "deep") if getattr(arguments, flag) for word in (f"--{flag}",)]
@@ -221,7 +221,7 @@ def _errand(arguments: argparse.Namespace) -> Request:
     words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
     _split("--exec", arguments.exec)
     usual = DEADLINE_DEEP if arguments.deep else DEADLINE
-    return Request(
+    return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
 

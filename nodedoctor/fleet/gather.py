@@ -17,7 +17,7 @@ from nodedoctor.engine.run import now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
-from nodedoctor.fleet.model import Fleet, Node, Request
+from nodedoctor.fleet.model import Fleet, FleetRequest, Node
 from nodedoctor.fleet.reports.saved import kept
 from nodedoctor.nodeset import counted, fold, of_file, plain
 from nodedoctor.record import record
@@ -39,7 +39,7 @@ class Transport(Protocol):
         """All nodes meant, in order; FleetError when they cannot be asked at all."""
         ...
 
-    def ask(self, errand: Request) -> AsyncIterator[Node]:
+    def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
         """Each node as it answers, or why it did not."""
         ...
 
@@ -71,7 +71,7 @@ class Gathered:
 
 async def gather(
     transport: Transport,
-    errand: Request,
+    request: FleetRequest,
     *,
     peers: bool = False,
     save: str = "",
@@ -90,8 +90,8 @@ async def gather(
         await run.prepare()
         if peers and len(run.hosts) > 1:
             names = fold(host.rpartition("@")[2] for host in run.hosts)
-            errand = replace(errand, arguments=(*errand.arguments, "--peers", names))
-        await run.ask(errand)
+            request = replace(request, arguments=(*request.arguments, "--peers", names))
+        await run.ask(request)
     nodes = await run.all(started)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
@@ -124,11 +124,11 @@ class _Run:
         """Learn which nodes are meant."""
         self.hosts = await self._transport.hosts()
 
-    async def ask(self, errand: Request) -> None:
+    async def ask(self, request: FleetRequest) -> None:
         """Take in every node until all have come, time is up, or somebody ends it."""
-        waves = -(-len(self.hosts) // max(1, errand.width))  # of nodes asked at once
-        limit = waves * errand.deadline + END_WAIT_S if self.hosts else None
-        asking = asyncio.create_task(self._take_in(errand))
+        waves = -(-len(self.hosts) // max(1, request.width))  # of nodes asked at once
+        limit = waves * request.deadline + END_WAIT_S if self.hosts else None
+        asking = asyncio.create_task(self._take_in(request))
         stopped = asyncio.create_task(self._stopped.wait())
         telling = asyncio.create_task(self._tell())
         try:
@@ -156,8 +156,8 @@ class _Run:
         others = (host for host in sorted(self._came, key=counted) if host not in named)
         return tuple(self._came[host] for host in (*named, *others))
 
-    async def _take_in(self, errand: Request) -> None:
-        asked = cast("AsyncGenerator[Node, None]", self._transport.ask(errand))
+    async def _take_in(self, request: FleetRequest) -> None:
+        asked = cast("AsyncGenerator[Node, None]", self._transport.ask(request))
         async with contextlib.aclosing(asked) as answers:
             async for node in answers:
                 if self.hosts and node.host in self._came:

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.model import Action, Status
+from nodedoctor.model import Action, Severity, Status
 from nodedoctor.record import record
 
 NodeState = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
@@ -18,23 +18,12 @@ NodeState = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
 not run there; an answer that is not a report of ours."""
 
 
-SEVERITIES = {
-    5: Status.FAIL,
-    4: Status.UNKNOWN,
-    3: Status.WARN,
-    2: Status.UNKNOWN,
-    1: Status.PASS,
-    0: Status.SKIP,
-}
-"""The status of a rank: 4 is unknown because something is broken, 2 because it could not be seen."""
-
-
 class FleetError(NodeDoctorError):
     """Why the nodes cannot be asked at all, in one line."""
 
 
 @record
-class Request:
+class FleetRequest:
     """What every node is asked to do.
 
     `arguments` are those of `nodedoctor` on the node, `deadline` the seconds one node has from being asked
@@ -49,7 +38,7 @@ class Request:
 
 @record
 class Problem:
-    """A finding of a node's report that is not well. `severity` ranks as `Finding.severity` does.
+    """A finding of a node's report that is not well.
 
     `title` is what holds when the check passes, `fix` what the report says to do.
     """
@@ -58,7 +47,6 @@ class Problem:
     subject: str
     status: Status
     summary: str
-    severity: int
     action: Action = "investigate"
     reason: str = ""
     title: str = ""
@@ -68,6 +56,11 @@ class Problem:
     def id(self) -> str:
         """Check and subject: the same problem on two nodes has the same id."""
         return f"{self.check}@{self.subject}" if self.subject else self.check
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is; nothing here is waived, as what is waived is no problem."""
+        return Severity.of(self.status, self.reason)
 
 
 @record
@@ -107,11 +100,12 @@ class Node:
     raw: str = ""
 
     @property
-    def severity(self) -> int:
-        """Rank for sorting, as `Finding.severity`: a node without a report ranks as broken-unknown."""
+    def severity(self) -> Severity:
+        """How bad the node is, for sorting; one without a report is as bad as one where something broke."""
         if self.state != "answered":
-            return 4
-        return max((problem.severity for problem in self.problems), default=int(self.judged))
+            return Severity.BROKEN
+        well = Severity.PASS if self.judged else Severity.SKIP
+        return max((problem.severity for problem in self.problems), default=well)
 
     @property
     def judged(self) -> bool:
@@ -164,15 +158,15 @@ class Fleet:
     titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def severity(self) -> int:
-        """Rank of the worst node or oddity, as `Finding.severity`; 0 without nodes."""
-        odd = ((5 if oddity.status is Status.FAIL else 3) for oddity in self.oddities)
-        return max((*(node.severity for node in self.nodes), *odd), default=0)
+    def severity(self) -> Severity:
+        """The severity of the worst node or oddity; `SKIP` without nodes."""
+        odd = (Severity.of(oddity.status) for oddity in self.oddities)
+        return max((*(node.severity for node in self.nodes), *odd), default=Severity.SKIP)
 
     @property
     def verdict(self) -> Status:
         """The worst of nodes and oddities; a node without a report counts as unknown."""
-        return SEVERITIES[self.severity]
+        return self.severity.status
 
     @property
     def barred(self) -> frozenset[str]:
@@ -186,13 +180,14 @@ class Fleet:
         Of two machines with one name a scheduler may give either: one that fails bars the name.
         """
         barred = self.barred
-        return _names(node for node in self.nodes if node.severity >= 4 or node.host in barred)
+        return _names(node for node in self.nodes if node.severity >= Severity.BROKEN or node.host in barred)
 
     @property
     def unjudged(self) -> tuple[str, ...]:
         """The names of nodes that skipped every check: nothing was looked at, so nothing is said."""
         failing = frozenset(self.failing)
-        return _names(node for node in self.nodes if not node.severity and node.name not in failing)
+        skipped = (node for node in self.nodes if node.severity is Severity.SKIP)
+        return _names(node for node in skipped if node.name not in failing)
 
     @property
     def passing(self) -> tuple[str, ...]:

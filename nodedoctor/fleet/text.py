@@ -13,7 +13,7 @@ from typing import TypeVar, get_args
 from nodedoctor.fleet.compare.grouping import One, blank, families, fix, nodes
 from nodedoctor.fleet.document import kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 from nodedoctor.report.inert import inert
 
 MOST = 40
@@ -25,7 +25,6 @@ AGAIN = 4
 
 _INDENT = "     "
 _COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
-_BLIND = 2
 
 Item = TypeVar("Item")
 Again = Callable[[str, Iterable[str]], str]
@@ -108,7 +107,7 @@ class _Page:
     def problems(self, fleet: Fleet, again: Again | None) -> None:
         """What the nodes' own reports say, the same on several nodes told once."""
         found = [(node, problem) for node in fleet.nodes for problem in node.problems]
-        listed = list(families((node, problem) for node, problem in found if problem.severity > _BLIND))
+        listed = list(families(pair for pair in found if pair[1].severity > Severity.BLIND))
         if listed:
             self._head("wrong on the nodes")
         self._limited(listed, self._family)
@@ -125,7 +124,7 @@ class _Page:
         where: dict[tuple[str, str], dict[str, None]] = {}
         for node in fleet.nodes:
             for problem in node.problems:
-                if problem.severity == _BLIND:
+                if problem.severity is Severity.BLIND:
                     where.setdefault((problem.reason, problem.check), {})[node.host] = None
         groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for (reason, check), hosts in where.items():

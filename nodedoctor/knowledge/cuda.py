@@ -21,7 +21,7 @@ forward-compatibility package on a data-centre GPU; not at all; or the table doe
 
 
 @record
-class Toolkit:
+class ToolkitRelease:
     """A CUDA toolkit release and the driver it shipped with, a bare branch where no more is known."""
 
     name: str
@@ -112,7 +112,7 @@ class Observed:
 
 
 @record
-class Rule:
+class CudaRule:
     """A sentence to show: `topic` is forward, minor, reading or kernel."""
 
     topic: str
@@ -131,9 +131,9 @@ class MinDriver:
 
 
 @cache
-def toolkits() -> tuple[Toolkit, ...]:
+def toolkits() -> tuple[ToolkitRelease, ...]:
     """All toolkits, newest first."""
-    return rows("cuda_driver", "toolkits", Toolkit)
+    return rows("cuda_driver", "toolkits", ToolkitRelease)
 
 
 @cache
@@ -173,9 +173,9 @@ def observed() -> tuple[Observed, ...]:
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[CudaRule, ...]:
     """Compatibility rules in words."""
-    return rows("cuda_driver", "rules", Rule)
+    return rows("cuda_driver", "rules", CudaRule)
 
 
 def driver_version(text: str) -> Driver | None:

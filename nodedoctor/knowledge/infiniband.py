@@ -96,7 +96,7 @@ class RdmaPlatform:
 
 
 @record
-class Rule:
+class IbRule:
     """A sentence to show: `topic` is state, errors, bandwidth, host, firmware or roce."""
 
     topic: str
@@ -154,9 +154,9 @@ def rails_of(model: str) -> tuple[RdmaPlatform, ...]:
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[IbRule, ...]:
     """Rules in words."""
-    return rows("ib", "rules", Rule)
+    return rows("ib", "rules", IbRule)
 
 
 def rate(gen: str) -> Rate | None:

@@ -32,7 +32,7 @@ class BadVersion:
 
 
 @record
-class Trait:
+class NcclTrait:
     """A condition a row can need, in words."""
 
     trait: str
@@ -48,9 +48,9 @@ def bad_versions() -> tuple[BadVersion, ...]:
 
 
 @cache
-def traits() -> tuple[Trait, ...]:
+def traits() -> tuple[NcclTrait, ...]:
     """The vocabulary of conditions."""
-    return rows("nccl_bad", "traits", Trait)
+    return rows("nccl_bad", "traits", NcclTrait)
 
 
 def known_bad(version: str, holds: Collection[str] = ()) -> tuple[BadVersion, ...]:

@@ -13,7 +13,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Finding, Fix, Report, Result, is_blind, severity_of, worst
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, whose
-from nodedoctor.report.steps import Told, told
+from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
 
 LINES = 24
@@ -110,7 +110,7 @@ class _Page:
             self.lines.append("")
             self._unseen(unseen)
         few = [f"{len(unseen)} checks could not see what they need"] if unseen else []
-        well = [result for result in results if severity_of(result) < 2]
+        well = [result for result in results if not severity_of(result).is_problem]
         self.lines += ["", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"])]
 
     def _unseen(self, unseen: Sequence[Result]) -> None:
@@ -145,7 +145,7 @@ class _Page:
     def _steps(self, fix: Fix, room: int) -> None:
         """Whole commands in at most so many lines, each under what it is for; a last resort is for -v."""
         steps = told(fix)
-        shown: list[Told] = []
+        shown: list[StepText] = []
         lines: list[str] = []
         for step in steps:
             new = [] if shown and shown[-1].heading == step.heading else [step.heading]

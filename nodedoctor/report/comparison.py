@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Report, Result, is_blind, read, severity, severity_of, worst
 
@@ -76,7 +76,7 @@ def compare(before: Report, after: Report) -> Comparison:
     pairs = ((check, old.get(check), new.get(check)) for check in sorted({*old, *new}))
     changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
     order = {"worse": 0, "other": 1, "better": 2}
-    changes.sort(key=lambda change: (order[change.way], -(severity_of(change.after) if change.after else 0)))
+    changes.sort(key=lambda change: (order[change.way], -severity_of(change.after or _nothing())))
     facts = sorted(_between(before["facts"], after["facts"]), key=lambda change: change.name)
     return Comparison(tuple(changes), tuple(facts))
 
@@ -113,7 +113,7 @@ def told(change: Change) -> str:
     before, after = change.before or _nothing(), change.after or _nothing()
     if change.before and change.after and before["status"] == after["status"]:
         for way, one, other in (("also", after, before), ("no longer", before, after)):
-            if news := [f for f in one["findings"] if severity(f) > _problems(other).get(f["subject"], 1)]:
+            if news := _worsened(one, other):
                 return f"{way} {_said(max(news, key=severity))}"
     return _said(worst(change.after or before))
 
@@ -132,19 +132,24 @@ def _way(before: Result | None, after: Result | None) -> Direction:
     """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
     if before is None or after is None or is_blind(worst(after)):
         return "other"
-    new = {subject for subject, rank in _problems(after).items() if rank > _problems(before).get(subject, 1)}
-    if new:
+    if _worsened(after, before):
         return "worse"
     return "better" if _problems(before) and not is_blind(worst(before)) else "other"
 
 
-def _problems(result: Result) -> dict[str | None, int]:
+def _worsened(result: Result, other: Result) -> list[Finding]:
+    """The problems whose subject is less bad, or no problem, in the other result."""
+    known = _problems(other)
+    return [f for f in result["findings"] if severity(f) > known.get(f["subject"], Severity.PASS)]
+
+
+def _problems(result: Result) -> dict[str | None, Severity]:
     """How bad each subject is, for those that are not well."""
-    ranks: dict[str | None, int] = {}
+    bad: dict[str | None, Severity] = {}
     for finding in result["findings"]:
-        if severity(finding) > 1:
-            ranks[finding["subject"]] = max(ranks.get(finding["subject"], 0), severity(finding))
-    return ranks
+        if severity(finding).is_problem:
+            bad[finding["subject"]] = max(bad.get(finding["subject"], Severity.SKIP), severity(finding))
+    return bad
 
 
 def word(result: Result | None) -> str:

@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, get_args
 
 from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, words
-from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Role, Schedulable, Status, rank
+from nodedoctor.model import (
+    BLIND,
+    Action,
+    Move,
+    Outcome,
+    Owner,
+    Reason,
+    Role,
+    Schedulable,
+    Severity,
+    Status,
+)
 from nodedoctor.model import Fix as ModelFix
 from nodedoctor.model import Step as ModelStep
 from nodedoctor.steps import as_steps
@@ -124,14 +135,14 @@ class Report(TypedDict):
     facts: dict[str, Any]
 
 
-def severity(finding: Mapping[str, Any]) -> int:
-    """How bad a finding is; see `model.rank`. A fleet's problem is one, too."""
-    return rank(status_of(finding.get("status")), finding.get("reason"), finding.get("waived"))
+def severity(finding: Mapping[str, Any]) -> Severity:
+    """How bad a finding is. A fleet's problem is one, too."""
+    return Severity.of(status_of(finding.get("status")), finding.get("reason"), finding.get("waived"))
 
 
 def is_blind(finding: Mapping[str, Any]) -> bool:
     """Unknown only because of where we stand (no permission, no tool, a container), waived or not."""
-    return finding["status"] == Status.UNKNOWN.value and rank(Status.UNKNOWN, finding.get("reason")) == 2
+    return finding["status"] == Status.UNKNOWN.value and finding.get("reason") in BLIND
 
 
 def is_broken(finding: Mapping[str, Any]) -> bool:
@@ -144,7 +155,7 @@ def worst(result: Result) -> Finding:
     return max(result["findings"], key=severity)
 
 
-def severity_of(result: Result) -> int:
+def severity_of(result: Result) -> Severity:
     """How bad a check ended: its worst finding."""
     return max(map(severity, result["findings"]))
 

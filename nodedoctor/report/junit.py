@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree as xml
 
+from nodedoctor.model import Severity
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert, inert_lines
@@ -23,8 +24,12 @@ from nodedoctor.report.steps import told
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, not even as a reference (its production Char)."""
 
-_SKIP, _PASS, _BLIND, _WARN, _BROKEN, _FAIL = range(6)  # as `Finding.severity` ranks them
-_OUTCOME = {_FAIL: "failure", _BROKEN: "error", _BLIND: "skipped", _SKIP: "skipped"}
+_OUTCOME = {
+    Severity.FAIL: "failure",
+    Severity.BROKEN: "error",
+    Severity.BLIND: "skipped",
+    Severity.SKIP: "skipped",
+}
 _PROPERTIES = ("hostname", "gpus", "gpu", "driver", "cuda", "torch", "container", "kernel", "product")
 
 Data = Mapping[str, Any]
@@ -126,7 +131,7 @@ def _case(classname: str, result: Data) -> xml.Element:
     seconds = _seconds(result.get("seconds"))
     case = _element("testcase", classname=classname, name=result["check"], time=seconds)
     findings = sorted(result["findings"], key=severity, reverse=True)
-    worst = severity(findings[0]) if findings else _SKIP
+    worst = severity(findings[0]) if findings else Severity.SKIP
     decisive = [finding for finding in findings if severity(finding) == worst and worst in _OUTCOME]
     others = [finding for finding in findings if finding not in decisive and _worth_knowing(finding)]
     if decisive:
@@ -137,7 +142,7 @@ def _case(classname: str, result: Data) -> xml.Element:
 
 
 def _worth_knowing(finding: Data) -> bool:
-    return severity(finding) > _PASS or bool(finding.get("note") or finding.get("waived"))
+    return severity(finding).is_problem or bool(finding.get("note") or finding.get("waived"))
 
 
 def _outcome(tag: str, findings: Sequence[Data], result: Data) -> xml.Element:
@@ -161,7 +166,7 @@ def _told(findings: Sequence[Data], result: Data) -> str:
         for evidence in finding.get("evidence") or ():
             lines += [f"  | {line}" for line in inert_lines(str(evidence["text"]).strip("\n"))]
         lines += _fix(_remedy(finding))
-    if severity(findings[0]) > _PASS:
+    if severity(findings[0]).is_problem:
         about = (("expected", result.get("title")), ("why", result.get("why")))
         lines += [f"{label}: {text}" for label, text in about if text]
     return "\n".join(lines)
@@ -187,9 +192,9 @@ def _steps(fix: Data) -> list[str]:
 
 def _sentence(finding: Data) -> str:
     """Subject and summary, opened by what the outcome of the case does not say by itself."""
-    rank, waived = severity(finding), finding.get("waived")
-    words = {_WARN: "warning: ", _BLIND: f"not seen ({finding.get('reason')}): "}
-    word = f"waived ({waived}): " if waived else words.get(rank, "")
+    bad, waived = severity(finding), finding.get("waived")
+    words = {Severity.WARN: "warning: ", Severity.BLIND: f"not seen ({finding.get('reason')}): "}
+    word = f"waived ({waived}): " if waived else words.get(bad, "")
     subject = f"{finding['subject']}: " if finding.get("subject") else ""
     return f"{word}{subject}{finding['summary']}"
 

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor.json_shapes import number
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Report, severity, severity_of
 from nodedoctor.report.inert import inert
@@ -95,7 +95,8 @@ def _findings(report: Report) -> Iterator[_Metric]:
         for finding in result["findings"]:
             waived += bool(finding["waived"])
             key = result["check"], _part(finding)
-            if severity(finding) > 2 and (key not in told or severity(finding) > severity(told[key])):
+            least = severity(told[key]) if key in told else Severity.BLIND
+            if severity(finding) > least:
                 told[key] = finding
     worst = sorted(told.items(), key=lambda item: -severity(item[1]))
     samples = tuple((_problem(*key, finding), 1) for key, finding in worst[:MOST_FINDINGS])

@@ -19,7 +19,7 @@ _WORDS = {
 
 
 @record
-class Told:
+class StepText:
     """One step in words, all inert: what it is for, its condition and what it interrupts, the command."""
 
     word: str
@@ -40,16 +40,16 @@ class Told:
         return f"{self.word}: {self.detail}" if self.detail else self.word
 
 
-def told(fix: Fix | None) -> list[Told]:
+def told(fix: Fix | None) -> list[StepText]:
     """The steps of a fix but for the one that verifies, which views show on a line of its own."""
     return [told_step(step) for step in fix["steps"] if step["role"] != "verify"] if fix else []
 
 
-def told_step(step: Step) -> Told:
+def told_step(step: Step) -> StepText:
     """One step in words."""
     role, disturbs = step["role"], step["disturbs"] or ""
     interrupts = disturbs if role in ("repair", "last-resort") and disturbs != "nothing" else ""
-    return Told(
+    return StepText(
         _WORDS.get(role, "repair"),
         inert(step["when"] or ""),
         inert(interrupts),

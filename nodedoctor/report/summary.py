@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import Finding, Report, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import and_more, of_cause
@@ -10,8 +10,6 @@ from nodedoctor.report.text import tally
 
 LONGEST = 200
 """Characters of the line (ours). The check and its subject come first: who cuts the line short keeps them."""
-
-_BLIND = 2  # as `Finding.severity` ranks what could not be seen from here
 
 
 def render(report: Report) -> str:
@@ -26,7 +24,7 @@ def render(report: Report) -> str:
     if not problems:
         return _line(f"{Status(report['verdict']).word} {tally(report)}")
     check, worst = problems[0]
-    least = min(severity(worst), _BLIND + 1)
+    least = min(severity(worst), Severity.WARN)
     more = sum(severity(finding) >= least for _, finding in problems) - 1
     subject = f" {worst['subject']}" if worst["subject"] else ""
     tail = f" (and {more} more)" if more else ""
@@ -41,7 +39,7 @@ def _problems(report: Report) -> list[tuple[str, Finding]]:
         for finding in result["findings"]
     )
     return sorted(
-        (pair for pair in ordered if severity(pair[1]) >= _BLIND), key=lambda pair: -severity(pair[1])
+        (pair for pair in ordered if severity(pair[1]).is_problem), key=lambda pair: -severity(pair[1])
     )
 
 

@@ -36,7 +36,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     """The whole report as lines; with `quiet` only what is not well."""
     page = _Page(max(width, 40), colour)
     results = problems_first(report["results"])
-    sick = [result for result in results if severity_of(result) > 1]
+    sick = [result for result in results if severity_of(result).is_problem]
     unseen = [result for result in sick if is_blind(worst(result))]
     problems = [result for result in sick if not is_blind(worst(result))]
     page.head(report)
@@ -116,7 +116,7 @@ class _Page:
     def problem(self, group: list[Result]) -> None:
         """Every finding that is not well, then why it matters; checks that say the same share one entry."""
         result, *others = group
-        shown = sorted((f for f in result["findings"] if severity(f) > 1), key=lambda f: -severity(f))
+        shown = sorted((f for f in result["findings"] if severity(f).is_problem), key=lambda f: -severity(f))
         for finding in shown:
             name = "" if others else f"{result['check']}  "
             self.line("")

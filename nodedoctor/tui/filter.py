@@ -16,7 +16,7 @@ KINDS: dict[str, Callable[[Result], bool]] = {
     "unkn": lambda result: result["status"] == "unknown",
     "blind": lambda result: is_blind(worst(result)),
     "broken": lambda result: is_broken(worst(result)),
-    "problem": lambda result: severity_of(result) > 1,
+    "problem": lambda result: severity_of(result).is_problem,
     "note": lambda result: any(finding["note"] for finding in result["findings"]),
     "waived": lambda result: any(finding["waived"] is not None for finding in result["findings"]),
 }

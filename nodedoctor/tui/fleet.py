@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 
 from nodedoctor import __version__
 from nodedoctor.fleet.gather import Gathered, GatherState, Transport, gather
-from nodedoctor.fleet.model import Fleet, FleetError, Request
+from nodedoctor.fleet.model import Fleet, FleetError, FleetRequest
 from nodedoctor.report.inert import inert
 from nodedoctor.tui import start
 from nodedoctor.tui.lines.nodes import Round
 from nodedoctor.tui.state import Nothing
 
 
-def show(transport: Transport, errand: Request, *, peers: bool = False, save: str = "") -> Gathered:
+def show(transport: Transport, request: FleetRequest, *, peers: bool = False, save: str = "") -> Gathered:
     """Ask the nodes while a person looks on; FleetError when they cannot be asked at all."""
     app_class = start.load_app()
-    asking = Asking(transport, errand, peers, save)
+    asking = Asking(transport, request, peers, save)
 
     async def sit() -> Gathered:
         app = app_class(Nothing(), ascii=not start.speaks_utf8(), first="fleet", rounds=asking.rounds())
@@ -40,8 +40,8 @@ def show(transport: Transport, errand: Request, *, peers: bool = False, save: st
 class Asking:
     """A fleet under way."""
 
-    def __init__(self, transport: Transport, errand: Request, peers: bool, save: str) -> None:
-        self._transport, self._errand, self._peers, self._save = transport, errand, peers, save
+    def __init__(self, transport: Transport, request: FleetRequest, peers: bool, save: str) -> None:
+        self._transport, self._request, self._peers, self._save = transport, request, peers, save
         self._task: asyncio.Task[Gathered] | None = None
         self._stopped = asyncio.Event()
 
@@ -53,7 +53,7 @@ class Asking:
         self._task = asyncio.create_task(
             gather(
                 self._transport,
-                self._errand,
+                self._request,
                 peers=self._peers,
                 save=self._save,
                 progress=states.put_nowait,

@@ -231,8 +231,8 @@ def test_the_node_nobody_reaches_is_named_once():
 
 def test_what_all_say_of_the_named_node_does_not_fail_them():
     """Four healthy nodes that cannot reach n3 stay usable; what one of them says of n1 stays."""
-    way = Problem("net.peers", "peer:n3", Status.FAIL, "does not answer", 5)
-    other = Problem("net.peers", "peer:n1", Status.WARN, "loses packets", 3)
+    way = Problem("net.peers", "peer:n3", Status.FAIL, "does not answer")
+    other = Problem("net.peers", "peer:n1", Status.WARN, "loses packets")
     nodes = [
         Node(
             host,

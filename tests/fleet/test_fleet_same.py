@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.model import Fleet, Node, Problem
 from nodedoctor.fleet.reports.saved import kept, unanswered
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 
 moments = st.sampled_from(
     ["", "soon", "2026-11-20T09:00:00Z", "2026-11-20T09:00:30Z", "2026-11-21T09:00:00Z"]
 )
-problems = st.sampled_from([(), (Problem("a.b", "", Status.FAIL, "s", 5),)])
+problems = st.sampled_from([(), (Problem("a.b", "", Status.FAIL, "s"),)])
 reports = st.builds(
     Node,
     host=st.sampled_from(["a", "b", "a+2"]),
@@ -47,11 +47,9 @@ def _ties(listed: list[Node]) -> bool:
 
 def test_the_worst_of_one_moment_counts():
     well = Node("a", started="2026-11-20T09:00:00Z", report="a.json", verdict=Status.PASS)
-    sick = Node(
-        "a", started=well.started, report="b.json", problems=(Problem("a.b", "", Status.FAIL, "s", 5),)
-    )
+    sick = Node("a", started=well.started, report="b.json", problems=(Problem("a.b", "", Status.FAIL, "s"),))
     (found,) = one_each([well, sick])
-    assert found.severity == 5 and found.note == "1 other report of the same moment was left out"
+    assert found.severity is Severity.FAIL and found.note == "1 other report of the same moment was left out"
 
 
 def test_a_node_that_answers_nothing_now_does_not_pass_by_an_old_report():

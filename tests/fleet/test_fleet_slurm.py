@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.model import FleetError, Node, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports.slurm.nodes import chosen, immediate, option, rows
-from nodedoctor.fleet.transports.slurm.step import MARK, Said, Step, task
+from nodedoctor.fleet.transports.slurm.step import MARK, Said, SlurmStep, task
 from nodedoctor.fleet.transports.slurm.transport import Slurm
 
 SINFO = """\
@@ -112,7 +112,7 @@ def framed(number: int, host: str, text: str, rc: int = 0) -> list[str]:
     return [f"{number}: {line}" for line in marked]
 
 
-def heard(step: Step, lines: list[str], fd: int = 1) -> list[Said]:
+def heard(step: SlurmStep, lines: list[str], fd: int = 1) -> list[Said]:
     return [said for line in lines if (said := step.hear(fd, line)) is not None]
 
 
@@ -127,7 +127,7 @@ def test_answers_come_apart_however_they_are_mixed(answers, random, noise):
     mixed = []
     while streams := [stream for stream in streams if stream]:
         mixed.append(random.choice(streams).pop(0))
-    said = heard(Step(), mixed)
+    said = heard(SlurmStep(), mixed)
     sent = [text.encode("utf-8", "replace").decode() for text, _ in answers]
     assert {(s.host, s.text, s.rc) for s in said} == {
         (f"n{number}", text, rc) for number, (text, (_, rc)) in enumerate(zip(sent, answers, strict=True))
@@ -136,7 +136,7 @@ def test_answers_come_apart_however_they_are_mixed(answers, random, noise):
 
 @given(st.lists(st.tuples(st.sampled_from((1, 2)), st.text(max_size=80)), max_size=30))
 def test_any_lines_are_heard(lines):
-    step = Step()
+    step = SlurmStep()
     for fd, line in lines:
         for text in (line, f"0: {line}", f"0: {MARK} {line}", f"srun: error: {line}"):
             step.hear(fd, text)
@@ -150,17 +150,17 @@ def test_a_damaged_answer_is_told_from_a_whole_one(data):
         del lines[place]
     else:
         lines[place] = f"0: {MARK} = " + data.draw(st.text(alphabet="AZaz09+/=", max_size=76))
-    (said,) = heard(Step(), lines)
+    (said,) = heard(SlurmStep(), lines)
     assert (said.rc is None and said.truncated) or said.text == json.dumps(list(range(300)))
 
 
 def test_an_answer_larger_than_any_report_is_bounded():
-    (said,) = heard(Step(), framed(0, "n0", "x" * 50_000_000))
+    (said,) = heard(SlurmStep(), framed(0, "n0", "x" * 50_000_000))
     assert len(said.text) < 5_000_000 and said.truncated
 
 
 def test_what_srun_says_of_nodes():
-    step = Step()
+    step = SlurmStep()
     lines = [
         "srun: error: Task launch for StepId=8.0 failed on node gpu-4: Communication connection failure",
         "srun: error: Application launch failed: Communication connection failure",
@@ -184,7 +184,7 @@ def test_what_a_node_sends_is_what_is_read(shell):
         text=True,
         env={**os.environ, "SLURM_PROCID": "7", "SLURMD_NODENAME": "gpu-7"},
     )
-    step = Step()
+    step = SlurmStep()
     (said,) = heard(step, [f"7: {line}" for line in done.stdout.splitlines()])
     assert (said.host, said.text, said.rc, said.errors) == ("gpu-7", "a\nb", 3, "before\nafter")
     assert not done.stderr, "that would come by another way, perhaps later"
@@ -283,7 +283,7 @@ def asked(*words: str, deadline: float = 20.0) -> tuple[tuple[str, ...], dict[st
     async def ask() -> tuple[tuple[str, ...], dict[str, Node]]:
         slurm = Slurm(words)
         hosts = await slurm.hosts()
-        return hosts, {node.host: node async for node in slurm.ask(Request(deadline=deadline))}
+        return hosts, {node.host: node async for node in slurm.ask(FleetRequest(deadline=deadline))}
 
     return asyncio.run(ask())
 
@@ -314,7 +314,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster):
     async def ask() -> Node:
         slurm = Slurm()
         await slurm.hosts()
-        async with contextlib.aclosing(slurm.ask(Request(deadline=60))) as nodes:
+        async with contextlib.aclosing(slurm.ask(FleetRequest(deadline=60))) as nodes:
             async for node in nodes:
                 if node.state == "answered":
                     return node
@@ -456,7 +456,7 @@ def test_a_node_without_nodedoctor_is_brought_the_single_file(cluster, tmp_path,
     async def ask() -> list[Node]:
         slurm = Slurm(("-w", "gpu-1"))
         await slurm.hosts()
-        return [node async for node in slurm.ask(Request(deadline=20, pyz=str(brought)))]
+        return [node async for node in slurm.ask(FleetRequest(deadline=20, pyz=str(brought)))]
 
     (node,) = asyncio.run(ask())
     assert node.state == "answered", node.note
@@ -478,7 +478,7 @@ def test_the_first_step_may_end_while_the_file_is_brought(cluster, tmp_path, mon
     async def ask() -> list[Node]:
         slurm = Slurm()
         await slurm.hosts()
-        return [node async for node in slurm.ask(Request(deadline=20, pyz=str(brought)))]
+        return [node async for node in slurm.ask(FleetRequest(deadline=20, pyz=str(brought)))]
 
     nodes = {node.host: node for node in asyncio.run(ask())}
     assert [nodes[host].state for host in ("gpu-1", "gpu-2")] == ["answered", "answered"], nodes

@@ -21,7 +21,7 @@ from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.model import FleetError, Node, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.ssh import Ssh
 
@@ -135,16 +135,16 @@ def cluster(tmp_path: Path, report: Path, monkeypatch: pytest.MonkeyPatch) -> Cl
     return Cluster(tmp_path, report)
 
 
-async def collect(ssh: Ssh, errand: Request) -> dict[str, Node]:
-    return {node.host: node async for node in ssh.ask(errand)}
+async def collect(ssh: Ssh, request: FleetRequest) -> dict[str, Node]:
+    return {node.host: node async for node in ssh.ask(request)}
 
 
-def ask(hosts: str, **errand: object) -> dict[str, Node]:
-    return asyncio.run(collect(Ssh(hosts), Request(**{"deadline": 20.0, **errand})))  # type: ignore[arg-type]
+def ask(hosts: str, **request: object) -> dict[str, Node]:
+    return asyncio.run(collect(Ssh(hosts), FleetRequest(**{"deadline": 20.0, **request})))  # type: ignore[arg-type]
 
 
-def one(host: str, **errand: object) -> Node:
-    return ask(host, **errand)[host]
+def one(host: str, **request: object) -> Node:
+    return ask(host, **request)[host]
 
 
 # What nodes do
@@ -247,9 +247,9 @@ def test_a_shell_that_allows_few_open_files_costs_no_node(cluster: Cluster, hard
         cluster.host(f"gpu-{index}")
     code = (
         f"import asyncio, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard}))\n"
-        "from nodedoctor.fleet.model import Request; from nodedoctor.fleet.transports.ssh import Ssh\n"
-        "errand = Request(width=4000)\n"
-        "async def states(): return [node.state async for node in Ssh('gpu-[0-39]').ask(errand)]\n"
+        "from nodedoctor.fleet.model import FleetRequest; from nodedoctor.fleet.transports.ssh import Ssh\n"
+        "request = FleetRequest(width=4000)\n"
+        "async def states(): return [node.state async for node in Ssh('gpu-[0-39]').ask(request)]\n"
         "print(*asyncio.run(states()))"
     )
     told = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
@@ -263,7 +263,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster: Cluster):
     pid = cluster.folder / "gpu-1/pid"
 
     async def leave() -> None:
-        nodes = Ssh("gpu-[1-2]").ask(Request())
+        nodes = Ssh("gpu-[1-2]").ask(FleetRequest())
         assert (await anext(nodes)).host == "gpu-2"
         while not pid.exists():
             await asyncio.sleep(0.01)
@@ -276,7 +276,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster: Cluster):
 def test_a_killed_run_leaves_nothing_running(cluster: Cluster):
     cluster.host("gpu-1", nodedoctor='echo $$ >"$HOME/pid.new"; mv "$HOME/pid.new" "$HOME/pid"; sleep 1000')
     pid = cluster.folder / "gpu-1/pid"
-    script = node_side.line(node_side.script(Request(), held=True))
+    script = node_side.line(node_side.script(FleetRequest(), held=True))
     ssh = subprocess.Popen(["ssh", "--", "gpu-1", script], stdin=subprocess.PIPE, start_new_session=True)
     assert ssh.stdin is not None
     ssh.stdin.write(node_side.stdin(held=True))
@@ -345,8 +345,8 @@ def test_an_old_python_is_named(cluster: Cluster):
 
 def test_a_connection_cut_while_the_file_is_sent_leaves_no_half_of_it(cluster: Cluster):
     home = cluster.host("gpu-1", nodedoctor=None)
-    brought = node_side.parcel(Request(pyz=str(cluster.packed)))
-    script = node_side.line(node_side.script(Request(), brought, arrives=True, held=True))
+    brought = node_side.parcel(FleetRequest(pyz=str(cluster.packed)))
+    script = node_side.line(node_side.script(FleetRequest(), brought, arrives=True, held=True))
     half = node_side.stdin(brought, arrives=True, held=True)[:100_000]
     ended = subprocess.run(["ssh", "--", "gpu-1", script], input=half, capture_output=True)
     assert (ended.returncode, ended.stderr.decode().strip()) == (127, node_side.NOT_WHOLE)
@@ -358,7 +358,7 @@ def test_a_folder_that_somebody_else_could_have_made_is_not_trusted(cluster: Clu
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (home / f"tmp/nodedoctor-{os.getuid()}").symlink_to(theirs)
-    brought = node_side.parcel(Request(pyz=str(cluster.packed)))
+    brought = node_side.parcel(FleetRequest(pyz=str(cluster.packed)))
     assert brought
     (theirs / brought.name).write_text("print('evil')")
     try:
@@ -420,10 +420,10 @@ def test_every_login_shell_takes_the_line(shell: str, words: list[str], tmp_path
     tell = "import sys, os; sys.stdout.write(os.fsencode(chr(0).join(sys.argv[1:])).hex())"
     (bin / "nodedoctor").write_text(f'#!/bin/sh\nexec {PYTHON} -Ic "{tell}" "$@"\n')
     (bin / "nodedoctor").chmod(0o755)
-    errand = Request(arguments=("--deadline=9", *words))
+    request = FleetRequest(arguments=("--deadline=9", *words))
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run
     ended = run(
-        [*shell.split(), "-c", node_side.line(node_side.script(errand))],
+        [*shell.split(), "-c", node_side.line(node_side.script(request))],
         env={"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -441,9 +441,9 @@ def test_the_script_is_for_the_poorest_shell(shell: str, cluster: Cluster):
         for tool in (cluster.folder / "tools").iterdir():
             tool.unlink()
             tool.symlink_to(program)
-    errand = Request(pyz=str(cluster.packed))
-    brought = node_side.parcel(errand)
-    script = node_side.script(errand, brought, arrives=True, held=True)
+    request = FleetRequest(pyz=str(cluster.packed))
+    brought = node_side.parcel(request)
+    script = node_side.script(request, brought, arrives=True, held=True)
     process = subprocess.Popen(
         [program, *(["sh"] if shell == "busybox" else []), "-c", script],
         env={"PATH": f"{home}/bin:{cluster.folder}/tools", "HOME": str(home), "TMPDIR": f"{home}/tmp"},
@@ -467,7 +467,7 @@ def test_the_end_of_stdin_ends_nodedoctor(shell: str, timeout: bool, cluster: Cl
     if not timeout:
         (cluster.folder / "tools/timeout").unlink()
     process = subprocess.Popen(
-        [program, *(["sh"] if shell == "busybox" else []), "-c", node_side.script(Request(), held=True)],
+        [program, *(["sh"] if shell == "busybox" else []), "-c", node_side.script(FleetRequest(), held=True)],
         env={"PATH": f"{home}/bin:{cluster.folder}/tools", "HOME": str(home)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ TICKET = "Reset the GPUs. Into the ticket: H100, serial {0}, UUID GPU-{0}. In a 
 
 
 def links(host: str, gpu: int = 3, up: int = 16, fix: str = "Reseat it.") -> Node:
-    problem = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, f"{up} of 18 NVLinks up", 5, fix=fix)
+    problem = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, f"{up} of 18 NVLinks up", fix=fix)
     return Node(host, verdict=Status.FAIL, problems=(problem,))
 
 
@@ -45,9 +45,7 @@ def test_numbers_that_are_measured_keep_problems_apart():
 def test_identities_do_not_keep_problems_apart():
     def xid(host: str, when: str, pid: int) -> Node:
         said = f"Xid 74 (2 times) at 2026-11-14 {when}: pid {pid} on 0000:5d:00.0"
-        return Node(
-            host, verdict=Status.FAIL, problems=(Problem("kernel.xid", "gpu:3", Status.FAIL, said, 5),)
-        )
+        return Node(host, verdict=Status.FAIL, problems=(Problem("kernel.xid", "gpu:3", Status.FAIL, said),))
 
     (ones,) = families((n, n.problems[0]) for n in (xid("a", "08:41:07", 7), xid("b", "09:00:00", 99)))
     (one,) = ones
@@ -57,9 +55,7 @@ def test_identities_do_not_keep_problems_apart():
 
 def test_what_was_not_seen_is_told_of_those_nodes_only():
     def blind(host: str, *checks: str) -> Node:
-        problems = [
-            Problem(check, "", Status.UNKNOWN, "no", 2, reason="not-visible-here") for check in checks
-        ]
+        problems = [Problem(check, "", Status.UNKNOWN, "no", reason="not-visible-here") for check in checks]
         return Node(host, verdict=Status.UNKNOWN, problems=tuple(problems))
 
     shown = text(blind("a", "gpu.x", "gpu.y"), blind("b", "kernel.x", "gpu.y"), blind("c", "kernel.x"))
@@ -74,7 +70,7 @@ def odd(status: Status, *hosts: str) -> Oddity:
 
 def test_the_last_lines_name_whom_the_first_counts():
     nodes = [Node(f"n{number}", verdict=Status.PASS) for number in range(4)]
-    careful = Node("w", verdict=Status.WARN, problems=(Problem("a.b", "", Status.WARN, "s", 3),))
+    careful = Node("w", verdict=Status.WARN, problems=(Problem("a.b", "", Status.WARN, "s"),))
     shown = text(*nodes, careful, oddities=(odd(Status.WARN, "n3"),))
     assert shown.startswith("WARN 5 nodes (ssh): 1 warn, 4 pass")
     assert shown.endswith("WARN w\nPASS 3 nodes n[0-2]\nPASS but different: n3\n")

@@ -182,11 +182,10 @@ def test_a_fleet_has_a_suite_per_node_and_one_for_what_sets_them_apart():
         "gpu:3",
         Status.FAIL,
         "2 of 18 links down: 4, 11",
-        5,
         "reset-gpu",
         fix="Reset the GPU.",
     )
-    second = Problem("nvlink.links", "gpu:4", Status.FAIL, "1 of 18 links down: 2", 5, "reset-gpu")
+    second = Problem("nvlink.links", "gpu:4", Status.FAIL, "1 of 18 links down: 2", "reset-gpu")
     groups = ValueGroup("570.86.10", ("gpu-1", "gpu-3")), ValueGroup("550.54.15", ("gpu-2",))
     odd = Oddity(
         "driver", "NVIDIA driver", Status.FAIL, "gpu-2 has 550.54.15", "w", groups, groups[0], ("gpu-2",)

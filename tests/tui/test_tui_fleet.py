@@ -37,8 +37,8 @@ def _node(host: str, *problems: Problem, report: str = "") -> Node:
 
 
 def fleet(report: str = "") -> Fleet:
-    links = Problem("nvlink.links", "gpu:3", Status.FAIL, "16 of 18 NVLinks up; down: 4, 11", 5, "reset-gpu")
-    rail = Problem("ib.state", "mlx5_4", Status.WARN, "trained at 200 of 400 Gb/s", 3, "investigate")
+    links = Problem("nvlink.links", "gpu:3", Status.FAIL, "16 of 18 NVLinks up; down: 4, 11", "reset-gpu")
+    rail = Problem("ib.state", "mlx5_4", Status.WARN, "trained at 200 of 400 Gb/s", "investigate")
     special = {
         "gpu-017": _node("gpu-017", links, report=report),
         "gpu-020": _node("gpu-020", rail, links),
@@ -164,7 +164,7 @@ def test_filters(typed: str, keys: list[str]):
 
 
 def test_the_matrix_says_what_does_not_fit():
-    problems = [Problem(f"rack.check-{n:02}", "", Status.WARN, "warns", 3) for n in range(60)]
+    problems = [Problem(f"rack.check-{n:02}", "", Status.WARN, "warns") for n in range(60)]
     wide = Fleet("0", "ssh", "", 0.0, (_node("gpu-1", *problems),))
     checks, more = nodes.columns(wide, 80)
     assert len(checks) + more == 60 and 15 < len(checks) < 30

@@ -119,7 +119,7 @@ def test_a_ticket(result: Result, seen: Observation):
     text = markdown(shown, report)
     assert not LIVE.search(text)
     fences = [line for line in text.split("\n") if re.match("`{3,}", line)]
-    assert len(fences) >= 2 * sum(len(f.evidence) for f in result.findings if f.severity > 1)
+    assert len(fences) >= 2 * sum(len(f.evidence) for f in result.findings if f.severity.is_problem)
     assert all(isinstance(step["command"], str) for step in steps(shown))
 
 

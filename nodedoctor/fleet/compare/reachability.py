@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nodedoctor.fleet.model import SEVERITIES, Node, Oddity, Problem, ValueGroup
-from nodedoctor.model import Status
+from nodedoctor.fleet.model import Node, Oddity, Problem, ValueGroup
+from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import counted, fold
 
 _TITLE = "Nodes reach each other"
@@ -76,16 +76,16 @@ def cleared(nodes: Iterable[Node], oddities: Iterable[Oddity]) -> Iterator[Node]
 
 def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
     """The node as if only these problems had been found."""
-    worst = max((problem.severity for problem in problems), default=1)
-    left = max((p.severity for p in problems if p.check == CHECK), default=1)
-    was, now = node.statuses.get(CHECK, Status.PASS), SEVERITIES[left]
+    worst = max((problem.severity for problem in problems), default=Severity.PASS)
+    left = max((p.severity for p in problems if p.check == CHECK), default=Severity.PASS)
+    was, now = node.statuses.get(CHECK, Status.PASS), left.status
     counts = dict(node.counts)
     counts[was.value] = counts.get(was.value, 1) - 1
     counts[now.value] = counts.get(now.value, 0) + 1
     return replace(
         node,
         problems=problems,
-        verdict=SEVERITIES[worst],
+        verdict=worst.status,
         statuses={**node.statuses, CHECK: now},
         counts=counts,
     )

@@ -19,7 +19,7 @@ from typing import cast
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.document import node_of
-from nodedoctor.fleet.model import FleetError, Node, NodeState, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest, Node, NodeState
 from nodedoctor.model import Status
 from nodedoctor.nodeset import of_file, plain
 
@@ -69,8 +69,8 @@ class Reports:
         """The files that have not been read yet."""
         return tuple(self._waiting)
 
-    async def ask(self, errand: Request) -> AsyncIterator[Node]:
-        """The node of every file as it is read; `errand.deadline` is how long one file may take.
+    async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
+        """The node of every file as it is read; `request.deadline` is how long one file may take.
 
         Several may be of one machine: see fleet/compare/duplicates.py.
         """
@@ -79,7 +79,7 @@ class Reports:
         batches = deque(_batches(self._files))
         answers: asyncio.Queue[Node | None] = asyncio.Queue()
         workers = [
-            asyncio.create_task(self._work(batches, answers, errand.deadline))
+            asyncio.create_task(self._work(batches, answers, request.deadline))
             for _ in range(min(len(os.sched_getaffinity(0)), len(batches)))
         ]
         try:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from nodedoctor.fleet.compare.traits import FACTS, readings, traits
 from nodedoctor.fleet.compare.values import gpus
-from nodedoctor.fleet.model import SEVERITIES, Node, Problem
+from nodedoctor.fleet.model import Node, Problem
 from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
 from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole
@@ -61,7 +61,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     statuses = {text(entry, "check"): status_of(entry.get("status")) for entry in results}
     statuses.update((check, _WELL[status]) for check, status in found.well.items())
     if problems:
-        verdict = SEVERITIES[problems[0].severity]
+        verdict = problems[0].severity.status
     elif any(status is not Status.SKIP for status in statuses.values()):
         verdict = Status.PASS
     hostname = text(about, "hostname")
@@ -98,16 +98,14 @@ def _problems(entry: Json) -> Iterator[Problem]:
     check, title, told = cut(text(entry, "check")), cut(text(entry, "title")), False
     for item in parts(entry, "findings"):
         found = finding(check, item)
-        rank, fix = severity(found), found["fix"]
-        if rank < 2:
+        if not severity(found).is_problem:
             continue
-        told = True
+        told, fix = True, found["fix"]
         yield Problem(
             check=check,
             subject=cut(found["subject"] or ""),
             status=Status(found["status"]),
             summary=cut(found["summary"]),
-            severity=rank,
             action=cast("Action", fix["action"] if fix else "investigate"),
             reason=found["reason"] or "",
             title=title,
@@ -117,7 +115,7 @@ def _problems(entry: Json) -> Iterator[Problem]:
     if not told and said not in _WELL.values():
         summary = f"its status is {cut(str(entry.get('status')), 40)}, and no finding says why"
         found = finding(check, {"status": said.value, "summary": summary})
-        yield Problem(check, "", said, summary, severity(found), reason=found["reason"] or "", title=title)
+        yield Problem(check, "", said, summary, reason=found["reason"] or "", title=title)
 
 
 def _peers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

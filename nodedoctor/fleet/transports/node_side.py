@@ -17,7 +17,7 @@ import string
 import sys
 from pathlib import Path
 
-from nodedoctor.fleet.model import FleetError, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest
 from nodedoctor.record import record
 
 NO_NODEDOCTOR = "no nodedoctor here"
@@ -99,12 +99,12 @@ class Parcel:
     name: str
 
 
-def parcel(errand: Request) -> Parcel | None:
-    """The single file of an errand: the one it names, else the one that came with us; None without any.
+def parcel(request: FleetRequest) -> Parcel | None:
+    """The single file of an request: the one it names, else the one that came with us; None without any.
 
-    FleetError when the errand names one that cannot be read.
+    FleetError when the request names one that cannot be read.
     """
-    path = Path(errand.pyz) if errand.pyz else _single_file()
+    path = Path(request.pyz) if request.pyz else _single_file()
     if path is None:
         return None
     try:
@@ -115,7 +115,7 @@ def parcel(errand: Request) -> Parcel | None:
 
 
 def script(
-    errand: Request, brought: Parcel | None = None, *, arrives: bool = False, held: bool = False
+    request: FleetRequest, brought: Parcel | None = None, *, arrives: bool = False, held: bool = False
 ) -> str:
     """The script, with everything it needs to know in it; for `("/bin/sh", "-c", script)`.
 
@@ -132,9 +132,9 @@ def script(
         "NOT_WHOLE": NOT_WHOLE,
         "SIZE": str(len(brought.data)) if brought else "",
         "NAME": brought.name if brought else "",
-        "SECONDS": str(int(errand.deadline) + 1),
+        "SECONDS": str(int(request.deadline) + 1),
         "HERE": shlex.quote(_here()),
-        "ARGUMENTS": shlex.join(_arguments(errand)),  # last: what people type may look like one of these
+        "ARGUMENTS": shlex.join(_arguments(request)),  # last: what people type may look like one of these
     }
     text = _SCRIPT
     for name, value in known.items():
@@ -160,12 +160,12 @@ def line(text: str) -> str:
     return f"""exec /bin/sh -c 'eval "$(printf %b "{coded}")"'"""
 
 
-def _arguments(errand: Request) -> tuple[str, ...]:
+def _arguments(request: FleetRequest) -> tuple[str, ...]:
     """What nodedoctor gets: also its own deadline, so that it reports what it has before it is given up."""
-    if any(word.split("=")[0] == "--deadline" for word in errand.arguments):
-        return errand.arguments
-    seconds = max(1.0, errand.deadline - max(LEAST_MARGIN, MARGIN * errand.deadline))
-    return (*errand.arguments, "--deadline", f"{seconds:.3g}")
+    if any(word.split("=")[0] == "--deadline" for word in request.arguments):
+        return request.arguments
+    seconds = max(1.0, request.deadline - max(LEAST_MARGIN, MARGIN * request.deadline))
+    return (*request.arguments, "--deadline", f"{seconds:.3g}")
 
 
 def _here() -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from nodedoctor.engine import child_process
 from nodedoctor.engine.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
-from nodedoctor.fleet.model import FleetError, Node, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.json_shapes import Json, parts, text
@@ -86,7 +86,7 @@ class Ray:
         told = f"tried {', '.join(tried)}" if tried else "no Python was found"
         raise FleetError(f"no Python with Ray here: {told}; name one with --python PATH")
 
-    async def ask(self, errand: Request) -> AsyncIterator[Node]:
+    async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
         """Every node as its answer comes, all asked at once; Ray starts what its nodes have room for."""
         began = time.monotonic()
         try:
@@ -95,15 +95,15 @@ class Ray:
                 if not member.alive:
                     why = f": {_plain(member.why)}" if member.why else ""
                     yield Node(member.host, "unreachable", note=f"Ray has it as dead{why}")
-            self._say(errand, tuple(waiting))
-            while waiting and (left := began + errand.deadline - time.monotonic()) > 0:
+            self._say(request, tuple(waiting))
+            while waiting and (left := began + request.deadline - time.monotonic()) > 0:
                 said = await self._hear(left)
                 if said is None:
                     break
                 if host := waiting.pop(text(said, "node"), ""):
                     yield _answer(host, said, round(time.monotonic() - began, 3))
             passed = time.monotonic() - began
-            ended = "" if passed >= errand.deadline else "Ray's driver ended"
+            ended = "" if passed >= request.deadline else "Ray's driver ended"
             for host in waiting.values():
                 note = ended or f"no answer in {passed:.0f} s from a task Ray was to run there"
                 yield Node(host, "silent", note=note, seconds=round(passed, 3))
@@ -146,15 +146,15 @@ class Ray:
             raise FleetError(f"Ray has not connected to {self._address} within {CONNECTING:g} s{last}")
         return said, _plain(text(said, "text"))
 
-    def _say(self, errand: Request, hosts: tuple[str, ...]) -> None:
-        brought = node_side.parcel(errand)
-        errand = replace(errand, deadline=max(errand.deadline - ON_THE_WAY, errand.deadline / 2))
+    def _say(self, request: FleetRequest, hosts: tuple[str, ...]) -> None:
+        brought = node_side.parcel(request)
+        request = replace(request, deadline=max(request.deadline - ON_THE_WAY, request.deadline / 2))
         told = {
             "hosts": hosts,
-            "seconds": errand.deadline,
+            "seconds": request.deadline,
             "lacks": node_side.NO_NODEDOCTOR,
-            "script": node_side.script(errand, brought, held=True),
-            "file_script": node_side.script(errand, brought, arrives=brought is not None, held=True),
+            "script": node_side.script(request, brought, held=True),
+            "file_script": node_side.script(request, brought, arrives=brought is not None, held=True),
             "file": base64.b64encode(brought.data).decode() if brought else "",
         }
         if self._talk is not None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
-from nodedoctor.fleet.model import FleetError, Node, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.model import Observation, Outcome
@@ -49,20 +49,20 @@ class Ssh:
             raise FleetError(f"no ssh on this machine to reach nodes with: {seen.note}")
         return hosts
 
-    async def ask(self, errand: Request) -> AsyncIterator[Node]:
-        """Every node as its answer comes, `errand.width` at once; FleetError when the single file is none."""
-        brought = node_side.parcel(errand)
+    async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
+        """Every node as its answer comes, `width` at once; FleetError when the single file is none."""
+        brought = node_side.parcel(request)
         hosts = self._expanded()
         waiting, answers = iter(hosts), asyncio.Queue[Node | None]()
 
         async def work() -> None:
             try:
                 for host in waiting:  # each worker takes the next
-                    answers.put_nowait(await self._ask(host, errand, brought))
+                    answers.put_nowait(await self._ask(host, request, brought))
             finally:
                 answers.put_nowait(None)
 
-        workers = [asyncio.create_task(work()) for _ in hosts[: _affordable(errand.width)]]
+        workers = [asyncio.create_task(work()) for _ in hosts[: _affordable(request.width)]]
         try:
             for _ in workers:
                 while node := await answers.get():
@@ -82,22 +82,22 @@ class Ssh:
             raise FleetError("no nodes were named")
         return hosts
 
-    async def _ask(self, host: str, errand: Request, brought: node_side.Parcel | None) -> Node:
+    async def _ask(self, host: str, request: FleetRequest, brought: node_side.Parcel | None) -> Node:
         began = time.monotonic()
-        seen = await self._go(host, errand, brought)
+        seen = await self._go(host, request, brought)
         if brought and _wants_file(seen):
-            left = errand.deadline - (time.monotonic() - began)
-            seen = await self._go(host, replace(errand, deadline=left), brought, arrives=True)
+            left = request.deadline - (time.monotonic() - began)
+            seen = await self._go(host, replace(request, deadline=left), brought, arrives=True)
             seen = replace(seen, seconds=round(time.monotonic() - began, 3))
         return reading.node(host, seen)
 
     async def _go(
-        self, host: str, errand: Request, brought: node_side.Parcel | None, *, arrives: bool = False
+        self, host: str, request: FleetRequest, brought: node_side.Parcel | None, *, arrives: bool = False
     ) -> Observation:
-        script = node_side.script(errand, brought, arrives=arrives, held=True)
+        script = node_side.script(request, brought, arrives=arrives, held=True)
         stdin = node_side.stdin(brought, arrives=arrives, held=True)
-        argv = ("ssh", *_options(errand), "--", host, node_side.line(script))
-        return await child_process.run("ssh", Command(argv, stdin=stdin, tied=True), errand.deadline)
+        argv = ("ssh", *_options(request), "--", host, node_side.line(script))
+        return await child_process.run("ssh", Command(argv, stdin=stdin, tied=True), request.deadline)
 
 
 def _affordable(width: int) -> int:
@@ -111,9 +111,9 @@ def _affordable(width: int) -> int:
     return max(1, (soft - FILES_OURS) // FILES_EACH)
 
 
-def _options(errand: Request) -> tuple[str, ...]:
+def _options(request: FleetRequest) -> tuple[str, ...]:
     """Nobody is asked for a password, no terminal, and none of the forwardings meant for work by hand."""
-    seconds = max(1, min(CONNECTING, int(errand.deadline)))
+    seconds = max(1, min(CONNECTING, int(request.deadline)))
     settings = (
         "BatchMode=yes",
         "ClearAllForwardings=yes",

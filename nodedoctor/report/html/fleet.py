@@ -12,7 +12,7 @@ from nodedoctor.json_shapes import mapping, number, objects, words
 from nodedoctor.model import Status
 from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, shell
-from nodedoctor.report.html.fleet_nodes import Told, blind, breaking, host, hosts_of, matrix, problems
+from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
 from nodedoctor.report.html.markup import Markup, each, element, prose
 
 WHOLE = 16
@@ -25,7 +25,7 @@ _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.fleet/1` document."""
     nodes = objects(document.get("nodes"))
-    answered = [Told(node) for node in nodes if node.get("state") == "answered"]
+    answered = [NodeFindings(node) for node in nodes if node.get("state") == "answered"]
     mute = [node for node in nodes if node.get("state") != "answered"]
     sick = [node for node in answered if node.problems]
     unseen = [node for node in answered if node.unseen and not node.problems]
@@ -146,6 +146,6 @@ def _mute(nodes: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
-def _well(nodes: Iterable[Told]) -> Markup:
+def _well(nodes: Iterable[NodeFindings]) -> Markup:
     shown = hosts_of(node.host for node in nodes)
     return element("p", shown, class_="hosts") if shown else shown

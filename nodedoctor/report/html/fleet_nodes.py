@@ -32,7 +32,7 @@ Problem = tuple[str, str, str]
 """A check, a subject and what is said of it: what makes problems of two nodes the same."""
 
 
-class Told:
+class NodeFindings:
     """A node with what is wrong on it, and the checks that could not see."""
 
     def __init__(self, node: FleetDocument) -> None:
@@ -61,7 +61,7 @@ class Told:
         return worst
 
 
-def matrix(nodes: Sequence[Told], checks: Sequence[str]) -> Markup:
+def matrix(nodes: Sequence[NodeFindings], checks: Sequence[str]) -> Markup:
     """Nodes by checks: only checks that found something somewhere, nodes with the same row together."""
     seen = dict.fromkeys(check for node in nodes for check in node.checks)
     columns = list(dict.fromkeys([*(check for check in checks if check in seen), *seen]))
@@ -82,16 +82,16 @@ def matrix(nodes: Sequence[Told], checks: Sequence[str]) -> Markup:
     )
 
 
-def problems(nodes: Sequence[Told]) -> Markup:
+def problems(nodes: Sequence[NodeFindings]) -> Markup:
     """What is wrong on each node."""
-    groups: dict[tuple[Problem, ...], list[Told]] = {}
+    groups: dict[tuple[Problem, ...], list[NodeFindings]] = {}
     for node in nodes:
         groups.setdefault(node.said, []).append(node)
     few = len(groups) <= OPEN
     return each((_group(group, few) for group in groups.values()), between="\n")
 
 
-def blind(nodes: Sequence[Told]) -> Markup:
+def blind(nodes: Sequence[NodeFindings]) -> Markup:
     """Nodes on which nothing is known to be wrong, by what could not be seen."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
@@ -121,7 +121,7 @@ def _check(problem: FleetDocument) -> str:
     return words(problem.get("check")) or "(no name)"
 
 
-def _cells(node: Told, columns: Sequence[str]) -> Iterable[Piece]:
+def _cells(node: NodeFindings, columns: Sequence[str]) -> Iterable[Piece]:
     """A word per check; that one could not see is told quietly."""
     found, unseen = node.checks, set(node.unseen)
     for name in columns:
@@ -138,7 +138,7 @@ def _row(cells: tuple[Piece, ...], hosts: list[str]) -> Markup:
     return element("tr", element("th", name, scope="row"), *cells, class_="item")
 
 
-def _group(group: list[Told], open_: bool) -> Markup:
+def _group(group: list[NodeFindings], open_: bool) -> Markup:
     first, *others = group
     found = list(first.checks.items())
     count = element("span", f" {len(group)} nodes", class_="count") if others else None
@@ -167,7 +167,7 @@ def _group(group: list[Told], open_: bool) -> Markup:
     )
 
 
-def _fixes(group: Sequence[Told]) -> dict[Problem, str]:
+def _fixes(group: Sequence[NodeFindings]) -> dict[Problem, str]:
     """What to do about each problem of a group; where that differs, what is the same on all its nodes."""
     fixes: dict[Problem, dict[str, None]] = {}
     for node in group:
@@ -198,7 +198,7 @@ def _not_seen(checks: Sequence[str]) -> str:
     return f"{len(checks)} check{'s' if len(checks) > 1 else ''} could not see: {' '.join(checks)}"
 
 
-def _reports(group: Sequence[Told]) -> Markup | None:
+def _reports(group: Sequence[NodeFindings]) -> Markup | None:
     files = [words(node.node.get("report")) for node in group if node.node.get("report")]
     more = [f"and {len(files) - FILES} more"] if len(files) > FILES else []
     return blocks.labelled("report", " ".join((*files[:FILES], *more)))

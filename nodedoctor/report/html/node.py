@@ -36,7 +36,7 @@ _SOURCE = {"live": "looked at live", "replay": "from a recording"}
 def render(report: Report) -> str:
     """The page of a `nodedoctor.report/1` document."""
     results = problems_first(report["results"])
-    sick = [result for result in results if severity_of(result) > 1]
+    sick = [result for result in results if severity_of(result).is_problem]
     unseen = [result for result in sick if is_blind(worst(result))]
     problems = [result for result in sick if not is_blind(worst(result))]
     well = results[len(sick) :]
@@ -102,7 +102,7 @@ def _problems(problems: list[Result], fixes: _Fixes) -> Markup:
 def _problem(group: list[Result], fixes: _Fixes) -> Markup:
     """Every finding of a check that is not well; checks that say the same share one entry."""
     result, *others = group
-    shown = sorted((f for f in result["findings"] if severity(f) > 1), key=lambda f: -severity(f))
+    shown = sorted((f for f in result["findings"] if severity(f).is_problem), key=lambda f: -severity(f))
     names = joined(*(element("code", one["check"]) for one in group), between=" ")
     title = None if others or not result["title"] else element("span", result["title"], class_="holds")
     return element(

@@ -22,7 +22,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import and_more, of_cause
-from nodedoctor.report.steps import Told, told
+from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
@@ -43,7 +43,7 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     answered = [result for result in state.report["results"] if result["check"] not in state.running]
     sickest = max(answered, key=severity_of, default=None)
     parts: list[Part] = []
-    if sickest is None or (state.running and severity_of(sickest) < 2):
+    if sickest is None or (state.running and not severity_of(sickest).is_problem):
         parts.append(("RUN ", RUN))
     else:
         status = Status(sickest["status"])
@@ -82,7 +82,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
         end = f"{waiting.seconds:.0f} s" if waiting.probe else ""
         return Row(result["check"], "RUN", RUN, result["check"], text, end)
     decisive, status = worst(result), Status(result["status"])
-    more = sum(severity(finding) > 1 for finding in result["findings"]) - 1
+    more = sum(severity(finding).is_problem for finding in result["findings"]) - 1
     notes = sum(finding["note"] for finding in result["findings"] if finding is not decisive)
     text = sentence(decisive) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
     body = QUIET if status is Status.SKIP else ""
@@ -139,13 +139,13 @@ def _running(waiting: Waiting) -> Iterator[Para]:
 def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Para]:
     """The findings that are not well with their fixes, then notes, then the rest in a line each."""
     order = sorted(result["findings"], key=lambda finding: -severity(finding))
-    told = [finding for finding in order if severity(finding) > 1 or finding["note"]]
+    told = [finding for finding in order if severity(finding).is_problem or finding["note"]]
     told = told or [worst(result)]
     fix = None
     for number, finding in enumerate(told):
         if number and told[number - 1]["evidence"]:
             yield Para()
-        yield Para(sentence(finding), style=LABEL if severity(finding) > 1 else "")
+        yield Para(sentence(finding), style=LABEL if severity(finding).is_problem else "")
         if finding["reason"]:
             yield _labelled("reason", finding["reason"])
         if finding["fix"] is not None and finding["fix"] != fix:
@@ -170,7 +170,7 @@ def _fix(fix: Fix, label: str) -> Iterator[Para]:
             yield _labelled(name, value)
 
 
-def _step(step: Told, fix: Fix) -> Iterator[Para]:
+def _step(step: StepText, fix: Fix) -> Iterator[Para]:
     """The command beside its role; of a last resort the condition stands first, and apart."""
     under, disturbs = " " * 10, fix["disturbs"] or ""
     if step.last:

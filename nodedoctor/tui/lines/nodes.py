@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
@@ -78,10 +78,10 @@ def columns(fleet: Fleet, width: int) -> tuple[tuple[str, ...], int]:
 
     As many as fit, and how many more there are.
     """
-    weight: dict[str, tuple[int, int]] = {}
+    weight: dict[str, tuple[Severity, int]] = {}
     for node in fleet.nodes:
         for problem in node.problems:
-            worst, count = weight.get(problem.check, (0, 0))
+            worst, count = weight.get(problem.check, (Severity.SKIP, 0))
             weight[problem.check] = (max(worst, problem.severity), count + 1)
     checks = sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))
     room = min((width - _names(width) - 7) // 2, len(LETTERS))
@@ -171,11 +171,11 @@ def _odd(fleet: Fleet) -> dict[str, Oddity]:
 
 
 def _is_well(node: Node, odd: Mapping[str, Oddity]) -> bool:
-    return node.severity <= 1 and node.host not in odd
+    return not node.severity.is_problem and node.host not in odd
 
 
 def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
-    if node.severity <= 1 and node.host in odd:
+    if not node.severity.is_problem and node.host in odd:
         oddity = odd[node.host]
         said = inert(_strange(node, oddity))
         return Row(f"node {node.host}", oddity.status.word, STYLE[oddity.status], inert(node.host), said)
@@ -290,7 +290,7 @@ def _fits_word(node: Node, word: str, said: str) -> bool:
         return not _fits_word(node, word[1:], said)
     if word.startswith("is:"):
         standing = _standing(node)
-        kinds = {node.state, standing.value, standing.word.lower(), *(["problem"] * (node.severity > 1))}
+        kinds = {node.state, standing.value, standing.word.lower(), *(["problem"] * node.severity.is_problem)}
         return word[3:] in kinds
     return word in said
 

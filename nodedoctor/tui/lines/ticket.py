@@ -14,7 +14,7 @@ _ORDER = ("look", "keep", "repair", "verify", "last-resort")
 def markdown(result: Result, report: Report) -> str:
     """One result with every finding that is not well (or the worst one), as Markdown."""
     host = report["node"].get("hostname") or "unnamed node"
-    shown = [finding for finding in result["findings"] if severity(finding) > 1] or [worst(result)]
+    shown = [finding for finding in result["findings"] if severity(finding).is_problem] or [worst(result)]
     parts = [
         f"**{Status(result['status']).word} `{result['check']}`** on `{inert(str(host))}`",
         f"{report['started']}, nodedoctor {report['tool']}",
@@ -31,7 +31,7 @@ def steps(result: Result) -> tuple[Step, ...]:
     Look-ups come first, last resorts last.
     """
     order = sorted(result["findings"], key=lambda finding: -severity(finding))
-    fixes = [finding["fix"] for finding in order if severity(finding) > 1 or finding["note"]]
+    fixes = [finding["fix"] for finding in order if severity(finding).is_problem or finding["note"]]
     found = {step["command"]: step for fix in reversed(fixes) if fix for step in reversed(fix["steps"])}
     return tuple(sorted(reversed(found.values()), key=lambda step: _ORDER.index(step["role"])))
 

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from nodedoctor.model import Severity
 from nodedoctor.report.document import Result, severity_of
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.filter import Filter
@@ -196,14 +197,14 @@ class ChecksScreen(Screen[None]):
             detail.row(result, state.running.get(result["check"]))
             for result in results
             if self._filter.fits(result, result["check"] in state.running)
-            and (not self._hide_passes or result["check"] in state.running or severity_of(result) > 1)
+            and (not self._hide_passes or result["check"] in state.running or severity_of(result).is_problem)
         ]
 
     def _problems(self) -> list[str]:
         if self.state is None:
             return []
         results, running = self.state.report["results"], self.state.running
-        bad = {r["check"] for r in results if severity_of(r) > 1 and r["check"] not in running}
+        bad = {r["check"] for r in results if severity_of(r).is_problem and r["check"] not in running}
         return [row.key for row in self.panes.listing.rows if row.key in bad]
 
     def _selected(self) -> Result | None:
@@ -221,8 +222,9 @@ class ChecksScreen(Screen[None]):
         page.show(result["check"], detail.detail(self.state, result, check, full=full))
 
 
-def _order(result: Result, state: State, causes: list[str]) -> tuple[float, int, str]:
+def _order(result: Result, state: State, causes: list[str]) -> tuple[int, bool, int, str]:
     """Problems, causes before what follows from them; then what still runs, as it may yet become one."""
-    check = result["check"]
-    severity = 1.5 if check in state.running else float(severity_of(result))
-    return (-severity, causes.index(check) if check in causes else len(causes), check)
+    check, bad = result["check"], severity_of(result)
+    runs = check in state.running
+    place = causes.index(check) if check in causes else len(causes)
+    return (-Severity.PASS if runs else -bad, not runs, place, check)

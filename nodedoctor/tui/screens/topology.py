@@ -109,7 +109,7 @@ class TopologyScreen(Screen[None]):
 
 
 def _bad(result: Result) -> Iterator[Finding]:
-    return (finding for finding in result["findings"] if severity(finding) > 1)
+    return (finding for finding in result["findings"] if severity(finding).is_problem)
 
 
 def _names(subject: str | None, gpu: str) -> bool:

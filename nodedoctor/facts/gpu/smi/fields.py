@@ -168,7 +168,7 @@ _READERS: dict[str, Reader] = {
 }
 
 
-class Row(NamedTuple):
+class FieldRow(NamedTuple):
     """A field of Gpu, how its text is read, and the paths below a GPU where it may stand."""
 
     field: str
@@ -177,12 +177,12 @@ class Row(NamedTuple):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[FieldRow, ...]:
     """The table, with its headings put in front of the names."""
     return tuple(_rows())
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[FieldRow]:
     places = [""]
     for line in filter(None, _TABLE.splitlines()):
         if line.startswith("["):
@@ -190,4 +190,4 @@ def _rows() -> Iterator[Row]:
             continue
         field, read, names = line.split()
         paths = (f"{place}/{name}".lstrip("/") for place in places for name in names.split("|"))
-        yield Row(field, _READERS[read], tuple(paths))
+        yield FieldRow(field, _READERS[read], tuple(paths))

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from nodedoctor.engine.child_stream import listen
 from nodedoctor.engine.registry import Command
-from nodedoctor.fleet.model import Node, NodeState, Request
+from nodedoctor.fleet.model import FleetRequest, Node, NodeState
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
-from nodedoctor.fleet.transports.slurm.step import PARTING, Said, Step, argv
+from nodedoctor.fleet.transports.slurm.step import PARTING, Said, SlurmStep, argv
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.nodeset import fold
 
@@ -28,20 +28,20 @@ TOGETHER = 1.0
 """Ours: seconds in which nodes that lack nodedoctor are gathered, to bring it to all of them in one step."""
 
 
-class Asking:
-    """The steps of one errand in one job; `words` are options for each srun besides ours."""
+class SlurmAsking:
+    """The steps of one request in one job; `words` are options for each srun besides ours."""
 
-    def __init__(self, job: str, words: tuple[str, ...], errand: Request) -> None:
+    def __init__(self, job: str, words: tuple[str, ...], request: FleetRequest) -> None:
         self._job = job
         self._words = words
-        self._errand = errand
-        self._brought = node_side.parcel(errand)
+        self._request = request
+        self._brought = node_side.parcel(request)
         self._began = time.monotonic()
         self._nodes: asyncio.Queue[Node | BaseException | None] = asyncio.Queue()
         self._running: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
         self._lacking: list[str] = []
-        self._turn: dict[str, Step | None] = {}  # the step that answers for a host; None between two
+        self._turn: dict[str, SlurmStep | None] = {}  # the step that answers for a host; None between two
 
     async def nodes(self, hosts: tuple[str, ...]) -> AsyncGenerator[Node, None]:
         """All of these, as they come."""
@@ -79,8 +79,8 @@ class Asking:
 
     async def _step(self, hosts: tuple[str, ...], *, arrives: bool = False) -> None:
         """Run one step over these hosts until it ends or the deadline; every host is told or asked again."""
-        left = self._errand.deadline - self._passed
-        step = Step()
+        left = self._request.deadline - self._passed
+        step = SlurmStep()
         self._turn.update(dict.fromkeys(hosts, step))
         hearing = asyncio.create_task(self._hear(step, hosts, left, arrives))
         await asyncio.wait({hearing}, timeout=left)
@@ -90,9 +90,9 @@ class Asking:
         if not hearing.cancelled():
             hearing.result()
 
-    async def _hear(self, step: Step, hosts: tuple[str, ...], left: float, arrives: bool) -> None:
-        errand = replace(self._errand, deadline=left)
-        script = node_side.script(errand, self._brought, arrives=arrives)
+    async def _hear(self, step: SlurmStep, hosts: tuple[str, ...], left: float, arrives: bool) -> None:
+        request = replace(self._request, deadline=left)
+        script = node_side.script(request, self._brought, arrives=arrives)
         command = Command(
             argv(self._job, self._words, hosts, script, stdin=arrives),
             stdin=node_side.stdin(self._brought, arrives=True) if arrives else None,
@@ -108,7 +108,7 @@ class Asking:
 
     def _answered(self, said: Said, arrives: bool) -> None:
         lacks = said.rc == 127 and node_side.NO_NODEDOCTOR in said.errors
-        if lacks and self._brought and not arrives and self._errand.deadline - self._passed > LEAST:
+        if lacks and self._brought and not arrives and self._request.deadline - self._passed > LEAST:
             self._turn[said.host] = None
             self._lacking.append(said.host)
             if len(self._lacking) == 1:
@@ -130,7 +130,7 @@ class Asking:
         hosts, self._lacking = tuple(self._lacking), []
         await self._step(hosts, arrives=True)
 
-    def _settle(self, step: Step, hosts: tuple[str, ...], *, over: bool) -> None:
+    def _settle(self, step: SlurmStep, hosts: tuple[str, ...], *, over: bool) -> None:
         """Say what became of the hosts without an answer, or ask them again when others were the reason."""
         waiting = [host for host in hosts if host not in self._told and self._turn[host] is step]
         lost = [host for host in waiting if host in step.lost]
@@ -139,7 +139,7 @@ class Asking:
             self._tell(
                 self._without(host, "unreachable", f"Slurm could not start anything there: {step.lost[host]}")
             )
-        if rest and lost and not over and self._errand.deadline - self._passed > LEAST:
+        if rest and lost and not over and self._request.deadline - self._passed > LEAST:
             self._go(self._step(tuple(rest)))
             return
         running = set(step.begun.values())
@@ -156,7 +156,7 @@ class Asking:
         return Node(host, state, note=note, seconds=round(self._passed, 3))
 
 
-def _why(step: Step, lost: list[str]) -> str:
+def _why(step: SlurmStep, lost: list[str]) -> str:
     if lost:
         return f"Slurm ended the step because of {fold(lost)}, and there was no time to ask again"
     return f"srun: {step.errors[0]}" if step.errors else "srun ended without a word of it"

@@ -49,7 +49,7 @@ _OPEN_FLAGS = "$+-"  # in a maintenance reservation, a cloud node, planned for a
 
 
 @record
-class Row:
+class SinfoRow:
     """One node in one partition; `reason` is what somebody or slurmctld wrote beside its state."""
 
     host: str
@@ -80,7 +80,7 @@ class Row:
         return f"Slurm has it as {', '.join(told)}{because}"
 
 
-def rows(text: str) -> tuple[Row, ...]:
+def rows(text: str) -> tuple[SinfoRow, ...]:
     """The lines of `sinfo` in FORMAT; what is not one of them is passed over."""
     found = []
     for line in text.splitlines():
@@ -90,7 +90,7 @@ def rows(text: str) -> tuple[Row, ...]:
         host, partition, state, reason = parts
         name = state.rstrip("".join(_FLAGS) + _OPEN_FLAGS)
         found.append(
-            Row(
+            SinfoRow(
                 host,
                 partition.rstrip("*"),
                 name.casefold(),
@@ -102,7 +102,7 @@ def rows(text: str) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def chosen(found: Iterable[Row], *, everywhere: bool) -> dict[str, Row]:
+def chosen(found: Iterable[SinfoRow], *, everywhere: bool) -> dict[str, SinfoRow]:
     """One row per node, in order: of the default partition alone, where no other was named and there is one.
 
     A job runs in one partition, so nodes outside the default one are not meant by an option-less `srun`.

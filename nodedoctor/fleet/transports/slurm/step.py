@@ -85,7 +85,7 @@ class Said:
     truncated: bool = False
 
 
-class Step:
+class SlurmStep:
     """What has been heard from one step.
 
     `begun` are the nodes where the task runs, by its number, `lost` those srun could not start it on or has

@@ -14,10 +14,10 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
-from nodedoctor.fleet.model import FleetError, Node, Request
+from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import control
 from nodedoctor.fleet.transports.slurm.allocation import ALLOCATION_TIMEOUT_S, Allocation, Pending
-from nodedoctor.fleet.transports.slurm.asking import Asking
+from nodedoctor.fleet.transports.slurm.asking import SlurmAsking
 from nodedoctor.fleet.transports.slurm.nodes import FORMAT, chosen, immediate, option, rows
 from nodedoctor.nodeset import NodeSetError, expand, fold
 
@@ -58,13 +58,13 @@ class Slurm:
             await self._get(open_hosts)
         return meant or self._given
 
-    async def ask(self, errand: Request) -> AsyncIterator[Node]:
+    async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
         """Every node as its answer comes, all asked at once: Slurm starts the step by a tree of its own."""
         try:
             for host, why in self._closed.items():
                 yield Node(host, "unreachable", note=why)
             if self._given:
-                asking = Asking(self._job, self._words if self._allocation is None else (), errand)
+                asking = SlurmAsking(self._job, self._words if self._allocation is None else (), request)
                 async with contextlib.aclosing(asking.nodes(self._given)) as nodes:
                     async for node in nodes:
                         yield node

@@ -1,0 +1,93 @@
+"""`--debug-log FILE`: what the engine did and passed over; nothing of it where it is not asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.cli.console import Exit
+
+LIVE = ("kernel", "limits", "--passive", "--json", "--exit-zero", "--deadline", "40")
+
+
+def run(*words: str, code: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    start = ["-c", code] if code else ["-m", "nodedoctor"]
+    argv = [sys.executable, *start, *words]
+    env = {**os.environ, **environment}
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, env=env, check=False)
+
+
+def test_it_says_what_was_started_and_what_came_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "debug.log"
+    assert run(*LIVE, "--debug-log", str(file)).returncode == Exit.OK
+    log = file.read_text()
+    started = dict(re.findall(r"child_process: (\S+) started as pid (\d+): .*nodedoctor/probes", log))
+    answers = dict(re.findall(r"child_process: (\S+): (\w+), exit code -?\w+, after [\d.]+ s", log))
+    assert {"kernel-log", "limits"} <= started.keys()
+    assert answers.keys() >= started.keys()
+    assert "Traceback" not in log
+    assert re.search(r"run: limits\.\w+ judged in [\d.]+ ms", log)
+    assert all(
+        re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \d+ nodedoctor\.", line) for line in log.splitlines()
+    )
+
+
+NO_FORK_SERVER = """
+import sys
+from nodedoctor.engine import fork_server
+from nodedoctor.cli.main import main
+
+fork_server.child = lambda *words, **_: ("/nonexistent/python",)
+sys.exit(main())
+"""
+
+
+def test_a_fork_server_that_cannot_be_had_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "debug.log"
+    done = run(*LIVE, "--debug-log", str(file), code=NO_FORK_SERVER)
+    assert done.returncode == Exit.OK, done.stderr
+    assert "no fork server: " in file.read_text()
+
+
+WATCHED = """
+import sys
+from nodedoctor.cli.main import main
+
+try:
+    code = main()
+except SystemExit as end:
+    code = end.code
+found = {"logging", "logging.handlers", "nodedoctor.cli.debug_log"} & sys.modules.keys()
+print(sorted(found), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "modules"),
+    [
+        (("--help",), []),
+        (("demo", "healthy", "--json"), ["logging"]),  # asyncio's own
+    ],
+)
+def test_without_the_option_nothing_is_imported_for_it(words: tuple[str, ...], modules: list[str]) -> None:
+    assert run(*words, code=WATCHED).stderr.splitlines()[-1] == repr(modules)
+
+
+def test_a_file_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
+    assert run(*LIVE, "--debug-log", str(tmp_path / "no" / "file")).returncode == Exit.USAGE
+    done = run(*LIVE, "--debug-log", "/dev/full")
+    assert done.returncode == Exit.OK
+    assert "--debug-log /dev/full: No space left on device" in done.stderr
+    assert done.stdout.startswith("{")
+
+
+def test_a_file_system_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
+    """A FIFO that nobody reads stands for a dead mount: opening it hangs."""
+    os.mkfifo(tmp_path / "fifo")
+    assert run("demo", "healthy", "--json", "--debug-log", str(tmp_path / "fifo")).returncode == Exit.OK
