@@ -7,8 +7,8 @@ import nodedoctor
 from nodedoctor.cli.console import Exit, complain
 from nodedoctor.errors import NodeDoctorError
 
-INTERNAL = {"_TooDeep", "NoPython", "CudaError"}
-"""Raised and caught in one file, or in a child that imports nothing of ours."""
+INTERNAL = {"_TooDeep", "NoPython", "CudaError", "BeyondBounds"}
+"""Raised and caught in one stage, or in a child that imports nothing of ours."""
 
 
 def test_every_error_of_ours_has_the_one_base():

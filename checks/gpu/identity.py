@@ -126,7 +126,7 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         few = len(gpus.gpus) < 3 or len(kinds) > 1
         why = "fewer than three GPUs of a kind: none to compare with" if few else "no identity was reported"
         yield Finding.skip(why) if few else Finding.unknown("not-visible-here", why)
-    elif not any(finding.severity > 1 for finding in findings):
+    elif not any(finding.severity.is_problem for finding in findings):
         largest = max(len(like) for like in kinds.values())
         yield Finding.ok(f"{largest} GPUs alike in {', '.join(looked)}")
 

@@ -52,7 +52,7 @@ def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     uptime = machine.uptime_seconds if machine else None
     findings = [one for reason in REASONS for one in _reason(reason, told, uptime, gpus.source)]
     yield from findings
-    if any(finding.severity > 1 for finding in findings):
+    if any(finding.severity.is_problem for finding in findings):
         return
     if uptime is None:
         yield Finding.unknown("not-visible-here", "for how long these counters have run is not known")

@@ -50,7 +50,7 @@ def inventory(
     findings += _slow_links(nics)
     findings += _slow_switches(pci, nics)
     yield from findings
-    if not any(finding.severity > 1 for finding in findings):
+    if not any(finding.severity.is_problem for finding in findings):
         yield Finding.ok(_counts(nics, rdma))
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Generic, Literal, TypeVar
-
-from nodedoctor.record import record
 
 Kind = Literal["identity", "capability", "level", "rate", "growth"]
 """Identity and capability are values that are equal or not; the others are numbers with a spread."""
@@ -28,7 +27,7 @@ take 3.5)."""
 Device = TypeVar("Device")
 
 
-@record
+@dataclass(frozen=True)
 class Attribute(Generic[Device]):
     """One thing to compare: `read` gives its value, None where this device did not tell it.
 
@@ -45,7 +44,7 @@ class Attribute(Generic[Device]):
     least: float = 0.0
 
 
-@record
+@dataclass(frozen=True)
 class Odd(Generic[Device]):
     """A device whose value differs: `usual` is what `peers` others have in common, or their median."""
 

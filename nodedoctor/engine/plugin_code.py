@@ -13,8 +13,10 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 
+from nodedoctor.errors import NodeDoctorError
 
-class PluginFailed(Exception):
+
+class PluginFailed(NodeDoctorError):
     """What a plug-in did wrong, whatever it raised: `error` is that, or a TimeoutError."""
 
     def __init__(self, error: BaseException) -> None:
