@@ -87,4 +87,4 @@ def test_no_text_breaks_anything(sessions, data):
     assert not raised
     document = report_json.document(report)
     assert json.loads(report_json.render(document))["verdict"] == report.verdict.value
-    assert text.render(document).startswith("h")
+    assert any(line.startswith("h") for line in text.render(document).splitlines()[:2])

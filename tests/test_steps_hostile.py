@@ -11,6 +11,7 @@ import pytest
 from fixes import NODES, folders, judged, of_report, reports, sources
 
 from nodedoctor.model import Report
+from nodedoctor.report.json import document
 
 HOSTILE = "$(touch PWNED)`PWNED`;PWNED|PWNED&PWNED>PWNED 'PWNED\" \nPWNED"
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]{3,80}")
@@ -78,5 +79,5 @@ def test_a_version_that_is_none_is_not_kept(tmp_path: Path, key: str):
     (node / "probes" / source.name).write_text(json.dumps(told))
     report = judged(node)
     assert unharmed(report) > 10
-    facts = json.dumps({name: (report.facts or {}).get(name) for name in ("torch", "target-python")})
+    facts = json.dumps({name: document(report)["facts"].get(name) for name in ("torch", "target-python")})
     assert "PWNED" not in facts
