@@ -9,8 +9,9 @@ from nodedoctor.model import Action, Fix
 from nodedoctor.triage import guesses
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
+from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.model import Cause, Verdict
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Story, follows
 
 TORCH_BY_LINE = {
     737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
@@ -107,6 +108,15 @@ def not_the_cause(
     told: list[tuple[str, str]] = []
     if sentence and explains is False:
         told.append(("network bandwidth or the amount of data", sentence))
+    echoes = [event for event in story.of(ActorDied) if follows(story, event)]
+    if echoes:
+        told.append(
+            (
+                "an out-of-memory kill, as Ray's list of possible causes says",
+                "that list is the same for every lost worker; this one gave up waiting and ended itself, and"
+                " Ray saw the end",
+            )
+        )
     if story.waits:
         told.append(NO_SUCH_VARIABLE)
         other = guesses.other_group(story)
@@ -120,7 +130,7 @@ def not_the_cause(
 
 def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
-    if verdict.outcome == "clean":
+    if verdict.cause == "none":
         return ()
     told: list[Fix] = []
     if verdict.outcome == "undetermined" and not story.trouble:

@@ -95,6 +95,7 @@ class _Prefix:
     time: float | None = None
     origin: str = ""
     task: int | None = None
+    level: str = ""
 
     def know(self, **facts: object) -> None:
         given = {name: value for name, value in facts.items() if value is not None}
@@ -117,7 +118,8 @@ def _prefixed(text: str, place: Place, prefix: _Prefix) -> Line:
     if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
         who = replace(who, rank=int(inner[1]))
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{who.pid if who.rank is None else ''}"
-    return Line(text, place, who, prefix.time, prefix.origin, int(repeated[1]) if repeated else 0, key)
+    count = int(repeated[1]) if repeated else 0
+    return Line(text, place, who, prefix.time, prefix.origin, count, key, prefix.level)
 
 
 def _take(text: str, prefix: _Prefix) -> str | None:
@@ -182,6 +184,7 @@ def _read_pdsh(found: re.Match[str], prefix: _Prefix) -> None:
 
 
 def _read_glog(found: re.Match[str], prefix: _Prefix) -> None:
+    prefix.level = found[1]
     prefix.origin = found[9]
     if found[2]:
         month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))

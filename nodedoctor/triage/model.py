@@ -30,7 +30,7 @@ Cause = Literal[
 """What a job can die of; the values are public."""
 
 Confidence = Literal["high", "medium", "low"]
-Outcome = Literal["failure", "clean", "undetermined"]
+Outcome = Literal["failure", "clean", "recovered", "undetermined"]
 
 DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
@@ -72,7 +72,8 @@ class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
-    `repeated` counts copies folded by Ray: which process each came from is lost.
+    `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
+    the program's logger gave it: D I W E F, '' when it gave none.
     """
 
     text: str
@@ -82,6 +83,7 @@ class Line:
     origin: str = ""
     repeated: int = 0
     key: str = ""
+    level: str = ""
 
 
 W = TypeVar("W", covariant=True)

@@ -11,8 +11,8 @@ from nodedoctor.triage.document import LineOf
 from nodedoctor.triage.model import Event, Verdict
 
 _EVIDENCE = 7
-_WORDS = {"failure": "FAIL", "clean": "PASS", "undetermined": "UNKN"}
-_COLOUR = {"failure": "1;31", "clean": "32", "undetermined": "35"}
+_WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined": "UNKN"}
+_COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
 
 
 def render(verdict: Verdict, line_of: LineOf, *, width: int = 80, colour: bool = False) -> str:
@@ -32,7 +32,7 @@ def render(verdict: Verdict, line_of: LineOf, *, width: int = 80, colour: bool =
 
 
 def _certainty(verdict: Verdict) -> str:
-    return "" if verdict.outcome == "clean" else f"  (confidence: {verdict.confidence})"
+    return "" if verdict.cause == "none" else f"  (confidence: {verdict.confidence})"
 
 
 class _Page:
@@ -55,7 +55,7 @@ class _Page:
     def evidence(self, verdict: Verdict, line_of: LineOf) -> None:
         if not verdict.evidence:
             return
-        self.head("Why" if verdict.outcome != "clean" else "Seen")
+        self.head("Why" if verdict.cause != "none" else "Seen")
         for event in verdict.evidence[:_EVIDENCE]:
             self.lines.append("  " + inert(_place(event, line_of)))
             self.lines.append("    " + _cut(inert(event.text.strip()), 3 * self._width))
@@ -76,7 +76,7 @@ class _Page:
     def coverage(self, verdict: Verdict) -> None:
         seen = verdict.coverage
         ranks = f", {len(seen.ranks_seen)} of {seen.ranks_expected} ranks" if seen.ranks_expected else ""
-        earlier = max(0, verdict.incidents - (verdict.outcome != "clean"))
+        earlier = max(0, verdict.incidents - (verdict.cause != "none"))
         again = f"; {earlier} earlier failure(s) before this attempt" if earlier else ""
         self.head(f"Read: {seen.files} file(s), {seen.size} bytes{ranks}{again}")
         for note in seen.notes[:10]:

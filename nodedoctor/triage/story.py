@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 
 from nodedoctor.noun import noun
 from nodedoctor.triage.events import LIFE
-from nodedoctor.triage.events.exits import Exit, Forced, Stopped
+from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.oom import MemoryUser
-from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size, Step
+from nodedoctor.triage.events.progress import Finished, Mentions, RankOfPid, Roster, Size, Step
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
-from nodedoctor.triage.events.ray import ActorPid
+from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Seen
-from nodedoctor.triage.events.slurm import Attempt, OrderedStop
+from nodedoctor.triage.events.slurm import Attempt, Begun, OrderedStop
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
 from nodedoctor.triage.model import Collective, Event, Group, Who
 
@@ -25,15 +26,17 @@ W = TypeVar("W")
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
+LONGER = 16
+"""The same after a whole traceback, for a counter that was not there before: a few steps are no long run."""
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
+    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
     ActorPid, Left, Blamed, Seen, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
-FATAL = (TimedOut, Dying, Exit, Forced, Failed)
-"""Events no process survives: steps after them belong to another attempt."""
+FATAL = (TimedOut, Dying, Exit, Forced, Failed, Ended, ActorDied, NodeLost)
+"""Events no process survives: only a restart ends them."""
 
 
 @noun
@@ -48,10 +51,14 @@ class Wait:
 
 @dataclass(frozen=True)
 class Story:
-    """The last incident. `folded`: Ray merged lines, so that silence proves nothing."""
+    """The last incident. `folded`: Ray merged lines, so that silence proves nothing.
+
+    `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
+    """
 
     events: tuple[Event[Any], ...]
     incidents: int = 0
+    survived: int = 0
     folded: bool = False
     waits: tuple[Wait, ...] = ()
     steps: int = 0
@@ -89,6 +96,14 @@ class Story:
             event.place.offset,
         )
 
+    def gave_up(self, who: Who) -> bool:
+        """True for a rank or process that printed a timeout of its own."""
+        return any(
+            (who.rank is not None and who.rank == wait.who.rank)
+            or (who.pid is not None and who.pid == wait.who.pid)
+            for wait in self.waits
+        )
+
     def late(self, event: Event[Any]) -> bool:
         """True when the others had already given up: what comes then is no cause but a consequence."""
         first = self.first_wait
@@ -100,6 +115,11 @@ class Story:
             return False  # logs of several ranks may stand one after another in a file
         same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
         return bool(same) and event.place.offset > min(same)
+
+
+def follows(story: Story, event: Event[Any]) -> bool:
+    """True for an end that follows from a timeout: of a process that gave up, or told after one did."""
+    return bool(story.waits) and (story.late(event) or story.gave_up(event.who))
 
 
 def tell(events: Sequence[Event[Any]]) -> Story:
@@ -114,12 +134,22 @@ def tell(events: Sequence[Event[Any]]) -> Story:
     return Story(
         events=tuple(last),
         incidents=incidents + any(not isinstance(e.what, QUIET) for e in last),
+        survived=incidents,
         folded=any(e.repeated for e in last),
         waits=tuple(_waits(last)),
-        steps=sum(isinstance(e.what, Step) for e in last),
+        steps=_furthest(last),
         sources=len({e.place.source for e in events}),
         expected=_expected(last),
     )
+
+
+def _furthest(events: Iterable[Event[Any]]) -> int:
+    """How often the busiest counter of steps rose."""
+    rises: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event.what, Step):
+            rises[event.what.series] += event.what.rises
+    return max(rises.values(), default=0)
 
 
 def _by_source(events: Iterable[Event[Any]]) -> Iterable[list[Event[Any]]]:
@@ -130,33 +160,70 @@ def _by_source(events: Iterable[Event[Any]]) -> Iterable[list[Event[Any]]]:
 
 
 def _last_incident(events: list[Event[Any]]) -> tuple[list[Event[Any]], int]:
-    """What follows the last failure that the job recovered from, and how many such failures there were."""
-    start, ended, fatal, steps = 0, 0, False, 0
+    """What follows the last death that the job was restarted after, and how many such deaths there were.
+
+    Only a restart ends an incident: a launcher that begins again. What looks like progress does not, since
+    bars are drawn again and monitors go on after a death. A restart after which neither trouble nor
+    progress is seen leaves the death as the last that is known.
+    """
+    cuts, fatal, trouble = [0], False, False
     for index, event in enumerate(events):
-        if isinstance(event.what, Attempt) and any(
-            not isinstance(e.what, QUIET) for e in events[start:index]
-        ):
-            start, ended, fatal, steps = index, ended + 1, False, 0
-        elif isinstance(event.what, FATAL):
-            fatal, steps = True, 0
-        elif fatal and isinstance(event.what, Step):
-            steps += 1
-            if steps > SURVIVED:
-                start, ended, fatal, steps = index, ended + 1, False, 0
-    return events[start:], ended
+        what = event.what
+        if (isinstance(what, Begun) and fatal) or (isinstance(what, Attempt) and trouble):
+            cuts.append(index)
+            fatal = trouble = False
+        fatal = fatal or isinstance(what, FATAL)
+        trouble = trouble or not isinstance(what, QUIET)
+    while len(cuts) > 1 and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
+        events, cuts = events[: cuts[-1]], cuts[:-1]
+    return events[cuts[-1] :], len(cuts) - 1
+
+
+def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
+    """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
+    if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in after):
+        return True
+    reached: dict[str, tuple[float, ...]] = {}
+    for event in before:
+        if isinstance(event.what, Step):
+            name = event.what.series.rpartition("|")[2]
+            reached[name] = max(reached.get(name, ()), event.what.last)
+    steps: Counter[str] = Counter()
+    for event in after:
+        if isinstance(event.what, Step):
+            name = event.what.series.rpartition("|")[2]
+            if event.what.last > reached.get(name, ()):
+                steps[name] += event.what.rises
+    return max(steps.values(), default=0) >= SURVIVED
 
 
 def _unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Drop trouble after which the job took more steps: it was no end of anything."""
-    after = 0
+    """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
+    later: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    known = Counter((event.what.series, event.what.part) for event in events if isinstance(event.what, Step))
     for event in reversed(events):
-        after += isinstance(event.what, Step)
-        if isinstance(event.what, FATAL):
-            after = -1_000_000
-        if after <= SURVIVED or isinstance(event.what, QUIET) or _final(event, events):
+        what = event.what
+        if isinstance(what, Step):
+            known[what.series, what.part] -= 1
+            later[what.series, what.part].append(what)
+        if isinstance(what, (*QUIET, *FATAL)) or _final(event, events) or not _survived(event, later, known):
             kept.append(event)
     return kept[::-1]
+
+
+def _survived(
+    event: Event[Any], later: dict[tuple[str, int], list[Step]], known: Counter[tuple[str, int]]
+) -> bool:
+    """True when a counter of before went on after this, or one began and came far."""
+    needed = LONGER if isinstance(event.what, Raised) and event.what.frames else SURVIVED
+    for key, steps in later.items():
+        rises = sum(step.rises for step in steps)
+        if rises >= SURVIVED and known[key] > 0:
+            return True
+        if rises >= needed and steps[0].begins:
+            return True
+    return False
 
 
 def _final(event: Event[Any], events: list[Event[Any]]) -> bool:

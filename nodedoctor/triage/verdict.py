@@ -9,12 +9,12 @@ from nodedoctor.triage import guesses
 from nodedoctor.triage.causes import candidates
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.progress import Finished, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.slurm import OrderedStop
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
-from nodedoctor.triage.model import Candidate, Coverage, Event, Verdict, Who
+from nodedoctor.triage.model import Candidate, Coverage, Event, Outcome, Verdict, Who
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
@@ -51,22 +51,28 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
     stops = story.of(OrderedStop)
     done = story.of(Finished)
-    running = story.of(RasRunning)
-    alive = story.steps >= 2 or done or stops or running or rested
+    running, serving = story.of(RasRunning), story.of(Serving)
+    alive = story.steps > 0 or done or stops or running or serving or rested
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
-    elif rested and story.steps < 2:
+    elif rested and not story.steps:
         headline = "no failure: in the flight recorder's dumps no rank waits for another"
-    elif alive:
-        headline = "no failure in what was read: the job was making progress"
+    elif story.steps:
+        headline = "no failure in what was read: the job was making progress where it ends"
+    elif serving:
+        headline = "no failure in what was read: the server was up"
     else:
         headline = "nothing was read that shows a failure or progress"
+    outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
+    if outcome == "recovered":
+        times = "once" if story.survived == 1 else f"{story.survived} times"
+        headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
     return Verdict(
-        "clean" if alive else "undetermined",
+        outcome,
         "none" if alive else "undetermined",
         "high" if alive else "low",
         headline,

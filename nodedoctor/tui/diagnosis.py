@@ -14,6 +14,7 @@ OUTCOME = {
     "failure": ("FAIL", "bold red"),
     "undetermined": ("UNKN", "bold magenta"),
     "clean": ("PASS", "green"),
+    "recovered": ("PASS", "green"),
 }
 LONGEST_NAME = 18
 Item = Mapping[str, Any]

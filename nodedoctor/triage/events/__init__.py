@@ -21,7 +21,9 @@ from nodedoctor.triage.events import (
     store,
     watchdog,
 )
+from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.exits import ElasticBlock
+from nodedoctor.triage.events.seen import unread
 from nodedoctor.triage.events.sign import Sign, identified
 from nodedoctor.triage.events.trace import Tracebacks
 from nodedoctor.triage.model import Event, Line, Who
@@ -42,7 +44,7 @@ SIGNS: tuple[Sign, ...] = (
 )
 """Every sign of every family."""
 
-LIFE = (progress.Step, progress.Finished, progress.LongWork)
+LIFE = (progress.Step, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
 ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
@@ -63,27 +65,38 @@ _PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
+    counters = Counters()
     traces, block = Tracebacks(), ElasticBlock()
     for line in _joined(lines):
-        found = False
-        for event in _signs(line):
-            found = found or not isinstance(event.what, ASIDE)
-            yield event
-        listed = block.read(line.text)
-        if listed:
-            yield _listed(line, *listed)
+        events = list(_events(line, traces, block))
+        if events and not all(isinstance(event.what, ASIDE) for event in events):
+            yield from counters.flush()
+            yield from events
             continue
-        for raised, spawned in traces.read(line):
-            who = (
-                replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
-            )
-            yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin)
-            found = True
-        if not found:
-            alive = progress.read(line.text)
-            if alive is not None:
-                who = _speaker(line)
-                yield Event(alive, line.place, who, line.time, line.text, line.repeated, line.origin)
+        yield from events
+        counted = progress.counter(line.text)
+        if counted is not None:
+            counters.read(line, _speaker(line), *counted)
+    yield from counters.flush()
+
+
+def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:
+    """What one line says, other than how far a counter is."""
+    found = False
+    for event in _signs(line):
+        found = found or not isinstance(event.what, ASIDE)
+        yield event
+    listed = block.read(line.text)
+    if listed:
+        yield _listed(line, *listed)
+        return
+    for raised, spawned in traces.read(line):
+        who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
+        yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin)
+        found = True
+    alive = None if found else progress.read(line.text) or unread(line)
+    if alive is not None:
+        yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
 
 
 def _joined(lines: Iterable[Line]) -> Iterator[Line]:

@@ -38,6 +38,13 @@ class Stopped:
 
 
 @noun
+class Ended:
+    """The launcher got a signal and took its workers down: the terminal closed, or somebody ended it."""
+
+    signal: int
+
+
+@noun
 class NodeLost:
     """A whole node went away, says a scheduler."""
 
@@ -63,6 +70,12 @@ SIGNS: tuple[Sign, ...] = (
         "(exitcode: ",
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
         lambda found: Exit(int(found["code"]), first=True),
+    ),
+    sign(
+        "death signal|SignalException",
+        r"Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal"
+        r"|SignalException: Process \d+ got signal: (?:Signals\.)?(?P<signal>\d+|SIG[A-Z]+)",
+        lambda found: Ended(-_signal(found["name"] or found["signal"])),
     ),
     sign(
         "forcefully exit",
@@ -126,12 +139,14 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign(
-        "SIGSEGV|SIGBUS|Fatal Python error|Signal 11|died with <Signals",
-        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error)"
-        r"|SIGSEGV received"
+        "SIGSEGV|SIGBUS|SIGABRT received|Fatal Python error|Signal 11|died with <Signals",
+        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted)"
+        r"|(?P<received>SIGSEGV|SIGABRT|SIGBUS) received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: Exit(
-            -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or "SIGSEGV"))
+            -int(
+                found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or found["received"])
+            )
         ),
     ),
     sign(

@@ -18,7 +18,23 @@ class Attempt:
     """A new attempt begins; what stands before it is an earlier incident."""
 
 
+@noun
+class Begun:
+    """A launcher starts, or workers meet at a rendezvous: after a death, this is a new run."""
+
+
 SIGNS: tuple[Sign, ...] = (
+    sign(
+        "Setting OMP_NUM_THREADS|orker group|Rendezvous complete|local Ray instance|existing Ray cluster"
+        "|dist_world_size=|runner.py|Initializing distributed|starting workers for entrypoint|equeued",
+        r"Setting OMP_NUM_THREADS environment variable for each process"
+        r"|\] (?:Starting|Rendezvous'ing) worker group|Rendezvous complete for workers"
+        r"|starting workers for entrypoint|Started a local Ray instance"
+        r"|Connect(?:ing|ed) to existing Ray cluster"
+        r"|dist_world_size=\d|runner\.py:\d+:main\] cmd ="
+        r"|Initializing distributed: GLOBAL_RANK: \d+|[Jj]ob \S+ (?:was )?requeued",
+        lambda _: Begun(),
+    ),
     sign(
         "CANCELLED",
         r"\*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+(?: [Dd][Uu][Ee] to (?P<lower>.*?)"

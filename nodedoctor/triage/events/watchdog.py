@@ -145,7 +145,33 @@ def _status(found: re.Match[str]) -> Status:
     )
 
 
+def _aborting(found: re.Match[str]) -> TimedOut | Failed:
+    """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
+    work = Collective(group=Group(found["group"] or ""))
+    reason = found["why"].strip()
+    if re.search(r"time[d ]*\s?out", reason):
+        return TimedOut(work, None, fresh=True)
+    return Failed(work, reason)
+
+
 SIGNS: tuple[Sign, ...] = (
+    sign(
+        "Aborting process on rank",
+        r"(?:\[TC\]\[rank=\d+\]\[name=(?P<group>[^\]]{0,80})\] )?"
+        r"Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)",
+        _aborting,
+    ),
+    sign(
+        "hit async error",
+        r"(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
+        r"nccl hit async error:? *(?P<why>.*)",
+        lambda found: Failed(Collective(group=Group(found["group"] or "")), found["why"].strip()),
+    ),
+    sign(
+        "taking the entire process down",
+        r"(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
+        lambda found: Dying("its own watchdog takes the process down"),
+    ),
     sign(
         "Watchdog caught|WorkNCCL(|CCL(SeqNum",
         r"(?:(?:\[Rank|\brank) (?P<grank>\d+)\]? )?(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
