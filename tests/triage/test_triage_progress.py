@@ -123,8 +123,8 @@ def test_a_rank_that_gave_up_and_aborted_did_not_die_of_itself(launcher: str, tm
         says
         + caught(3)
         + says
-        + "[rank3]:[E1121 10:21:30.000000000 ProcessGroupNCCL.cpp:753] [Rank 3] To avoid data inconsistency, we "
-        "are taking the entire process down.\n"
+        + "[rank3]:[E1121 10:21:30.000000000 ProcessGroupNCCL.cpp:753] [Rank 3] To avoid data inconsistency, "
+        "we are taking the entire process down.\n"
         + says
         + "*** SIGABRT received at time=1763961211 on cpu 45 ***\n"
         + says

@@ -285,8 +285,8 @@ def test_story(name: str, tmp_path: Path) -> None:
 
 
 BANNER = (
-    "W1121 10:31:00.000000 5000 torch/distributed/run.py:774] Setting OMP_NUM_THREADS environment variable for "
-    "each process to be 1 in default, to avoid your system being overloaded\n"
+    "W1121 10:31:00.000000 5000 torch/distributed/run.py:774] Setting OMP_NUM_THREADS environment variable "
+    "for each process to be 1 in default, to avoid your system being overloaded\n"
 )
 
 CALM = {
