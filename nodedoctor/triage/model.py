@@ -91,7 +91,7 @@ W = TypeVar("W", covariant=True)
 
 @dataclass(frozen=True)
 class Event(Generic[W]):
-    """Something a line says happened: `what` is the family's own noun."""
+    """Something a line says happened: `what` is the family's own noun, `manner` how the line says it."""
 
     what: W
     place: Place
@@ -100,6 +100,7 @@ class Event(Generic[W]):
     text: str
     repeated: int = 0
     origin: str = ""
+    manner: str = "plain"
 
 
 @noun

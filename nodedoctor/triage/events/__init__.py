@@ -23,9 +23,10 @@ from nodedoctor.triage.events import (
 )
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.exits import ElasticBlock
+from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.seen import unread
-from nodedoctor.triage.events.sign import Sign, identified
-from nodedoctor.triage.events.trace import Tracebacks
+from nodedoctor.triage.events.sign import Sign, Symptom, identified
+from nodedoctor.triage.events.trace import Raised, Tracebacks
 from nodedoctor.triage.model import Event, Line, Who
 
 SIGNS: tuple[Sign, ...] = (
@@ -50,6 +51,20 @@ LIFE = (progress.Step, progress.Finished, progress.LongWork, progress.Serving)
 ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
 """What a line tells in passing: it may still be one about progress."""
 
+SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
+"""What may be handled by the program that says it, so that it matters how it is said."""
+
+TOLD_AS_WARNING = (
+    exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed, watchdog.Status, watchdog.Left,
+    watchdog.GilHeld, watchdog.Heartbeat, slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
+    progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
+    oom.MemoryUser,
+)  # fmt: skip
+"""What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
+
+BEHIND = 2
+"""Lines behind an exception in which its handler may say so."""
+
 _BY_NEEDLE: dict[str, list[Sign]] = {}
 for _sign in SIGNS:
     for _needle in _sign.needles:
@@ -66,9 +81,16 @@ _PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
     counters = Counters()
-    traces, block = Tracebacks(), ElasticBlock()
+    traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     for line in _joined(lines):
         events = list(_events(line, traces, block))
+        yield from open_errors.told(line)
+        if events:
+            yield from open_errors.released()
+        if any(isinstance(event.what, Raised) for event in events):
+            yield from counters.flush()
+            open_errors.hold(line, events)
+            continue
         if events and not all(isinstance(event.what, ASIDE) for event in events):
             yield from counters.flush()
             yield from events
@@ -77,7 +99,37 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         counted = progress.counter(line.text)
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
+    yield from open_errors.released()
     yield from counters.flush()
+
+
+class _OpenErrors:
+    """Exceptions that wait for the lines behind them: these tell whether the process handled them."""
+
+    def __init__(self) -> None:
+        self._held: list[Event[Any]] = []
+        self._key = ""
+        self._left = 0
+
+    def hold(self, line: Line, events: list[Event[Any]]) -> None:
+        """Keep the events of a line that ends a traceback."""
+        self._held, self._key, self._left = events, line.key, BEHIND
+
+    def told(self, line: Line) -> Iterator[Event[Any]]:
+        """The held events, when this line decides about them."""
+        if not self._held:
+            return
+        if line.key == self._key and handled(line.text):
+            self._held = [replace(event, manner="handled") for event in self._held]
+            self._left = 0
+        self._left -= 1
+        if self._left <= 0 or line.text.startswith("Traceback (most recent"):
+            yield from self.released()
+
+    def released(self) -> Iterator[Event[Any]]:
+        """All that is held."""
+        yield from self._held
+        self._held = []
 
 
 def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:
@@ -90,9 +142,9 @@ def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Eve
     if listed:
         yield _listed(line, *listed)
         return
-    for raised, spawned in traces.read(line):
+    for raised, spawned, how in traces.read(line):
         who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
-        yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin)
+        yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
         found = True
     alive = None if found else progress.read(line.text) or unread(line)
     if alive is not None:
@@ -128,17 +180,24 @@ def _signs(line: Line) -> Iterator[Event[Any]]:
                 continue
             tried.add(id(sign))
             said = sign.read(line.text)
-            if said:
-                what, match = said
-                yield Event(
-                    what,
-                    line.place,
-                    identified(line.who, match),
-                    line.time,
-                    line.text,
-                    line.repeated,
-                    line.origin,
-                )
+            if not said:
+                continue
+            what, match = said
+            how = manner(line.text, match.start(), match.end(), line.level)
+            if isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
+                how = "plain"
+            elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
+                continue
+            elif how != "warning" and not isinstance(what, SUSPICIONS):
+                how = "plain"
+            who = identified(line.who, match)
+            yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+
+
+def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
+    """True for what its program tells as a warning although it is none, if only the level says so."""
+    own = isinstance(what, TOLD_AS_WARNING) or (isinstance(what, Symptom) and what.as_warning)
+    return own and not warned(line.text, match.end())
 
 
 def _speaker(line: Line) -> Who:

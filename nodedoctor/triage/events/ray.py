@@ -26,7 +26,11 @@ class TaskFailed:
 
 
 SIGNS: tuple[Sign, ...] = (
-    sign("ActorDiedError|ActorUnavailableError", r"Actor(?:Died|Unavailable)Error", lambda _: ActorDied("")),
+    sign(
+        "ActorDiedError|ActorUnavailableError|RayActorError",
+        r"(?:Actor(?:Died|Unavailable)|RayActor)Error",
+        lambda _: ActorDied(""),
+    ),
     sign(
         "Worker PID:",
         r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: "

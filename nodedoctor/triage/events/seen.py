@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.noun import noun
+from nodedoctor.triage.events.manner import manner
 from nodedoctor.triage.model import Line
 
 
@@ -29,4 +30,7 @@ _ANNOUNCES = re.compile(
 
 def unread(line: Line) -> Unread | None:
     """The announcement in a line that nothing else was read from."""
-    return Unread() if line.level in ("E", "F") or _ANNOUNCES.search(line.text) else None
+    found = _ANNOUNCES.search(line.text)
+    if found is None:
+        return Unread() if line.level in ("E", "F") else None
+    return Unread() if manner(line.text, found.start(), found.end(), line.level) == "plain" else None

@@ -33,7 +33,8 @@ class Symptom:
     """A line that points to a cause by itself.
 
     `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
-    `personal` says that the process which printed it is the one in trouble, not a bystander.
+    `personal` says that the process which printed it is the one in trouble, not a bystander. `as_warning`:
+    its program gives it the level of a warning although it is an error.
     """
 
     cause: Cause
@@ -41,6 +42,7 @@ class Symptom:
     says: str
     decisive: bool = True
     personal: bool = False
+    as_warning: bool = False
 
 
 def sign(needles: str, pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
@@ -57,9 +59,10 @@ def symptom(
     *,
     decisive: bool = True,
     personal: bool = False,
+    as_warning: bool = False,
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause."""
-    what = Symptom(cause, name, says, decisive, personal)
+    what = Symptom(cause, name, says, decisive, personal, as_warning)
     return sign(needles, pattern, lambda _: what)
 
 

@@ -176,6 +176,7 @@ SIGNS: tuple[Sign, ...] = (
         "RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError",
         r"Rendezvous(?:Timeout|Connection)Error",
         "the nodes did not all meet at the rendezvous",
+        as_warning=True,
     ),
     symptom(
         _SOCKET,
