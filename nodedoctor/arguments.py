@@ -18,7 +18,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= DAY:
-        raise argparse.ArgumentTypeError(f"wants seconds, more than 0 and up to {DAY}, not {text!r}")
+        raise argparse.ArgumentTypeError(f"wants seconds, more than 0 and up to {DAY}, not {text[:40]!r}")
     return value
 
 

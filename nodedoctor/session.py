@@ -19,6 +19,7 @@ from nodedoctor.fork_server import ForkServer
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.noun import noun
 from nodedoctor.registry import Check, Options
+from nodedoctor.whole_numbers import whole
 
 DEADLINE = 50.0
 """Seconds for a whole run. Slurm ends a HealthCheckProgram after HealthCheckTimeout, 60 s (slurm.conf(5))."""
@@ -141,16 +142,23 @@ def select(
     )
 
 
+_LONG_AGO = 10**11
+"""Of any unit: more than the calendar has seconds."""
+
+
 def since_when(text: str, started: datetime) -> datetime:
     """The moment `24h`, `30m`, `7d` or `90s` before the start of the run; UsageError for anything else."""
     match = re.fullmatch(r"(\d+)([smhd])", text)
     if match is None:
-        raise UsageError(f"--since wants a number and s, m, h or d, like 24h; got {text!r}")
+        raise UsageError(f"--since wants a number and s, m, h or d, like 24h; got {text[:40]!r}")
+    number = whole(match[1], most=_LONG_AGO)
+    if number is None:
+        raise UsageError(f"--since {text[:40]} reaches back before the calendar")
     unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
     try:
-        return started - timedelta(**{unit: int(match[1])})
+        return started - timedelta(**{unit: number})
     except OverflowError:
-        raise UsageError(f"--since {text} reaches back before the calendar") from None
+        raise UsageError(f"--since {text[:40]} reaches back before the calendar") from None
 
 
 def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:

@@ -74,15 +74,30 @@ def load(path: Path) -> Snapshot:
 
     try:
         if path.is_dir():
-            return _unpack(lambda name: _read_file(path / name))
+            return _unpack(_charged(lambda name: _read_file(path / name)))
         with foreign.opened(path) as file, zipfile.ZipFile(_small(file)) as archive:
             _refuse_hostile(archive)
-            return _unpack(lambda name: _read_member(archive, name))
+            return _unpack(_charged(lambda name: _read_member(archive, name)))
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from None
     except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise SnapshotError(f"{path}: not a recorded node: {reason or type(error).__name__}") from None
+
+
+def _charged(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """The same reader, with an account: what is read comes to no more than a recording may hold."""
+    left = LARGEST_ALL
+
+    def charged(name: str) -> str | None:
+        nonlocal left
+        text = read(name)
+        left -= len(text or "")
+        if left < 0:
+            raise SnapshotError(f"refused: it holds more than {LARGEST_ALL >> 20} MiB")
+        return text
+
+    return charged
 
 
 def _entry(seen: Observation) -> dict[str, Any]:
@@ -110,6 +125,7 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
     entries = manifest.get("probes")
     if not isinstance(entries, list):
         raise SnapshotError("manifest.json has no list of probes")
+    _refuse_twice("manifest.json names", (entry["name"] for entry in entries if _named(entry)))
     observations = [_observation(entry, read) for entry in entries]
     options = manifest.get("options")
     return Snapshot(
@@ -119,6 +135,19 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
         options=options if isinstance(options, dict) else {},
         tool=str(manifest.get("tool", "")),
     )
+
+
+def _named(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
+
+
+def _refuse_twice(says: str, names: Iterable[str]) -> None:
+    """One name, one thing: of two of the same name nobody can say which was meant, and 400 are a bomb."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SnapshotError(f"refused: {says} {name[:80]!r} twice")
+        seen.add(name)
 
 
 def _observation(entry: Any, read: Callable[[str], str | None]) -> Observation:
@@ -190,6 +219,7 @@ def _small(file: BinaryIO) -> BinaryIO:
 
 def _refuse_hostile(archive: zipfile.ZipFile) -> None:
     total = 0
+    _refuse_twice("it holds", (info.filename for info in archive.infolist()))
     for info in archive.infolist():
         parts = info.filename.replace("\\", "/").split("/")
         if info.filename.startswith(("/", "\\")) or ".." in parts:

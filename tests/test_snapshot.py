@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 import zipfile
 from datetime import datetime, timezone
 
@@ -161,3 +162,26 @@ def test_any_manifest_loads_or_is_refused(manifest):
     except snapshot.SnapshotError:
         return
     assert all(isinstance(seen, Observation) for seen in loaded.observations.values())
+
+
+def test_a_name_twice_is_refused(tmp_path):
+    twice = {"schema": "nodedoctor.snapshot/1", "probes": [{"name": "env"}] * 2}
+    folder = write(tmp_path / "n", twice, env="x")
+    with pytest.raises(snapshot.SnapshotError, match="names 'env' twice"):
+        snapshot.load(folder)
+    path = tmp_path / "twice.zip"
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for text in ("one", "two"):
+            archive.writestr("probes/env.txt", text)
+    with pytest.raises(snapshot.SnapshotError, match=r"it holds 'probes/env\.txt' twice"):
+        snapshot.load(path)
+
+
+def test_every_read_is_charged(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot, "LARGEST_ALL", 5000)
+    manifest = {"schema": "nodedoctor.snapshot/1", "probes": [{"name": f"p{i}"} for i in range(5)]}
+    texts = {f"p{i}": "x" * 900 for i in range(5)}
+    assert len(snapshot.load(write(tmp_path / "ok", manifest, **texts)).observations) == 5
+    with pytest.raises(snapshot.SnapshotError, match="it holds more than"):
+        snapshot.load(write(tmp_path / "n", manifest, **texts | {"p3": "x" * 1800}))

@@ -9,7 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from nodedoctor.console import Exit, Parser, complain, emit
-from nodedoctor.triage.model import Verdict
+from nodedoctor.triage.model import LARGEST_PID, Verdict
+from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
     from nodedoctor.triage.job import Examined
@@ -93,6 +94,13 @@ def _colour() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
+def _pid(text: str) -> int:
+    pid = whole(text, LARGEST_PID, 1)
+    if pid is None:
+        raise argparse.ArgumentTypeError(f"wants process ids, not {text[:40]!r}")
+    return pid
+
+
 def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor import outputs
@@ -126,7 +134,7 @@ def parser() -> Parser:
     add(
         "--live",
         nargs="*",
-        type=int,
+        type=_pid,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )

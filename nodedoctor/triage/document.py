@@ -10,8 +10,12 @@ from typing import Any
 from nodedoctor.model import Fix
 from nodedoctor.triage.model import Collective, Event, Verdict, Who
 from nodedoctor.triage.physics import physics
+from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"
+
+RANKS_LISTED = 4096
+"""Missing ranks that are listed one by one; the spans hold all of them."""
 
 LineOf = Callable[[Event[Any]], int | None]
 
@@ -19,6 +23,7 @@ LineOf = Callable[[Event[Any]], int | None]
 def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
     """The verdict as plain data."""
     coverage = verdict.coverage
+    missing = coverage.ranks_missing
     return {
         "schema": SCHEMA,
         "outcome": verdict.outcome,
@@ -41,7 +46,8 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
             "bytes": coverage.size,
             "ranks_seen": list(coverage.ranks_seen),
             "ranks_expected": coverage.ranks_expected,
-            "ranks_missing": list(coverage.ranks_missing),
+            "ranks_missing": list(missing[:RANKS_LISTED]),
+            "ranks_missing_spans": spans(missing),
             "notes": list(coverage.notes),
         },
     }

@@ -16,7 +16,7 @@ from nodedoctor.triage.live import look
 from nodedoctor.triage.model import Collective, Coverage, Verdict
 from nodedoctor.triage.nodes import Node, joined
 from nodedoctor.triage.physics import physics
-from nodedoctor.triage.read import Reading, read
+from nodedoctor.triage.read import Reading, read, unexpected
 from nodedoctor.triage.sources import Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.unpickle import Refused
@@ -86,6 +86,8 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
         except (Refused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
+        except Exception as fault:  # whatever one dump does to us costs the others nothing
+            reading.notes.append(unexpected(source.path, fault))
         reading.size += source.size
     kept, notes = one_per_rank(dumps)
     told = report(kept, notes)

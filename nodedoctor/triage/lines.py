@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nodedoctor.triage.model import DEFAULT_WORLD, Line, Place, Who
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, Line, Place, Who
+from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
@@ -36,8 +37,8 @@ _PDSH = re.compile(r"((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
 _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
 )
-_NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d+):\d+ \[(-?\d+)\] (?=\S)")
-_REPEATED = re.compile(r"\s*\[repeated (\d+)x across (?:cluster|all nodes)\].*$")
+_NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
+_REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
     r"\[(?:rank|default)\d{1,6}\]:(?=[ \[])"
@@ -166,7 +167,7 @@ def _read_label(found: re.Match[str], prefix: _Prefix) -> None:
 
 
 def _read_ray(found: re.Match[str], prefix: _Prefix) -> None:
-    pid = int(found[2]) if found[2].isdigit() else None
+    pid = whole(found[2], LARGEST_PID)
     prefix.know(world=found[1] or DEFAULT_WORLD, pid=pid, host=found[3])
 
 

@@ -32,6 +32,11 @@ Cause = Literal[
 Confidence = Literal["high", "medium", "low"]
 Outcome = Literal["failure", "clean", "recovered", "undetermined"]
 
+LARGEST_WORLD = 1 << 20
+"""Ranks of a job; the largest runs known have some 10^5 GPUs. A larger number in a log is no world size."""
+LARGEST_PID = 1 << 22
+"""Linux's own limit of pid_max."""
+
 DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
 
@@ -161,7 +166,8 @@ class Coverage:
     @property
     def ranks_missing(self) -> tuple[int, ...]:
         """Ranks that nothing was read from."""
-        return tuple(r for r in range(self.ranks_expected or 0) if r not in self.ranks_seen)
+        seen = frozenset(self.ranks_seen)
+        return tuple(r for r in range(min(self.ranks_expected or 0, LARGEST_WORLD)) if r not in seen)
 
 
 @noun

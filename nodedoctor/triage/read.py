@@ -7,7 +7,9 @@ import gzip
 import importlib
 import json
 import lzma
+import os
 import sys
+import traceback
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.model import Event, Line, Place, Who
 from nodedoctor.triage.sources import NotThere, Source, owner
+from nodedoctor.whole_numbers import json_integer
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
@@ -45,12 +48,9 @@ class Reading:
 
 def read(source: Source, reading: Reading) -> None:
     """Add a source's events; trouble with it becomes a note. Ctrl-C ends the reading, not the judging."""
-    if source.kind == "ras":
-        _read_ras(source, reading)
-        return
     thin = Thinner()
     try:
-        for event in read_events(_counted(source, reading)):
+        for event in _events(source, reading):
             thin.add(event)
     except KeyboardInterrupt:
         _interrupted(source, reading)
@@ -60,20 +60,36 @@ def read(source: Source, reading: Reading) -> None:
         reading.notes.append(
             f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
         )
+    except NotThere:
+        raise
+    except Exception as fault:  # whatever one source does to us costs the others nothing
+        reading.notes.append(unexpected(source.path, fault))
     reading.events += thin.events()
 
 
-def _read_ras(source: Source, reading: Reading) -> None:
+def unexpected(path: str, fault: Exception) -> str:
+    """A note for a fault that no reader foresaw: it is ours, and the rest of the sources is still judged."""
+    last = traceback.extract_tb(fault.__traceback__)[-1:]
+    where = "".join(f" in {os.path.basename(frame.filename)}:{frame.lineno}" for frame in last)
+    why = " ".join(str(fault).split())[:200]
+    return f"{path}: read only in part, a fault of nodedoctor{where}: {type(fault).__name__}: {why}"
+
+
+def _events(source: Source, reading: Reading) -> Iterator[Event[Any]]:
+    return _ras(source, reading) if source.kind == "ras" else read_events(_counted(source, reading))
+
+
+def _ras(source: Source, reading: Reading) -> Iterator[Event[Any]]:
     """RAS's answer in its JSON form."""
     try:
         with open(source.path, "rb") as file:
-            document = json.loads(file.read(RAS_LARGEST))
+            document = json.loads(file.read(RAS_LARGEST), parse_int=json_integer)
     except (OSError, ValueError, RecursionError) as error:
         reading.notes.append(f"{source.path}: {error}")
         return
     reading.size += source.size
     if isinstance(document, dict):
-        reading.events += ras.read_document(document, Place(source.path, 0))
+        yield from ras.read_document(document, Place(source.path, 0))
 
 
 class Thinner:

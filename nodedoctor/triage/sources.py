@@ -122,7 +122,7 @@ def kind_of(head: bytes) -> Kind:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
-    if len(head) > 2 and head[0] == 0x80 and head[1] in (2, 3, 4, 5) and head[2:3] in b"}]\x95(c":
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return "pickle"
     if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _RECORDER):
         return "json"
@@ -132,7 +132,7 @@ def kind_of(head: bytes) -> Kind:
 
 
 _ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout|stderr)\.log$")
-_RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d+)\.(?:out|err)$")
+_RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 
 
 def owner(path: str) -> Who:

@@ -18,6 +18,12 @@ LARGEST = 1 << 30
 """Bytes; the largest dump seen is 30 MB."""
 MEMORY = 4 << 30
 """Bytes of address space one dump may add while it is loaded."""
+FREE = 64 << 20
+"""Bytes that any dump may add."""
+GROWTH = 64
+"""Bytes more for each byte of the file. Measured: records of torch 2.10 with stack frames take 11."""
+SALVAGED = 32 << 20
+"""Bytes of a broken pickle that are read with the slow reader, a megabyte or two a second."""
 
 
 class Refused(Exception):
@@ -50,7 +56,7 @@ def load(data: bytes) -> Any:
     """The plain data in a pickle; Refused when it is more than that, too big or broken."""
     if len(data) > LARGEST:
         raise Refused(f"{len(data)} bytes are too many for a dump")
-    with _bounded():
+    with bounded(len(data)):
         try:
             return _Plain(io.BytesIO(data)).load()
         except Refused:
@@ -63,18 +69,21 @@ def load(data: bytes) -> Any:
 
 def salvage(data: bytes) -> list[Any]:
     """What stood on the reader's stack when a truncated pickle ended: the values read until then."""
-    reader: Any = _Stack(io.BytesIO(data[:LARGEST]))
-    with _bounded(), contextlib.suppress(Exception):
+    reader: Any = _Stack(io.BytesIO(data[:SALVAGED]))
+    with bounded(len(data)), contextlib.suppress(Exception):
         reader.load()
     stacks = [*getattr(reader, "metastack", []), getattr(reader, "stack", [])]
     return [item for stack in stacks for item in stack]
 
 
 @contextlib.contextmanager
-def _bounded() -> Iterator[None]:
-    """A ceiling on our address space, and no garbage collection while thousands of dicts are built."""
+def bounded(size: int) -> Iterator[None]:
+    """A ceiling on our address space, and no garbage collection while thousands of dicts are built.
+
+    A pickle of 23 bytes can ask for a table of gigabytes; what a genuine dump needs grows with its `size`.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    ceiling = _address_space() + MEMORY
+    ceiling = _address_space() + min(MEMORY, FREE + GROWTH * size)
     limit = ceiling if soft == resource.RLIM_INFINITY else min(soft, ceiling)
     collecting = gc.isenabled()
     gc.disable()

@@ -237,7 +237,7 @@ def test_the_ends_of_a_long_dump_say_what_the_whole_says(
             pickler = pickle.Pickler(file, protocol=2)
             pickler.fast = fast
             pickler.dump(document)
-        whole.append(_dump(str(path), document, ""))
+        whole.append(_dump(str(path), document, "", path.stat().st_size))
     told = [report(dumps) for dumps in (whole, [read_dump(dump.path) for dump in whole])]
     assert [(c.cause, c.culprits, c.headline) for c in told[0].candidates] == [
         (c.cause, c.culprits, c.headline) for c in told[1].candidates
@@ -304,11 +304,17 @@ def test_any_bytes_load_or_are_refused(data: bytes) -> None:
     )
 )
 def test_any_json_with_entries_is_read(value: Any) -> None:
-    for document in (
-        {"entries": value},
-        {"entries": [{"collective_seq_id": 1, "process_group": value}], "pg_config": value},
-    ):
-        assert _dump("trace_rank_0", document, "").rank == 0
+    records = [
+        {"collective_seq_id": 1, "process_group": value},
+        {"collective_seq_id": 2, **dict.fromkeys(entry(1), value)},
+    ]
+    document = {"entries": records, "pg_config": value, "pg_status": {"0": value}, "version": value}
+    assert _dump("trace_rank_0", document, "", 1000).rank == 0
+    if isinstance(value, list) and all(isinstance(record, dict) for record in value):
+        assert _dump("trace_rank_0", {"entries": value}, "", 1000).entries == len(value)
+    else:
+        with pytest.raises(Refused, match="entries"):
+            _dump("trace_rank_0", {"entries": value}, "", 1000)
 
 
 def test_ranks_in_file_names() -> None:

@@ -27,7 +27,8 @@ from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.seen import unread
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.trace import Raised, Tracebacks
-from nodedoctor.triage.model import Event, Line, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
+from nodedoctor.whole_numbers import whole
 
 SIGNS: tuple[Sign, ...] = (
     *watchdog.SIGNS,
@@ -203,7 +204,7 @@ def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
 def _speaker(line: Line) -> Who:
     """Who reports progress: programs without a prefix say it in their own words, `rank=3 finished`."""
     said = _SAYS_RANK.search(line.text) if line.who.rank is None else None
-    return replace(line.who, rank=int(said[1])) if said else line.who
+    return replace(line.who, rank=whole(said[1], LARGEST_WORLD - 1)) if said else line.who
 
 
 _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
@@ -211,13 +212,13 @@ _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
 
 def _listed(line: Line, what: exits.Exit, row: dict[str, str]) -> Event[Any]:
     """An entry of torchelastic's failure list, with the identity the list gives."""
-    rank = re.match(r"(\d+)(?: \(local_rank: (\d+)\))?", row.get("rank", ""))
+    rank = re.match(r"(\d{1,6})(?: \(local_rank: (\d{1,6})\))?", row.get("rank", ""))
     pid = re.search(r"\(pid: (\d+)\)", row["exitcode"])
     who = Who(
         rank=int(rank[1]) if rank else line.who.rank,
         local_rank=int(rank[2]) if rank and rank[2] else None,
         host=row.get("host") or line.who.host,
-        pid=int(pid[1]) if pid else None,
+        pid=whole(pid[1], LARGEST_PID) if pid else None,
     )
     text = f"rank {row.get('rank', '?')} exitcode {row['exitcode']}"
     return Event(what, line.place, who, line.time, text, line.repeated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.events.sign import Sign, number, sign
+from nodedoctor.triage.events.sign import Sign, number, numeral, sign
 
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
            "SIGKILL": 9,
@@ -59,7 +59,7 @@ def _prose(found: re.Match[str]) -> Exit | None:
 
 
 def _deepspeed(found: re.Match[str]) -> Exit | None:
-    code = int(found[1])
+    code = numeral(found[1])
     return Exit(code) if code else None
 
 
@@ -69,7 +69,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "(exitcode: ",
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
-        lambda found: Exit(int(found["code"]), first=True),
+        lambda found: Exit(numeral(found["code"]), first=True),
     ),
     sign(
         "death signal|SignalException",
@@ -100,7 +100,7 @@ SIGNS: tuple[Sign, ...] = (
         "exitcode",
         r"rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *(?P<code>-?\d+) "
         r"\(pid: (?P<pid>\d+)\)",
-        lambda found: Exit(int(found["code"]), first=True),
+        lambda found: Exit(numeral(found["code"]), first=True),
     ),
     sign(
         "terminated with signal|terminated with exit code",
@@ -111,7 +111,7 @@ SIGNS: tuple[Sign, ...] = (
         "exited on signal",
         r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal "
         r"(?P<signal>\d+)",
-        lambda found: Exit(-int(found["signal"]), first=True),
+        lambda found: Exit(-numeral(found["signal"]), first=True),
     ),
     sign(
         ": task",
@@ -119,7 +119,11 @@ SIGNS: tuple[Sign, ...] = (
         r"|Illegal instruction)",
         lambda found: Exit(_signal(found["signal"])),
     ),
-    sign(": task", _NODE + r"Exited with exit code (?P<code>\d+)", lambda found: Exit(int(found["code"]))),
+    sign(
+        ": task",
+        _NODE + r"Exited with exit code (?P<code>\d+)",
+        lambda found: Exit(numeral(found["code"])),
+    ),
     sign(
         ": task",
         r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault"
@@ -130,7 +134,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "Exit Code:|exitCode|exit code 137|exit code 139|exit code: 137",
         r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
-        lambda found: Exit(int(found["code"])),
+        lambda found: Exit(numeral(found["code"])),
     ),
     sign(
         "Killed|Segmentation fault|core dumped",
@@ -194,5 +198,5 @@ class ElasticBlock:
         if row[1] != "exitcode":
             return None
         done, self._row = self._row, {}
-        code = re.match(r"(-?\d+)", done["exitcode"])
+        code = re.match(r"(-?\d{1,10})\b", done["exitcode"])
         return (Exit(int(code[1]), first=self._root), done) if code else None

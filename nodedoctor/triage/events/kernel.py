@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.events.sign import Sign, sign, symptom
+from nodedoctor.triage.events.sign import Sign, numeral, sign, symptom
 
 
 @noun
@@ -33,7 +33,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "Xid",
         r"(?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?",
-        lambda found: Xid(int(found["code"]), found["pci"].lower(), found["kind"] == "SXid"),
+        lambda found: Xid(numeral(found["code"]), found["pci"].lower(), found["kind"] == "SXid"),
     ),
     symptom(
         "network_ib",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.events.sign import Sign, sign, symptom
+from nodedoctor.triage.events.sign import Sign, numeral, rank_number, sign, symptom, world_size
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Cause
 
@@ -48,14 +48,14 @@ _IB: Cause = "network_ib"
 
 def _communicator(found: re.Match[str]) -> Communicator:
     bus = int(found["bus"], 16) >> 12 & 0xFF if found["bus"] else 0  # busId 1b000 is 00:1b:00.0
-    return Communicator(int(found["size"]), int(found["inner"]), found["step"], bus)
+    return Communicator(world_size(found["size"]), numeral(found["inner"]), found["step"], bus)
 
 
 SIGNS: tuple[Sign, ...] = (
     sign(
         "Duplicate GPU detected",
         r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
-        lambda found: DuplicateGpu((int(found[1]), int(found[2]))),
+        lambda found: DuplicateGpu((rank_number(found[1]), rank_number(found[2]))),
     ),
     sign(
         "ncclRemoteError|ncclSystemError|ncclInternalError|ncclUnhandledCudaError|ncclInvalidUsage"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.events.sign import Sign, number, sign
+from nodedoctor.triage.events.sign import Sign, number, numeral, sign
 
 
 @noun
@@ -59,12 +59,12 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "memory used=",
         r"pid=(?P<pid>\d+), memory used=(?P<used>[\d.]+)GB\) was running",
-        lambda found: HostOom("Ray", int(found["pid"])),
+        lambda found: HostOom("Ray", numeral(found["pid"])),
     ),
     sign(
         "ray::",
         r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+)",
-        lambda found: MemoryUser(int(found["pid"]), float(found["gb"]), found["command"]),
+        lambda found: MemoryUser(numeral(found["pid"]), float(found["gb"]), found["command"]),
     ),
     sign(
         "std::bad_alloc|DefaultCPUAllocator|MemoryError",

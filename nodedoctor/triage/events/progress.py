@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.events.sign import Sign, number, sign
+from nodedoctor.triage.events.sign import Sign, sign, world_size
+from nodedoctor.triage.model import LARGEST_PID
+from nodedoctor.whole_numbers import whole
 
 
 @noun
@@ -137,7 +139,7 @@ def read(text: str) -> object | None:
     """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
     listed = _ROSTER.match(text)
     if listed:
-        return Roster(tuple(int(pid) for pid in listed[1].split(", ")))
+        return Roster(tuple(whole(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
     if _DONE.search(text):
@@ -190,7 +192,7 @@ SIGNS: tuple[Sign, ...] = (
         "world_size|WORLD_SIZE|world size|world=|size: |distributed world|nranks ",
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
         r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
-        lambda found: Size(number(found["n"] or found["n2"] or found["n3"]) or 0) or None,
+        lambda found: Size(world_size(found["n"] or found["n2"] or found["n3"])),
     ),
     sign(
         "kyrl|kyRL|SKYRL|policy_train|deepspeed|DeepSpeed|openrlhf|OpenRLHF|verl|WorkerDict|egatron"

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from nodedoctor.noun import noun
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
-from nodedoctor.triage.model import Event, Place, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Who
+from nodedoctor.whole_numbers import whole
 
 T = TypeVar("T")
 
@@ -65,7 +66,9 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
     """The events in RAS's JSON answer; anything that is not laid out like one is passed over."""
     for communicator in _dicts(document.get("communicators")):
         missing = [
-            row for row in _dicts(communicator.get("missing_ranks")) if isinstance(row.get("rank"), int)
+            row
+            for row in _dicts(communicator.get("missing_ranks"))
+            if whole(row.get("rank"), LARGEST_WORLD - 1) is not None
         ]
         size = communicator.get("size")
         if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
@@ -77,7 +80,7 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
 
 
 def _missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
-    who = Who(rank=row["rank"], host=_as(str, row.get("host")), pid=_as(int, row.get("pid")))
+    who = Who(rank=row["rank"], host=_as(str, row.get("host")), pid=whole(row.get("pid"), LARGEST_PID))
     status = row.get("status")
     dead = isinstance(status, dict) and status.get("considered_dead") is True
     text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"

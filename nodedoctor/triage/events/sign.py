@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.model import Cause, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Who
+from nodedoctor.whole_numbers import LARGEST, signed, whole
 
 
 @noun
@@ -24,7 +25,10 @@ class Sign:
     def read(self, text: str) -> tuple[object, re.Match[str]] | None:
         """The noun and its match, when the line says it."""
         found = self.pattern.search(text)
-        what = self.make(found) if found else None
+        try:
+            what = self.make(found) if found else None
+        except BeyondBounds:
+            what = None
         return (what, found) if found and what is not None else None
 
 
@@ -68,23 +72,56 @@ def symptom(
 
 def identified(who: Who, found: re.Match[str]) -> Who:
     """Who is meant: what the pattern read about it, then what the prefix said."""
-    names = {"rank": "rank", "grank": "group_rank", "local": "local_rank", "pid": "pid", "gpu": "gpu"}
     groups = found.groupdict()
     facts: dict[str, int | str] = {
-        names[name]: int(value)
-        for name, value in groups.items()
-        if name in names and value and value.isdigit()
+        name: value
+        for group, (name, most) in _NUMBERS.items()
+        if (value := whole(groups.get(group), most - 1)) is not None
     }
     if groups.get("host"):
         facts["host"] = groups["host"]
     return replace(who, **facts) if facts else who  # type: ignore[arg-type]
 
 
+_NUMBERS = {
+    "rank": ("rank", LARGEST_WORLD),
+    "grank": ("group_rank", LARGEST_WORLD),
+    "local": ("local_rank", LARGEST_WORLD),
+    "pid": ("pid", LARGEST_PID),
+    "gpu": ("gpu", LARGEST_WORLD),
+}
+
+
+class BeyondBounds(ValueError):
+    """A number that nothing of its kind can have: the line does not say what the pattern looks for."""
+
+
+def numeral(text: str, most: int = LARGEST) -> int:
+    """An integer out of a group that took part; BeyondBounds for one that is larger than `most`."""
+    value = signed(text, most)
+    if value is None:
+        raise BeyondBounds(text[:40])
+    return value
+
+
 def number(text: str | None) -> int | None:
-    """An integer out of a match, None for a group that did not take part."""
-    return int(text) if text and text.lstrip("-").isdigit() and len(text) < 20 else None
+    """An integer out of a match, None for a group that did not take part and for more than 64 bits."""
+    return signed(text)
+
+
+def world_size(text: str) -> int:
+    """A number of ranks out of a match; BeyondBounds for one that no job has."""
+    size = numeral(text, LARGEST_WORLD)
+    if size < 1:
+        raise BeyondBounds(text)
+    return size
+
+
+def rank_number(text: str) -> int:
+    """A rank out of a match; BeyondBounds for one that no job has."""
+    return numeral(text, LARGEST_WORLD - 1)
 
 
 def ranks_in(text: str) -> tuple[int, ...]:
     """All rank numbers in a list such as `2, 5`, `[1, 3]` or `{0}`."""
-    return tuple(int(digits) for digits in re.findall(r"\d{1,6}", text)[:4096])
+    return tuple(int(digits) for digits in re.findall(r"(?<!\d)\d{1,6}(?!\d)", text)[:4096])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign, symptom
+from nodedoctor.triage.events.sign import Sign, number, numeral, ranks_in, sign, symptom
 from nodedoctor.triage.model import Cause
 
 
@@ -76,7 +76,7 @@ class ClientsMissing:
 
 
 _RUNNING = re.compile(
-    r"Rank (\d+)(?: is running (?:inconsistent )?collective)?: (?:CollectiveFingerPrint\()?"
+    r"Rank (\d{1,6})(?: is running (?:inconsistent )?collective)?: (?:CollectiveFingerPrint\()?"
     r"((?:SequenceNumber=\d+(?:,? ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
     r"(?:, ?TensorDtypes=\w+)?)"
 )
@@ -120,7 +120,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "op.preamble.length",
         r"op\.preamble\.length <= op\.nbytes\.? (\d+) vs (\d+)",
-        lambda found: SizeMismatch(int(found[1]), int(found[2])),
+        lambda found: SizeMismatch(numeral(found[1]), numeral(found[2])),
     ),
     sign(
         "Detected mismatch between collectives|is running |TensorShape=",
@@ -139,7 +139,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         "clients joined",
         r"waiting for clients\. (\d+)/(\d+) clients joined",
-        lambda found: ClientsMissing(int(found[1]), int(found[2])),
+        lambda found: ClientsMissing(numeral(found[1]), numeral(found[2])),
     ),
     sign("wait timeout after", r"wait timeout after \d+ms, keys: ", lambda _: StoreWait(None, False)),
     symptom(

@@ -13,13 +13,13 @@ from nodedoctor.triage.model import Line
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
 
-_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d+)(?:, in (.+))?')
+_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _RAISED = re.compile(
     r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault|Died"
     r"|Aborted))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
-_SPAWNED = re.compile(r"^(?:-- )?Process (\d+) terminated with the following error:")
+_SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _AGAIN = "During handling of the above exception"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -11,10 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.noun import noun
-from nodedoctor.triage.flight.records import GroupState, apply_status, integer, members_of, states
+from nodedoctor.triage.flight.records import (
+    GroupState,
+    apply_status,
+    integer,
+    members_of,
+    sequence,
+    states,
+    word,
+)
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
-from nodedoctor.triage.unpickle import LARGEST, Refused, load, salvage
+from nodedoctor.triage.unpickle import LARGEST, Refused, bounded, load, salvage
+from nodedoctor.whole_numbers import json_integer
+
+SMALLEST = 32
+"""Bytes of a record: nine keys of two bytes and their values, in the oldest and shortest form."""
 
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
@@ -42,12 +55,13 @@ class Dump:
 def read_dump(path: str) -> Dump:
     """Read a file as a dump; Refused when it is none, broken beyond use, or dangerous."""
     with open(path, "rb") as file:
-        data = file.read(LARGEST + 1)
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, LARGEST) + 1)
     if data[:1] == b"\x80":
         document, note = _pickled(data)
     else:
         document, note = _json(data)
-    return _dump(path, document, note)
+    return _dump(path, document, note, len(data))
 
 
 def rank_of(path: str) -> int | None:
@@ -93,8 +107,8 @@ def _gapless(state: GroupState) -> bool:
     pending = state.pending
     if pending is None:
         return True
-    wanted = set(range(pending.seq if pending.seq == state.first else pending.seq - 1, state.enqueued + 1))
-    return wanted <= state.ops.keys()
+    wanted = range(pending.seq if pending.seq == state.first else pending.seq - 1, state.enqueued + 1)
+    return len(wanted) <= len(state.ops) and all(seq in state.ops for seq in wanted)
 
 
 def _agrees(state: GroupState | None, counters: Any) -> bool:
@@ -123,14 +137,21 @@ def _salvaged(values: list[Any]) -> dict[str, Any]:
 
 
 def _json(data: bytes) -> tuple[Any, str]:
-    text = data.decode("utf-8", "replace")
-    try:
-        return json.loads(text), ""
-    except (ValueError, RecursionError):
-        pass
+    with bounded(len(data)):
+        text = data.decode("utf-8", "replace")
+        try:
+            return json.loads(text, parse_int=json_integer), ""
+        except (ValueError, RecursionError):
+            return _json_entries(text)
+        except MemoryError:
+            raise Refused("it would need more memory than a dump can need") from None
+
+
+def _json_entries(text: str) -> tuple[Any, str]:
+    """The records of a document that is cut off."""
     entries: list[Any] = []
     start = re.search(r'"entries"\s*:\s*\[', text)
-    decoder, position = json.JSONDecoder(), start.end() if start else len(text)
+    decoder, position = json.JSONDecoder(parse_int=json_integer), start.end() if start else len(text)
     while position < len(text):
         try:
             entry, position = decoder.raw_decode(text, position)
@@ -144,26 +165,43 @@ def _json(data: bytes) -> tuple[Any, str]:
     return {"entries": entries}, f"cut off: {len(entries)} records could be saved"
 
 
-def _dump(path: str, document: Any, note: str) -> Dump:
+def _dump(path: str, document: Any, note: str, size: int) -> Dump:
     if isinstance(document, list):  # torch 2.1 and 2.2 wrote the bare list
         document = {"entries": document, "version": "1"}
     if not isinstance(document, dict) or not _RECORDER & document.keys():
         raise Refused("it is not a flight-recorder dump")
-    entries = document.get("entries")
-    records = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    records = _records(document.get("entries", []), size)
     groups, local = states(records)
     apply_status(groups, local, document.get("pg_status"))
     return Dump(
         path,
         rank_of(path),
-        str(document.get("version", "")),
+        word(document.get("version")),
         groups,
         members_of(document.get("pg_config"), groups),
         len(records),
         any("frames" in record for record in records[-1:]),
-        note,
+        note or _unnumbered(records),
         open_transfers(records),
     )
+
+
+def _records(entries: Any, size: int) -> list[dict[str, Any]]:
+    """The records; Refused when they are none, or more than a file of this size can hold."""
+    if not isinstance(entries, list):
+        raise Refused(f"its entries are no list but {type(entries).__name__}")
+    records = [entry for entry in entries if isinstance(entry, dict)]
+    if len(records) < len(entries):
+        raise Refused(f"{len(entries) - len(records)} of its {len(entries)} entries are no records")
+    if len(records) > size // SMALLEST or len({id(record) for record in records}) < len(records):
+        raise Refused(f"it refers to the same records again and again ({len(records)} in {size} bytes)")
+    return records
+
+
+def _unnumbered(records: list[dict[str, Any]]) -> str:
+    """A note about collectives without a number that one can have: nothing is known of them."""
+    lost = sum(record.get("is_p2p") is not True and sequence(record) is None for record in records)
+    return f"{lost} of its {len(records)} records have no sequence number that can be read" if lost else ""
 
 
 _RECORDER = {"entries", "pg_config", "pg_status", "nccl_comm_state"}

@@ -57,12 +57,13 @@ def report(dumps: Sequence[Dump], notes: Sequence[str] = ()) -> FlightReport:
         for e in [_waits(by_rank[rank], p, op)]
     )
     events += tuple(islice(pipes.events(edges, dumps), 8))
+    unseen = members - set(by_rank)  # a rank without a dump may be the one that never came
     still = not told and not any(dump.transfers for dump in dumps)
     return FlightReport(
         len(dumps),
         tuple(sorted(rank for rank in by_rank if rank is not None)),
         max(members) + 1 if members else None,
-        calm=bool(dumps) and still and any(dump.entries for dump in dumps),
+        calm=still and any(dump.entries for dump in dumps) and all(d.whole for d in dumps) and not unseen,
         empty=bool(dumps) and not any(dump.entries for dump in dumps),
         events=events,
         candidates=tuple(found),

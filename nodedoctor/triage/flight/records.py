@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodedoctor.noun import noun
+from nodedoctor.triage.model import LARGEST_WORLD
+from nodedoctor.triage.unpickle import Refused
+from nodedoctor.whole_numbers import signed, whole
 
 COMPLETED_KEPT = 32
 """Completed collectives kept per group: to compare what ranks did last, not their whole history."""
+
+MEMBERS_AT_MOST = 1 << 24
+"""Ranks of all groups of one dump together: a hundred groups of all ranks of the largest runs known."""
+_SIZES = 64
+"""Tensors of one collective, and dimensions of one tensor, that are compared."""
 
 _LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_extensions|<frozen")
 
@@ -61,18 +69,23 @@ def states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[s
     for record in reversed(records):
         if record.get("is_p2p") is True:
             continue
-        seq = integer(record.get("collective_seq_id", record.get("seq_id")))
+        seq = sequence(record)
         if seq is None:
             continue
         name, desc = _group_name(record)
-        local.setdefault(str(record.get("pg_id")), name)
+        local.setdefault(word(record.get("pg_id")), name)
         state = groups.setdefault(name, GroupState(name, desc))
         _take(state, seq, record)
     return groups, local
 
 
+def sequence(record: Mapping[str, Any]) -> int | None:
+    """A collective's number in its group."""
+    return integer(record.get("collective_seq_id", record.get("seq_id")))
+
+
 def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
-    profiling = str(record.get("profiling_name", ""))
+    profiling = word(record.get("profiling_name"))
     done = (
         record.get("retired") is True if profiling.startswith("gloo") else record.get("state") == "completed"
     )
@@ -89,7 +102,7 @@ def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
         profiling.partition(":")[2] or profiling,
         _flat(record.get("input_sizes")),
         _flat(record.get("input_dtypes")),
-        "completed" if done else str(record.get("state", "scheduled")),
+        "completed" if done else word(record.get("state")) or "scheduled",
         integer(record.get("time_created_ns")) or 1000 * (integer(record.get("time_created_us")) or 0),
         _site(record.get("frames")),
     )
@@ -100,7 +113,7 @@ def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: A
     if not isinstance(status, dict):
         return
     for key, values in list(status.items())[:4096]:
-        state = groups.get(local.get(str(key), ""))
+        state = groups.get(local.get(word(key), ""))
         if state is not None and isinstance(values, dict):
             state.enqueued = max(state.enqueued, integer(values.get("last_enqueued_collective")) or -1)
             state.completed = max(state.completed, integer(values.get("last_completed_collective")) or -1)
@@ -109,12 +122,17 @@ def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: A
 def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
     """The global ranks of each group; gloo's only entry is keyed by nothing and means the last group made."""
     members: dict[str, tuple[int, ...]] = {}
+    known: dict[int, tuple[int, ...]] = {}  # a list that a thousand groups refer to is read once
+    total = 0
     for name, row in list(config.items())[:65536] if isinstance(config, dict) else ():
         ranks = row.get("ranks") if isinstance(row, dict) else row
-        if isinstance(ranks, str):
-            members[str(name)] = tuple(int(digits) for digits in re.findall(r"\d{1,7}", ranks))
-        elif isinstance(ranks, list):
-            members[str(name)] = tuple(rank for rank in ranks if isinstance(rank, int))
+        if isinstance(ranks, (str, list)):
+            if id(ranks) not in known:
+                known[id(ranks)] = _ranks(ranks)
+            total += len(known[id(ranks)])
+            if total > MEMBERS_AT_MOST:
+                raise Refused(f"its groups name more than {MEMBERS_AT_MOST} ranks")
+            members[word(name)] = known[id(ranks)]
     if "" in members and len(groups) == 1:
         members.setdefault(next(iter(groups)), members[""])
     return members
@@ -123,8 +141,15 @@ def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple
 def _group_name(record: dict[str, Any]) -> tuple[str, str]:
     group = record.get("process_group")
     if isinstance(group, (tuple, list)) and len(group) == 2:
-        return str(group[0]), str(group[1])
-    return str(record.get("pg_name", record.get("pg_id", ""))), ""
+        return word(group[0]), word(group[1])
+    return word(record.get("pg_name", record.get("pg_id"))), ""
+
+
+def _ranks(value: str | list[Any]) -> tuple[int, ...]:
+    """Global ranks of a group, written as text up to torch 2.10; what no job has as many of is no rank."""
+    found = re.findall(r"\d+", value) if isinstance(value, str) else value
+    ranks = (whole(rank, LARGEST_WORLD - 1) for rank in found)
+    return tuple(rank for rank in ranks if rank is not None)
 
 
 def _site(frames: Any) -> str:
@@ -132,19 +157,36 @@ def _site(frames: Any) -> str:
     if not isinstance(frames, (list, tuple)):
         return ""
     for frame in frames[:64]:
-        if isinstance(frame, dict) and not _LIBRARY.search(str(frame.get("filename", ""))):
-            return f"{frame.get('name')} {frame.get('filename')}:{frame.get('line')}"
+        if isinstance(frame, dict) and not _LIBRARY.search(word(frame.get("filename"))):
+            return " ".join(
+                (word(frame.get("name")), f"{word(frame.get('filename'))}:{word(frame.get('line'))}")
+            )
     return ""
 
 
 def _flat(value: Any) -> str:
-    return str(value)[:200] if isinstance(value, (list, tuple)) and value else ""
+    """Sizes or types of tensors, as Python prints them. Two levels: lists can hold themselves."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return ""
+    rows = [
+        [_cell(cell) for cell in row[:_SIZES]] if isinstance(row, (list, tuple)) else _cell(row)
+        for row in value[:_SIZES]
+    ]
+    return str(rows)[:200]
+
+
+def _cell(value: Any) -> int | str | None:
+    return value[:40] if isinstance(value, str) else signed(value)
+
+
+def word(value: Any) -> str:
+    """A name or a number of a record as text; '' for anything that is neither."""
+    if isinstance(value, str):
+        return value[:500]
+    number = signed(value)
+    return "" if number is None else str(number)
 
 
 def integer(value: Any) -> int | None:
     """A whole number: JSON dumps write some counters as text. None for anything else."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else None
+    return signed(value)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodedoctor.noun import noun
+from nodedoctor.triage.flight.records import word
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 KEPT = 64
@@ -42,13 +43,13 @@ def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
     for record in records:
         group = record.get("process_group")
         pair = isinstance(group, (tuple, list)) and len(group) == 2
-        name = str(group[0]) if pair and group else str(record.get("pg_name", record.get("pg_id", "")))
+        name = word(group[0]) if pair and group else word(record.get("pg_name", record.get("pg_id")))
         if record.get("state") == "completed":
             waiting.pop(name, None)
             continue
-        found = _NAME.search(str(record.get("profiling_name", ""))) if record.get("is_p2p") is True else None
+        found = _NAME.search(word(record.get("profiling_name"))) if record.get("is_p2p") is True else None
         if found is not None:
-            state = str(record.get("state", "scheduled"))[:20]
+            state = word(record.get("state"))[:20] or "scheduled"
             told = Transfer(found[1], int(found[2]), int(found[3]), name, state)
             waiting.setdefault(name, []).append(told)
     return tuple(transfer for group in waiting.values() for transfer in group[:KEPT])
