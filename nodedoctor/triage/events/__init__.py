@@ -66,17 +66,42 @@ TOLD_AS_WARNING = (
 BEHIND = 2
 """Lines behind an exception in which its handler may say so."""
 
-_BY_NEEDLE: dict[str, list[Sign]] = {}
-for _sign in SIGNS:
-    for _needle in _sign.needles:
-        _BY_NEEDLE.setdefault(_needle, []).append(_sign)
+_NUMBER = re.compile(r"\d+")
+_SHAPES_KEPT = 4096
+"""Shapes of lines remembered; logs repeat a few hundred."""
+
+
 NEEDLES: tuple[str, ...] = (
-    *(n for n in _BY_NEEDLE if len(n) > 6 or n in ("Xid", "Killed")),
+    *(
+        n
+        for n in {needle: None for sign in SIGNS for needle in sign.needles}
+        if len(n) > 6 or n in ("Xid (", "Killed")
+    ),
     "Traceback (most recent",
 )
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 
-_PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
+
+class _Shapes:
+    """Which signs can read lines of one shape: logs repeat their lines with other numbers in them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Sign, ...]] = {}
+        self._words = [(tuple(_NUMBER.sub("0", word) for word in sign.needles), sign) for sign in SIGNS]
+
+    def signs(self, text: str) -> tuple[Sign, ...]:
+        """The signs of which the line has a word."""
+        shape = _NUMBER.sub("0", text)
+        found = self._known.get(shape)
+        if found is None:
+            found = tuple(sign for words, sign in self._words if any(word in shape for word in words))
+            if len(self._known) >= _SHAPES_KEPT:
+                self._known.clear()
+            self._known[shape] = found
+        return found
+
+
+_SHAPES = _Shapes()
 
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
@@ -172,27 +197,20 @@ _HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
 def _signs(line: Line) -> Iterator[Event[Any]]:
-    tried: set[int] = set()
-    for needle in _PLAIN:
-        if needle not in line.text:
+    for sign in _SHAPES.signs(line.text):
+        said = sign.read(line.text)
+        if not said:
             continue
-        for sign in _BY_NEEDLE[needle]:
-            if id(sign) in tried:
-                continue
-            tried.add(id(sign))
-            said = sign.read(line.text)
-            if not said:
-                continue
-            what, match = said
-            how = manner(line.text, match.start(), match.end(), line.level)
-            if isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
-                how = "plain"
-            elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
-                continue
-            elif how != "warning" and not isinstance(what, SUSPICIONS):
-                how = "plain"
-            who = identified(line.who, match)
-            yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+        what, match = said
+        how = manner(line.text, match.start(), match.end(), line.level)
+        if isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
+            how = "plain"
+        elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
+            continue
+        elif how != "warning" and not isinstance(what, SUSPICIONS):
+            how = "plain"
+        who = identified(line.who, match)
+        yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
 
 
 def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:

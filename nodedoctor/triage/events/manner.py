@@ -30,7 +30,7 @@ _LABEL = re.compile(
 """What announces an error; a message behind it is one."""
 _OPTION = re.compile(r"^\s*(?:-\w, )?--[a-z][\w-]*")
 _SETTING = re.compile(
-    r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_.-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
+    r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
 )
 """`retry_on: ...`: a lower-case name, indented or made of several words."""
 _TOLD_KEYS = re.compile(

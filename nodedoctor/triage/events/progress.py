@@ -177,29 +177,23 @@ def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "sleeping|SLEEP|Sleeping|breakpoint|(Pdb)|Enter your choice|[y/N]",
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?"
         r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
         lambda _: Asleep(),
     ),
     sign(
-        "local failure|injecting|simulated failure|raising ",
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:(?:injecting"
         r"|simulat\w+) (?:a )?(?:local )?(?:failure|exception|error|crash))",
         lambda _: LocalFailure(),
     ),
     sign(
-        "world_size|WORLD_SIZE|world size|world=|size: |distributed world|nranks ",
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
         r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
         lambda found: Size(world_size(found["n"] or found["n2"] or found["n3"])),
     ),
     sign(
-        "kyrl|kyRL|SKYRL|policy_train|deepspeed|DeepSpeed|openrlhf|OpenRLHF|verl|WorkerDict|egatron"
-        "|swift|torchtitan|lightning"
-        "|NCCL_TIMEOUT|accelerate|transformers|llamafactory",
-        r"(?P<skyrl>[Ss]ky[Rr][Ll]|SKYRL_|policy_train)|(?P<deepspeed>[Dd]eep[Ss]peed)"
-        r"|(?P<openrlhf>[Oo]pen[Rr][Ll][Hh][Ff])"
+        r"(?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)"
+        r"|(?P<openrlhf>OpenRLHF|openrlhf)"
         r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)"
         r"|(?P<torchtitan>torchtitan)"
         r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)"
@@ -207,9 +201,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Mentions(found.lastgroup or ""),
     ),
     sign(
-        "vision|image|Gemma|gemma|-VL|pixel_values",
         r"vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal",
         lambda _: Mentions("multimodal"),
     ),
-    sign("rank=", r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
+    sign(r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
 )

@@ -31,6 +31,8 @@ _ANNOUNCES = re.compile(
 def unread(line: Line) -> Unread | None:
     """The announcement in a line that nothing else was read from."""
     found = _ANNOUNCES.search(line.text)
+    if not line.text:
+        return None
     if found is None:
         return Unread() if line.level in ("E", "F") else None
     return Unread() if manner(line.text, found.start(), found.end(), line.level) == "plain" else None

@@ -1,4 +1,4 @@
-"""How a line is recognised: a few literal words that a fast search finds, then a pattern that reads it.
+"""How a line is recognised: words that a fast search finds, then the pattern that they were read from.
 
 The named groups `rank grank local pid host gpu` of a pattern go into the event's identity by themselves.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodedoctor.noun import noun
+from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Who
 from nodedoctor.whole_numbers import LARGEST, signed, whole
 
@@ -49,15 +50,14 @@ class Symptom:
     as_warning: bool = False
 
 
-def sign(needles: str, pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
-    """A sign; needles are separated by `|` and searched as they are, case included."""
-    return Sign(tuple(needles.split("|")), re.compile(pattern), make)
+def sign(pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
+    """A sign; the words that a fast search finds are read from its pattern."""
+    return Sign(needles(pattern), re.compile(pattern), make)
 
 
 def symptom(
     cause: Cause,
     name: str,
-    needles: str,
     pattern: str,
     says: str,
     *,
@@ -67,7 +67,7 @@ def symptom(
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause."""
     what = Symptom(cause, name, says, decisive, personal, as_warning)
-    return sign(needles, pattern, lambda _: what)
+    return sign(pattern, lambda _: what)
 
 
 def identified(who: Who, found: re.Match[str]) -> Who:

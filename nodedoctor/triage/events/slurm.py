@@ -25,8 +25,6 @@ class Begun:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "Setting OMP_NUM_THREADS|orker group|Rendezvous complete|local Ray instance|existing Ray cluster"
-        "|dist_world_size=|runner.py|Initializing distributed|starting workers for entrypoint|equeued",
         r"Setting OMP_NUM_THREADS environment variable for each process"
         r"|\] (?:Starting|Rendezvous'ing) worker group|Rendezvous complete for workers"
         r"|starting workers for entrypoint|Started a local Ray instance"
@@ -36,7 +34,6 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Begun(),
     ),
     sign(
-        "CANCELLED",
         r"\*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+(?: [Dd][Uu][Ee] to (?P<lower>.*?)"
         r"| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)",
         lambda found: (
@@ -46,17 +43,14 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(
-        "KeyboardInterrupt",
         r"^\s*KeyboardInterrupt\b",
         lambda _: OrderedStop("interrupted from the keyboard"),
     ),
     sign(
-        "DeadlineExceeded|preempt|PREEMPT",
         r"DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION",
         lambda _: OrderedStop("preempted"),
     ),
     sign(
-        "restart worker group|Restarting worker group|[restart]",
         r"will restart worker group|Restarting worker group",
         lambda _: Attempt(),
     ),
