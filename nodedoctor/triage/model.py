@@ -41,6 +41,27 @@ DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
 
 
+Owner = Literal["NODE", "CODE", "CONFIG", "UNDETERMINED"]
+"""Whose move it is: who runs the machines, who wrote the program, who started the job with these settings."""
+
+OWNERS: dict[Cause, Owner] = {
+    "gpu_hardware_xid": "NODE",
+    "nvlink_fabric": "NODE",
+    "network_ib": "NODE",
+    "p2p_pcie_acs_iommu": "NODE",
+    "driver_problem": "NODE",
+    "shm_or_limits": "NODE",
+    "user_code_exception": "CODE",
+    "collective_mismatch": "CODE",
+    "peer_cuda_oom": "CONFIG",
+    "peer_host_oom": "CONFIG",
+    "timeout_too_short_legit_work": "CONFIG",
+    "version_mismatch": "CONFIG",
+    "network_socket_interface": "CONFIG",
+}
+"""By cause; for the others the logs do not tell whose move it is."""
+
+
 @noun
 class Place:
     """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
@@ -89,6 +110,18 @@ class Line:
     repeated: int = 0
     key: str = ""
     level: str = ""
+
+
+@noun
+class RankState:
+    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing."""
+
+    who: Who
+    state: str
+    last_event: str = ""
+    op: str = ""
+    seq: int | None = None
+    place: Place | None = None
 
 
 W = TypeVar("W", covariant=True)
@@ -190,3 +223,5 @@ class Verdict:
     next: tuple[Fix, ...] = ()
     incidents: int = 0
     coverage: Coverage = Coverage()
+    owner: Owner = "UNDETERMINED"
+    ranks: tuple[RankState, ...] = ()

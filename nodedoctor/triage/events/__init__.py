@@ -24,7 +24,7 @@ from nodedoctor.triage.events import (
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.exits import ElasticBlock
 from nodedoctor.triage.events.manner import handled, manner, warned
-from nodedoctor.triage.events.seen import unread
+from nodedoctor.triage.events.seen import Article, Prose, unread
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.trace import Raised, Tracebacks
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
@@ -108,7 +108,10 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
     counters = Counters()
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
+    prose, last = Prose(), None
     for line in _joined(lines):
+        last = line
+        prose.read(line.text)
         events = list(_events(line, traces, block))
         yield from open_errors.told(line)
         if events:
@@ -127,6 +130,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
             counters.read(line, _speaker(line), *counted)
     yield from open_errors.released()
     yield from counters.flush()
+    if last is not None and prose.is_article:
+        yield Event(Article(), last.place, Who(), None, last.text)
 
 
 class _OpenErrors:

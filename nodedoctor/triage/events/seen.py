@@ -21,6 +21,37 @@ class Unread:
     """A line that announces trouble, by the severity its program gave it, and that no sign reads."""
 
 
+@noun
+class Article:
+    """Most of the text is written for people: an article, an issue or a chat about a failure."""
+
+
+_SENTENCE = re.compile(r"^(?:[-*#>\d.)\s]{0,6})[A-Z][^:=\[\]{}|]{30,}[a-z)][.?!:]?$")
+_SMALL_WORDS = re.compile(
+    r"\b(?:the|a|an|of|to|and|that|which|you|your|we|I|is|are|this|with|for|when|how)\b"
+)
+SENTENCES = 12
+"""Lines of prose that make a text an article; a program's advice seldom has more than a few."""
+
+
+class Prose:
+    """Counts how much of a text is sentences."""
+
+    def __init__(self) -> None:
+        self._lines = self._sentences = 0
+
+    def read(self, text: str) -> None:
+        """Take a line in."""
+        self._lines += 1
+        if _SENTENCE.match(text) and len(_SMALL_WORDS.findall(text)) >= 4:
+            self._sentences += 1
+
+    @property
+    def is_article(self) -> bool:
+        """True when a quarter of the lines or more are sentences."""
+        return self._sentences >= SENTENCES and 4 * self._sentences >= self._lines
+
+
 _ANNOUNCES = re.compile(
     r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
     r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"

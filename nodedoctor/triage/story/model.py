@@ -13,7 +13,7 @@ from nodedoctor.triage.events.oom import MemoryUser
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
-from nodedoctor.triage.events.seen import Seen
+from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, TimedOut
 from nodedoctor.triage.model import Collective, Event, Who
@@ -23,7 +23,7 @@ W = TypeVar("W")
 
 QUIET = (
     *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
-    ActorPid, Left, Blamed, Seen, RasCount, RasProcess, RasRunning,
+    ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
