@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import pkgutil
 import stat
 import sys
 import traceback
@@ -73,7 +72,7 @@ def discover(folders: Iterable[Path] = ()) -> Catalogue:
     """
     catalogue = Catalogue()
     facts = importlib.import_module("nodedoctor.facts")
-    for module in _modules("nodedoctor.facts", [str(Path(facts.__file__ or "").parent)], catalogue):
+    for module in _modules("nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue):
         catalogue.add(module)
     for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue):
         catalogue.add(module)
@@ -100,7 +99,11 @@ def bundled_checks() -> Path:
 
 
 def load_folder(folder: Path, package: str, catalogue: Catalogue) -> Iterator[ModuleType]:
-    """Import every module of a folder under the given package name; broken ones are noted, not raised."""
+    """Import every module of a folder under the given package name; broken ones are noted, not raised.
+
+    Sub-folders are walked, too. Names that start with `.` or `_`, and links to folders, are passed over. A
+    module that declares nothing is a helper.
+    """
     if not folder.is_dir():
         raise DiscoveryError(f"no folder of checks at {folder}")
     if package not in sys.modules:
@@ -115,17 +118,29 @@ def load_folder(folder: Path, package: str, catalogue: Catalogue) -> Iterator[Mo
         sys.modules[package] = module
         if spec.loader is not None and init.exists():
             spec.loader.exec_module(module)
-    yield from _modules(package, [str(folder)], catalogue)
+    yield from _modules(package, str(folder), catalogue)
 
 
-def _modules(package: str, path: list[str], catalogue: Catalogue) -> Iterator[ModuleType]:
-    for info in sorted(pkgutil.iter_modules(path), key=lambda found: found.name):
-        name = f"{package}.{info.name}"
-        where = os.path.join(path[0], f"{info.name}.py")
+def _modules(package: str, folder: str, catalogue: Catalogue) -> Iterator[ModuleType]:
+    for file in _files(folder):
+        name = ".".join(Path(file).relative_to(folder).with_suffix("").parts)
         try:
-            yield importlib.import_module(name)
+            yield importlib.import_module(f"{package}.{name}")
         except (Exception, SystemExit):  # somebody else's file: whatever it does, the other checks go on
-            catalogue.broken.append(Broken(info.name, where, traceback.format_exc(limit=-1).strip()))
+            catalogue.broken.append(Broken(name, file, traceback.format_exc(limit=-1).strip()))
+
+
+def _files(folder: str) -> Iterator[str]:
+    """The Python files of a folder and of its sub-folders, in the order of names."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.name.endswith(".py"):
+            yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
@@ -167,7 +182,9 @@ def _refuse_if_writable_by_others(folder: Path) -> None:
     """As root, code that another user may change is not run."""
     if os.geteuid() != 0 or not folder.is_dir():
         return
-    for path in (folder, *folder.glob("*.py")):
+    files = [Path(file) for file in _files(str(folder))]
+    between = {parent for file in files for parent in file.parents if folder in parent.parents}
+    for path in (folder, *sorted(between), *files):
         about = path.stat()
         if about.st_uid != 0 or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise DiscoveryError(f"{path} can be written by others; as root nodedoctor does not load it")

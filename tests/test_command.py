@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import nodedoctor
 from nodedoctor import command
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.registry import Command
@@ -170,7 +171,7 @@ NVML = "raise ImportError('here: ' + __file__)"
 def told(folder: Path, *path: str, **env: str) -> list[str]:
     """The argv of a child that needs packages, made by a process that finds them along a path only."""
     argv = [sys.executable, "-S", "-c", ASK, "nvml"]
-    search = os.pathsep.join([str(Path(command.__file__).parent.parent), *path])
+    search = os.pathsep.join([str(Path(nodedoctor.__file__).parent.parent), *path])
     env = {"PATH": os.defpath, "PYTHONPATH": search, **env}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.splitlines()
@@ -200,7 +201,7 @@ def test_a_child_takes_packages_from_nowhere_else(tmp_path):
 
 def test_a_child_finds_the_packages_of_this_very_environment():
     for name in ("psutil", "pynvml"):
-        code = f"import sys; sys.path.append({str(Path(command.__file__).parent / 'probes')!r});"
+        code = f"import sys; sys.path.append({str(Path(nodedoctor.__file__).parent / 'probes')!r});"
         code += f"from packages import add_folders; add_folders(); import {name}; print({name}.__file__)"
         program = command.child("nvml", packages=True)
         seen = run(*program[:-1], "-c", code)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor import command
+import nodedoctor
 from nodedoctor.fleet.control import Answer, ask
 
 
@@ -50,7 +50,7 @@ def test_bytes_that_are_no_text_are_no_fault(script):
 def test_a_hang_costs_a_message_and_not_the_run(script):
     """Not even when it ignores being asked to end: the process that asked must be able to exit."""
     script("trap '' TERM INT; sleep 60 & wait; sleep 60")
-    root = str(Path(command.__file__).parent.parent)
+    root = str(Path(nodedoctor.__file__).parent.parent)
     code = (
         f"import asyncio, sys; sys.path[:0] = [{root!r}]; from nodedoctor.fleet.control import ask;"
         "print(asyncio.run(ask('ask-it', timeout=0.5)).complaint)"

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nodedoctor
 from nodedoctor import command
 from nodedoctor.fleet.model import FleetError
 from nodedoctor.fleet.ray import Ray, _answer, _object, members
@@ -176,7 +177,7 @@ def test_a_task_has_the_environment_of_its_raylet(monkeypatch):
         "said = r.on_node('echo $CUDA_VISIBLE_DEVICES', b'', 9)['text'];"
         "print(zlib.decompress(base64.b64decode(said)).decode())"
     )
-    root = str(Path(command.__file__).parent.parent)
+    root = str(Path(nodedoctor.__file__).parent.parent)
     parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
     done = subprocess.run(
         [sys.executable, "-c", parent, code, root],

@@ -45,6 +45,24 @@ def test_a_check_in_a_folder(tmp_path):
     assert done.returncode == 1
 
 
+def test_a_check_in_a_folder_of_the_folder_with_a_helper_beside_it(tmp_path):
+    source = PLUGIN.replace('"bare metal"', "METAL").replace(
+        "from nodedoctor.model", "from .words import METAL\nfrom nodedoctor.model"
+    )
+    (tmp_path / "paint").mkdir()
+    (tmp_path / "paint" / "rack.py").write_text(source)
+    (tmp_path / "paint" / "words.py").write_text('METAL = "bare metal"\n')
+    for passed_over in ("_draft", ".git", "notes"):
+        (tmp_path / passed_over).mkdir()
+    (tmp_path / "_draft" / "rack.py").write_text("1/0\n")
+    (tmp_path / ".git" / "rack.py").write_text("1/0\n")
+    (tmp_path / "notes" / "rack.txt").write_text("no Python")
+    (tmp_path / "round").symlink_to(tmp_path)
+    found = results(nodedoctor("--json", "--checks", str(tmp_path), "rack", "doctor.plugins"))
+    assert found["rack.painted"]["findings"][0]["summary"] == "bare metal"
+    assert found["doctor.plugins"]["status"] == "pass"
+
+
 def test_a_check_from_an_entry_point(tmp_path):
     (tmp_path / "my_rack.py").write_text(PLUGIN)
     info = tmp_path / "my_rack-1.0.dist-info"
@@ -127,3 +145,13 @@ def test_root_does_not_load_what_others_can_write(tmp_path):
     done = nodedoctor("--json", "--checks", str(tmp_path), "rack")
     assert done.returncode == 64
     assert "can be written by others" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root refuses")
+def test_root_does_not_load_what_others_can_write_further_down(tmp_path):
+    (tmp_path / "paint").mkdir()
+    (tmp_path / "paint" / "rack.py").write_text(PLUGIN)
+    (tmp_path / "paint").chmod(0o777)
+    done = nodedoctor("--json", "--checks", str(tmp_path), "rack")
+    assert done.returncode == 64
+    assert f"{tmp_path / 'paint'} can be written by others" in done.stderr

@@ -36,7 +36,7 @@ def loopback(
         return skipped(LOOPBACK, seen.note)
     rails = by_class(tuple(of_sysfs(hca, port) for hca, port in seen.ports))
     words = [_word(port) for port in rails if port.active]
-    return Command(child(LOOPBACK.replace("-", "_"), *words)) if words else skipped(LOOPBACK, NO_PORT)
+    return Command(child("ib_write_bw", *words)) if words else skipped(LOOPBACK, NO_PORT)
 
 
 def _users(nvml: Observation, processes: Observation) -> Iterator[str]:

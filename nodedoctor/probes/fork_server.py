@@ -144,9 +144,13 @@ def run(words: list[str]) -> int:
         sys.argv = words
         folder, file = os.path.split(words[0])
         call_ourselves(file)
-        if folder != HERE:
+        name = file.removesuffix(".py")
+        if folder.startswith(f"{HERE}/"):  # our programs lie in folders, by what they ask about
+            name = f"{folder[len(HERE) + 1 :].replace('/', '.')}.{name}"
+        elif folder != HERE:
             sys.path.insert(0, folder)
-        __import__(file.removesuffix(".py")).main()
+        __import__(name)
+        sys.modules[name].main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
