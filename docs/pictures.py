@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor import __version__
-from nodedoctor.compare import document_of
-from nodedoctor.fleet.judge import judge
+from nodedoctor.cli.compare import document_of
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.model import Fleet, Node
-from nodedoctor.fleet.reading import node
+from nodedoctor.fleet.reports.reading import node
 from nodedoctor.model import Observation
-from nodedoctor.session import Request, Session
 from nodedoctor.tui import start
 
 DOCS = Path(__file__).parent
@@ -27,8 +27,8 @@ WIDE, SMALL = (140, 36), (80, 24)
 start.prepare_environment()
 
 from nodedoctor.tui.app import NodeDoctor  # noqa: E402
-from nodedoctor.tui.nodes import Round  # noqa: E402
-from nodedoctor.tui.rounds import Rounds  # noqa: E402
+from nodedoctor.tui.lines.nodes import Round  # noqa: E402
+from nodedoctor.tui.run_history import Rounds  # noqa: E402
 from nodedoctor.tui.state import Nothing  # noqa: E402
 
 

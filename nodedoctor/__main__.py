@@ -2,6 +2,6 @@
 
 import sys
 
-from nodedoctor.cli import main
+from nodedoctor.cli.main import main
 
 sys.exit(main())

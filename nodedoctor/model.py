@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 Action = Literal[
     "none",

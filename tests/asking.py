@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor import command
-from nodedoctor.discover import discover
+from nodedoctor.engine import child_process
+from nodedoctor.engine.plugins import discover
+from nodedoctor.engine.registry import Check, Command, Options
 from nodedoctor.model import Expect, Finding, Observation, Outcome
-from nodedoctor.registry import Check, Command, Options
 
 PATIENCE = 60  # seconds; nothing here takes more than a few
 
@@ -28,7 +28,7 @@ def ask(
     planned = plan(Options(root=str(root)), *earlier)
     assert isinstance(planned, Command)
     asked = Command(planned.argv, env=dict(env or {}))
-    seen = asyncio.run(command.run(name, asked, PATIENCE))
+    seen = asyncio.run(child_process.run(name, asked, PATIENCE))
     assert (seen.outcome, seen.rc) == (Outcome.OK, 0), seen.note
     json.loads(seen.text)
     return seen

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor import command
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
-from nodedoctor.registry import Command
 
 VERSION_PY = """from typing import Optional
 __all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'xpu']
@@ -90,7 +90,7 @@ def ask(
     """The document of one of our child programs, run as nodedoctor runs it but from another folder."""
     clean = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     done = subprocess.run(
-        command.child(program, *args),
+        child_process.child(program, *args),
         env={**clean, **(env or {})},
         cwd=cwd,
         capture_output=True,
@@ -104,5 +104,5 @@ def ask(
 
 def observe(*args: str, env: Mapping[str, str] | None = None) -> Observation:
     """The observation `target-python` as the engine makes it."""
-    made = Command(command.child("find_python", *args), env=env or {})
-    return asyncio.run(command.run("target-python", made, 60))
+    made = Command(child_process.child("stack/find_python", *args), env=env or {})
+    return asyncio.run(child_process.run("target-python", made, 60))

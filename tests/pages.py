@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from nodedoctor.fleet.nodeset import fold
+from nodedoctor.nodeset import fold
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

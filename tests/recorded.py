@@ -10,10 +10,10 @@ from typing import Any
 
 from fakes.tree import SLOTS, VERSION
 
-from nodedoctor import command
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command, Options
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report
-from nodedoctor.registry import Command, Options
-from nodedoctor.session import Request, Session
 
 DEVICES = "/sys/bus/pci/devices"
 DRIVER = "570.86.10"  # as the fake NVML has it
@@ -44,8 +44,8 @@ def alarms(report: Report) -> list[str]:
 
 def nvml(env: Mapping[str, str]) -> str:
     """What the real NVML child says behind the fake library."""
-    asked = Command(command.child("nvml", packages=True), env=dict(env))
-    return asyncio.run(command.run("nvml", asked, 60)).text
+    asked = Command(child_process.child("gpu/nvml", packages=True), env=dict(env))
+    return asyncio.run(child_process.run("nvml", asked, 60)).text
 
 
 def files(**sections: Any) -> str:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.collect import Recorded
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.diagnose import Diagnosis
+from nodedoctor.engine.run import Diagnosis
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.engine.sources import Recorded
 from nodedoctor.model import Expect, Moment, Observation, Report
 from nodedoctor.report import json as report_json
 from nodedoctor.report import text
-from nodedoctor.session import Request, Session
 
 NODES = [folder(name) for name in DEMOS]
 NODES += sorted(path.parent for path in (Path(__file__).parent / "nodes").glob("*/manifest.json"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import json as report_json
 from nodedoctor.report import text
-from nodedoctor.session import Request, Session
 
 NODES = Path(__file__).parent / "nodes"
 SCHEMA = Path(report_json.__file__).parent / "report.schema.json"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from test_plugins import nodedoctor, results
 
-from nodedoctor.console import Exit
-from nodedoctor.discover import discover
+from nodedoctor.cli.console import Exit
+from nodedoctor.engine.plugins import discover
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nodedoctor.discover import discover
+from nodedoctor.engine.plugins import discover
 from nodedoctor.regex import _Later, regex
 
 

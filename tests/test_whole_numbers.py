@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.session import UsageError, since_when
+from nodedoctor.engine.session import UsageError, since_when
 from nodedoctor.whole_numbers import LARGEST, json_integer, signed, spans, whole
 
 

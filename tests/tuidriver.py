@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.session import Request, Session
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.tui import start
 
 FRAMES = Path(__file__).parent / "frames"
@@ -27,7 +27,7 @@ from textual.keys import _character_to_key  # noqa: E402
 from textual.pilot import Pilot  # noqa: E402
 
 from nodedoctor.tui.app import NodeDoctor  # noqa: E402
-from nodedoctor.tui.rounds import Rounds  # noqa: E402
+from nodedoctor.tui.run_history import Rounds  # noqa: E402
 
 Act = Callable[[NodeDoctor, Pilot[None]], Awaitable[None]]
 

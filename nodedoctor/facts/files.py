@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 _SECTIONS = frozenset({"files", "links", "hex", "lists", "stats", "statvfs", "errors"})
 

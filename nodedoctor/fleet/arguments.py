@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from nodedoctor import outputs
-from nodedoctor.arguments import seconds
-from nodedoctor.console import Parser
+from nodedoctor.cli import outputs
+from nodedoctor.cli.arguments import seconds
+from nodedoctor.cli.console import Parser
 
 WIDEST = 4096
 """Nodes that can be asked at once; ours."""

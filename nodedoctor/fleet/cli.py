@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, BinaryIO
 
-from nodedoctor.console import Exit, complain, emit
+from nodedoctor.cli.console import Exit, complain, emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,12 +29,12 @@ MAKING = 10.0
 
 def main(words: list[str]) -> int:
     """Run fleet; returns the exit code."""
-    from nodedoctor import outputs
-    from nodedoctor.expect import ExpectError
+    from nodedoctor.cli import outputs
+    from nodedoctor.engine.session import UsageError
+    from nodedoctor.expectations import ExpectError
     from nodedoctor.fleet.arguments import parser
     from nodedoctor.fleet.document import document
     from nodedoctor.fleet.model import FleetError
-    from nodedoctor.session import UsageError
 
     arguments = parser().parse_args(words)
     try:
@@ -73,9 +73,9 @@ def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Complain of what can be known to be wrong before anybody is asked."""
-    from nodedoctor import outputs
-    from nodedoctor.discover import discover
-    from nodedoctor.session import UsageError, select, since_when
+    from nodedoctor.cli import outputs
+    from nodedoctor.engine.plugins import discover
+    from nodedoctor.engine.session import UsageError, select, since_when
 
     if problem := outputs.no_folder(arguments, "passing", "failing", "pyz"):
         raise UsageError(problem)
@@ -95,7 +95,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.checks or arguments.tag:
         select(discover(), arguments.checks, arguments.tag, deep=arguments.deep)
     if arguments.since:
-        from nodedoctor.diagnose import now
+        from nodedoctor.engine.run import now
 
         since_when(arguments.since, now())
 
@@ -163,18 +163,18 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
 def _transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
     if arguments.reports:
-        from nodedoctor.fleet.reports import Reports
+        from nodedoctor.fleet.reports.files import Reports
 
         return Reports(arguments.reports)
     if arguments.ssh is not None:
-        from nodedoctor.fleet.ssh import Ssh
+        from nodedoctor.fleet.transports.ssh import Ssh
 
         return Ssh(_node_set(arguments.ssh))
     if arguments.slurm is not None:
-        from nodedoctor.fleet.slurm import Slurm
+        from nodedoctor.fleet.transports.slurm.transport import Slurm
 
         return Slurm(_split("--slurm", arguments.slurm))
-    from nodedoctor.fleet.ray import Ray
+    from nodedoctor.fleet.transports.ray import Ray
 
     return Ray(arguments.ray, arguments.python)
 
@@ -182,7 +182,7 @@ def _transport(arguments: argparse.Namespace) -> Transport:
 def _node_set(text: str) -> str:
     """A node set, from where it is written; of a file each line is looked at by itself, to name a bad one."""
     from nodedoctor.fleet.model import FleetError
-    from nodedoctor.fleet.nodeset import NodeSetError, named
+    from nodedoctor.nodeset import NodeSetError, named
 
     if text != "-" and not text.startswith("@"):
         return text
@@ -201,16 +201,18 @@ def _node_set(text: str) -> str:
 
 def _all_of(source: BinaryIO | str) -> bytes:
     """What a file of names, or standard input, holds."""
-    from nodedoctor import foreign
+    from nodedoctor.engine import input_files
 
-    return foreign.read(source, pipes=True) if isinstance(source, str) else source.read(foreign.LARGEST)
+    return (
+        input_files.read(source, pipes=True) if isinstance(source, str) else source.read(input_files.LARGEST)
+    )
 
 
 def _errand(arguments: argparse.Namespace) -> Errand:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
-    from nodedoctor.expect import expectations
+    from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
+    from nodedoctor.expectations import expectations
     from nodedoctor.fleet.model import Errand
-    from nodedoctor.session import DEADLINE, DEADLINE_DEEP
 
     words = ["--json"]
     words += [word for flag in ("passive", "deep") if getattr(arguments, flag) for word in (f"--{flag}",)]
@@ -227,7 +229,7 @@ def _errand(arguments: argparse.Namespace) -> Errand:
 
 
 def _split(option: str, text: str) -> tuple[str, ...]:
-    from nodedoctor.session import UsageError
+    from nodedoctor.engine.session import UsageError
 
     try:
         return tuple(shlex.split(text))
@@ -237,18 +239,18 @@ def _split(option: str, text: str) -> tuple[str, ...]:
 
 async def _make_folder(path: str) -> None:
     """Make the folder for --save, by a child: its file system may be dead."""
-    from nodedoctor import command
+    from nodedoctor.engine import child_process
+    from nodedoctor.engine.registry import Command
     from nodedoctor.fleet.model import FleetError
-    from nodedoctor.registry import Command
 
-    seen = await command.run("mkdir", Command(("mkdir", "-p", "--", path)), MAKING)
+    seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MAKING)
     if not seen.answered or seen.rc:
         raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
 
 
 def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
     """Write the node lists, one name a line: what srun, clush -w @FILE and mpirun all read."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
 
     wanted = {arguments.passing: fleet.passing, arguments.failing: fleet.failing}
     return outputs.write_files(
@@ -279,13 +281,13 @@ def _again(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str]
     program = ["python3", str(ours)] if ours else ["nodedoctor"]
     brought = [f"--pyz={arguments.pyz}"] if arguments.pyz else []
 
-    def command(host: str, checks: Iterable[str]) -> str:
+    def child_process(host: str, checks: Iterable[str]) -> str:
         way = ["--ssh", host]
         if arguments.slurm is not None:
             way = [f"--slurm={f'{arguments.slurm} -w {host}'.strip()}"]
         return shlex.join([*program, "fleet", *way, *brought, *checks])
 
-    return command
+    return child_process
 
 
 class _Teller:
@@ -297,7 +299,7 @@ class _Teller:
 
     def tell(self, state: State) -> None:
         """Show the line; the names only after a while."""
-        from nodedoctor.fleet.nodeset import fold
+        from nodedoctor.nodeset import fold
         from nodedoctor.report.inert import inert
 
         loop = asyncio.get_running_loop()

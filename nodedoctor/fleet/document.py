@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Any, get_args
 
-from nodedoctor.fleet.judge import kinds
+from nodedoctor.fleet.compare.outliers import kinds
 from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem, State
-from nodedoctor.fleet.nodeset import fold
 from nodedoctor.model import Status
+from nodedoctor.nodeset import fold
 
 SCHEMA = "nodedoctor.fleet/1"
 

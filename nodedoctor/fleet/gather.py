@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from nodedoctor import __version__
-from nodedoctor.diagnose import now
-from nodedoctor.fleet.judge import judge
+from nodedoctor.engine.run import now
+from nodedoctor.fleet.compare.duplicates import one_each
+from nodedoctor.fleet.compare.outliers import judge
+from nodedoctor.fleet.compare.reachability import cleared
 from nodedoctor.fleet.model import Errand, Fleet, Node
-from nodedoctor.fleet.nodeset import counted, fold, of_file, plain
-from nodedoctor.fleet.reach import cleared
-from nodedoctor.fleet.same import one_each
-from nodedoctor.fleet.saved import kept
-from nodedoctor.noun import noun
+from nodedoctor.fleet.reports.saved import kept
+from nodedoctor.nodeset import counted, fold, of_file, plain
+from nodedoctor.record import noun
 
 GRACE = 10.0
 """Seconds beyond the nodes' own time after which the run ends, whatever a transport does; ours."""
@@ -30,7 +30,8 @@ INTERRUPTED = "interrupted before it answered"
 
 
 class Transport(Protocol):
-    """A way to many nodes; see its classes in ssh.py, slurm.py, ray.py and reports.py."""
+    """A way to many nodes; see its classes in fleet/transports/ssh.py, fleet/transports/slurm/transport.py,
+    fleet/transports/ray.py and fleet/reports/files.py."""
 
     name: str
 
@@ -175,7 +176,7 @@ class _Run:
 
     async def _write(self, node: Node, started: str) -> None:
         """Write a node's file, and beside it an answer that was no report."""
-        from nodedoctor.headless import write
+        from nodedoctor.cli.headless import write
 
         path = os.path.join(self._save, plain(node.host) or "unnamed")
         files = {f"{path}.json": kept(node, started)}

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from nodedoctor.model import Action, Status
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 State = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
 """What came of asking a node: a report; nothing in time; no way to it; it was reached, but nodedoctor could
@@ -75,7 +75,8 @@ class Node:
 
     `note` says why there is no report, or what was strange about the answer. `traits` are what somebody
     decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
-    `traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname` and `boot_id`
+    `fleet/compare/traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname`
+    and `boot_id`
     are the machine's own, and so are `uptime` in seconds (0 when not told) and the `serials` of its GPUs.
     `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
     itself, which the gatherer saves or lets go of. `alias` is set where another machine has the same name:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar, get_args
 
-from nodedoctor.fleet.alike import One, blank, families, fix, nodes
+from nodedoctor.fleet.compare.grouping import One, blank, families, fix, nodes
 from nodedoctor.fleet.document import kinds_of
 from nodedoctor.fleet.model import Fleet, Node, Oddity, State
 from nodedoctor.model import Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from nodedoctor.knowledge.table import FOLDER, load
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 
 @noun

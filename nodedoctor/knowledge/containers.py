@@ -12,7 +12,7 @@ from typing import Any
 
 from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 
 @noun

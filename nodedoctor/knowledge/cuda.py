@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 Driver = tuple[int, ...]
 Cuda = tuple[int, int]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from nodedoctor.knowledge.table import raw_rows, rows, typed
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 Safety = Literal["yes", "workaround", "no", "no-effect"]
 """Whether it may stay set: yes; while a fault is worked around; for diagnosis only; it does nothing."""

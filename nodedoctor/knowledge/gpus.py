@@ -9,7 +9,7 @@ import re
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.regex import regex
 
 _MIG_SUFFIX = regex(r"\s+MIG\s+\S+$")

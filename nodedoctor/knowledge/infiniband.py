@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 
 @noun

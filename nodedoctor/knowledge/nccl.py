@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 Effect = Literal["hang", "crash", "wrong-data", "slow", "init-failure"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodedoctor.model import Fix
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 VERIFY = "nodedoctor driver.answers"
 XID_GUIDE = "https://docs.nvidia.com/deploy/xid-errors/"

@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 
 @noun

@@ -1,4 +1,4 @@
-"""Reads the tables: JSON files beside this module, one row per line, each row with its source."""
+"""Reads the tables: the JSON files of `tables`, one row per line, each row with its source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "tables"
 Row = TypeVar("Row")
 
 

@@ -10,7 +10,7 @@ from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
 """How NVIDIA's wheels of one library are called across CUDA majors."""

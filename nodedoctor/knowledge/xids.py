@@ -7,7 +7,7 @@ from typing import Any
 
 from nodedoctor.knowledge.table import raw_rows, rows, typed
 from nodedoctor.model import Action
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 RELABELLED_BRANCH = 575
 """From this driver branch on NVLink 5 messages use the second layout of their first word (Xid catalogue)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.facts.settings import HERE, Setting
+from nodedoctor.facts.host.settings import HERE, Setting
 from nodedoctor.lint.remark import Node, Remark
 from nodedoctor.lint.values import NCCL_ENV
 

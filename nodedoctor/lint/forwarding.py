@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.facts.packages import numbers
-from nodedoctor.facts.settings import HERE, Setting
+from nodedoctor.facts.host.settings import HERE, Setting
+from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.lint.remark import Node, Remark
 
 # NovaSky-AI/SkyRL, prepare_runtime_environment of the tags skyrl_train-v0.2.0 to skyrl-v0.3.0: NCCL_DEBUG is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.facts.settings import Setting
+from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
 from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
 

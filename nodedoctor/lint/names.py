@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.facts.packages import numbers
-from nodedoctor.facts.settings import Setting
+from nodedoctor.facts.host.settings import Setting
+from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
 from nodedoctor.lint.remark import Node, Remark
 from nodedoctor.regex import regex

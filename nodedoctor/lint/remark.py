@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from nodedoctor.facts.packages import numbers
-from nodedoctor.facts.settings import Settings
-from nodedoctor.noun import noun
+from nodedoctor.facts.host.settings import Settings
+from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.record import noun
 
 Level = Literal["note", "warn", "fail"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from nodedoctor.facts.packages import numbers
-from nodedoctor.facts.settings import HERE, Settings
+from nodedoctor.facts.host.settings import HERE, Settings
+from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
 

@@ -1,6 +1,6 @@
 """Start our other programs as forks of this interpreter, which has imported what they need.
 
-    python -I -S fork_server.py       (standard input is a socket to nodedoctor/fork_server.py)
+    python -I -S fork_server.py       (standard input is a socket to nodedoctor/engine/fork_server.py)
 
 A message is a number, the arguments of `python`, joined by NUL, and the two descriptors for the program's
 stdout and stderr. Answers: `started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     Asked = tuple[str, list[str], tuple[int, int]]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-USUAL = ("environment", "files_each", "files", "find_python", "kernel_log", "net", "processes")
+USUAL = (
+    "host.environment",
+    "host.files_each",
+    "host.files",
+    "stack.find_python",
+    "kernel.kernel_log",
+    "network.net",
+    "host.processes",
+)
 LARGEST = 1 << 20
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nodedoctor.probes.target_owner import become, foreign_owner, is_root
+    from nodedoctor.probes.stack.target_owner import become, foreign_owner, is_root
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from target_owner import become, foreign_owner, is_root
+    from stack.target_owner import become, foreign_owner, is_root
 
     sys.path.pop(0)
 

@@ -1,9 +1,9 @@
 """Where psutil and pynvml are, for a child that starts without site-packages.
 
-    python -I -S -X packages=FOLDER[:FOLDER] nvml.py
+    python -I -S -X packages=FOLDER[:FOLDER] probes/gpu/nvml.py
 
 The process that starts the child knows where it found them: in a virtual environment, among a user's own
-packages, in an unpacked single file. By hand `python -I nvml.py` will do.
+packages, in an unpacked single file. By hand `python -I probes/gpu/nvml.py` will do.
 """
 
 from __future__ import annotations

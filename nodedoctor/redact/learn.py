@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nodedoctor.fleet import nodeset
+from nodedoctor import nodeset
 from nodedoctor.model import Observation
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.redact.prose import named_in
 from nodedoctor.redact.words import ACCOUNTS, NOWHERE, public
 

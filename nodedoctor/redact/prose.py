@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.redact.words import ACCOUNTS, NOWHERE, ordinary, public
 
 _OPEN = "com edu gov mil"

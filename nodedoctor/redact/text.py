@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from nodedoctor.fleet import nodeset
+from nodedoctor import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
 from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, MOST, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.prose import BUCKETS, DOMAIN, NETWORKS, SHARE, names_somebody

@@ -98,7 +98,7 @@ def _words() -> frozenset[str]:
 @lru_cache(maxsize=1)
 def _sources() -> str:
     """Our own sources and the bundled checks, in lower case."""
-    from nodedoctor.discover import bundled_checks
+    from nodedoctor.engine.plugins import bundled_checks
 
     package = Path(__file__).parent.parent
     files = {*package.rglob("*.py"), *bundled_checks().rglob("*.py")} - set(Path(__file__).parent.rglob("*"))

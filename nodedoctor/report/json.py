@@ -32,7 +32,7 @@ def render(report: Report) -> str:
     """The document as text, a result, probe or fact a line. ASCII only: valid anywhere, inert on a terminal.
 
     Indenting throughout would leave json's C encoder unused and take 20 ms. The lines also let a reader of
-    thousands of reports take only those it wants (fleet/skim.py).
+    thousands of reports take only those it wants (fleet/reports/skim.py).
     """
     lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document(report).items())
     return "{" + ",\n".join(lines) + "}"

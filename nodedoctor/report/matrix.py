@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from statistics import median
 from typing import Any
 
-from nodedoctor.facts.topology import Topology
-from nodedoctor.noun import noun
+from nodedoctor.facts.gpu.links.topology import Topology
+from nodedoctor.record import noun
 from nodedoctor.report.inert import inert
 
 LOW = 0.9

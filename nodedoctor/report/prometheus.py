@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor.model import Status
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.inert import inert
 from nodedoctor.report.json import severity
 

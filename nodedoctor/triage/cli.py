@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from nodedoctor.console import Exit, Parser, complain, emit
+from nodedoctor.cli.console import Exit, Parser, complain, emit
 from nodedoctor.triage.model import LARGEST_PID, Verdict
 from nodedoctor.whole_numbers import whole
 
@@ -29,7 +29,7 @@ _CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undeter
 
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
     from nodedoctor.triage.job import examine, examine_live
     from nodedoctor.triage.nodes import NotANode, read_node
     from nodedoctor.triage.sources import NotThere
@@ -72,7 +72,7 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
 
 def _finish(arguments: argparse.Namespace, examined: Examined) -> int:
     """Write the page if that was asked for, and say the verdict as a number."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
     from nodedoctor.triage import document
 
     failed = outputs.write(arguments, lambda: document.document(examined.verdict, examined.lines.of))
@@ -103,7 +103,7 @@ def _pid(text: str) -> int:
 
 def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
-    from nodedoctor import outputs
+    from nodedoctor.cli import outputs
 
     made = Parser(
         prog="nodedoctor triage",

@@ -44,8 +44,8 @@ def evidence(story: Story, paths: Sequence[str]) -> str:
 
 def look(why: str) -> tuple[tuple[Node, ...], str]:
     """This machine's faults now, and a note that says that it was looked at, why, and what came of it."""
+    from nodedoctor.engine.session import Request, Session, UsageError
     from nodedoctor.report.json import document
-    from nodedoctor.session import Request, Session, UsageError
 
     async def run() -> Node:
         report = await Session(Request(words=CHECKS, deadline=DEADLINE)).diagnosis().run()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nodedoctor.noun import noun
-from nodedoctor.probes.environment import scrubbed
+from nodedoctor.probes.host.environment import scrubbed
+from nodedoctor.record import noun
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor import command
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
-from nodedoctor.noun import noun
-from nodedoctor.registry import Command
+from nodedoctor.record import noun
 from nodedoctor.triage.events.trace import Frame
 
 PAUSE = 2.0
@@ -158,8 +158,8 @@ def _frames(value: Any) -> tuple[Frame, ...]:
 
 
 async def _standing(pids: Sequence[int]) -> Observation:
-    argv = command.child("live_job", str(PAUSE), *(str(pid) for pid in pids))
-    return await command.run("live-job", Command(argv), PAUSE + DEADLINE)
+    argv = child_process.child("cluster/live_job", str(PAUSE), *(str(pid) for pid in pids))
+    return await child_process.run("live-job", Command(argv), PAUSE + DEADLINE)
 
 
 async def _ras_twice() -> tuple[str, str]:
@@ -171,8 +171,8 @@ async def _ras_twice() -> tuple[str, str]:
 
 
 async def _ras() -> str:
-    argv = command.child("nccl_ras", "localhost", str(RAS_PORT), str(DEADLINE))
-    seen = await command.run("nccl-ras", Command(argv), DEADLINE + 2)
+    argv = child_process.child("cluster/nccl_ras", "localhost", str(RAS_PORT), str(DEADLINE))
+    seen = await child_process.run("nccl-ras", Command(argv), DEADLINE + 2)
     text = _document(seen).get("text", "")
     return text if isinstance(text, str) else ""
 
@@ -182,7 +182,7 @@ async def _stacks(spy: str, pids: Sequence[int]) -> dict[int, tuple[Thread, ...]
 
     async def one(pid: int) -> tuple[int, tuple[Thread, ...]]:
         argv = (spy, "dump", "--nonblocking", "--json", "--pid", str(pid))
-        seen = await command.run(f"py-spy-{pid}", Command(argv), DEADLINE)
+        seen = await child_process.run(f"py-spy-{pid}", Command(argv), DEADLINE)
         return pid, threads(seen.text) if seen.answered else ()
 
     return {pid: found for pid, found in await asyncio.gather(*(one(pid) for pid in pids)) if found}
@@ -203,9 +203,9 @@ async def _gpu_percents() -> dict[int, int]:
     """How busy the GPU of each process is; empty without a driver, or when it does not answer in time."""
     if not os.path.exists("/dev/nvidiactl"):
         return {}
-    from nodedoctor.facts.nvml import NvmlReading
+    from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 
-    seen = await command.run("nvml", Command(command.child("nvml", packages=True)), DEADLINE)
+    seen = await child_process.run("nvml", Command(child_process.child("gpu/nvml", packages=True)), DEADLINE)
     told = NvmlReading.parse(seen)
     return {
         user.pid: gpu.gpu_utilization_percent

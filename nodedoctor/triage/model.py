@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 Cause = Literal[
     "gpu_hardware_xid",

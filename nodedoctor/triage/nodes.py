@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodedoctor import foreign
-from nodedoctor.noun import noun
+from nodedoctor.engine import input_files
+from nodedoctor.record import noun
 from nodedoctor.report.json import SCHEMA as REPORT
 from nodedoctor.report.json import document
 from nodedoctor.report.reading import damage
@@ -102,7 +102,7 @@ def _report(path: str) -> Mapping[str, Any]:
     if os.path.isdir(path):
         return _replayed(path)
     try:
-        data = foreign.read(path, pipes=True)
+        data = input_files.read(path, pipes=True)
         if data.startswith(_ZIP):
             return _replayed(path)
         loaded = json.loads(data)
@@ -119,7 +119,7 @@ def _report(path: str) -> Mapping[str, Any]:
 
 def _replayed(path: str) -> Mapping[str, Any]:
     """A recording goes through the same checks as a live node."""
-    from nodedoctor.session import Request, Session, UsageError
+    from nodedoctor.engine.session import Request, Session, UsageError
 
     async def run() -> Mapping[str, Any]:
         return document(await Session(Request(replay=Path(path))).diagnosis().run())

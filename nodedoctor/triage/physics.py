@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.model import Collective
 
 BUSBW_GBPS: dict[str, float] = {
@@ -14,7 +14,8 @@ BUSBW_GBPS: dict[str, float] = {
     "ethernet_10g": 1.1,
     "ethernet_1g": 0.117,
 }
-"""Bus bandwidth in GB/s as nccl-tests count it: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"""
+"""Bus bandwidth in GB/s as nccl-tests count it:
+https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"""
 
 _SIZES = {"bf16": 2, "fp32": 4}
 _SLOWEST = 0.1

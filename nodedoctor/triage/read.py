@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
-from nodedoctor import foreign
+from nodedoctor.engine import input_files
 from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
@@ -171,7 +171,7 @@ def _eager(file: BinaryIO, source: Source, reading: Reading) -> Callable[[int], 
 def _opened(source: Source) -> BinaryIO:
     if source.kind == "pipe":
         try:
-            return foreign.opened(source.path, pipes=True)
+            return input_files.opened(source.path, pipes=True)
         except OSError as error:
             raise NotThere(f"{source.path}: {error.strerror}") from None
     opened: Any = _OPENERS.get(source.kind, open)(source.path, "rb")

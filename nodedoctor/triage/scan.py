@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
-from nodedoctor import command
-from nodedoctor.registry import Command
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
 from nodedoctor.triage.events import NEEDLES
 
 WHOLE = 8 << 20
@@ -183,7 +183,7 @@ def _grep(path: str) -> list[Anchor] | None:
 def _asked(path: str, words: tuple[str, ...], *options: str) -> tuple[list[Anchor], bool] | None:
     pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
     argv = ("grep", "-abnoE", *options, "-e", pattern, "--", os.path.abspath(path))
-    seen = asyncio.run(command.run("grep", Command(argv, env={"LC_ALL": "C"}), PATIENCE))
+    seen = asyncio.run(child_process.run("grep", Command(argv, env={"LC_ALL": "C"}), PATIENCE))
     if not seen.answered or seen.rc not in (0, 1):
         return None
     lines = seen.text.split("\n")[1 if seen.truncated else 0 :]

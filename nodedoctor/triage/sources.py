@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterator
 from typing import Literal
 
-from nodedoctor import foreign
-from nodedoctor.noun import noun
+from nodedoctor.engine import input_files
+from nodedoctor.record import noun
 from nodedoctor.triage.model import Who
 
 Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
@@ -101,7 +101,7 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
             if explicit and stat.S_ISFIFO(status.st_mode):
                 return Source(path, "pipe")
             if explicit:
-                raise NotThere(f"{path}: a {foreign.kind(status.st_mode)}, not a file")
+                raise NotThere(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
             head = file.read(4096)

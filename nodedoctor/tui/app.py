@@ -13,7 +13,7 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from nodedoctor import headless
+from nodedoctor.cli import headless
 from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import OpenNode, ShowCheck
 from nodedoctor.tui.palette import GoToCheck
@@ -22,7 +22,7 @@ from nodedoctor.tui.state import Engine, Refused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 if TYPE_CHECKING:
-    from nodedoctor.tui.nodes import Round
+    from nodedoctor.tui.lines.nodes import Round
 
 INTERRUPTED = 130
 
@@ -167,9 +167,9 @@ class NodeDoctor(App[None]):
         self.run_worker(self._open_node(message), group="node", exclusive=True)
 
     async def _open_node(self, message: OpenNode) -> None:
-        from nodedoctor.compare import CompareError
+        from nodedoctor.cli.compare import CompareError
         from nodedoctor.report.reading import report
-        from nodedoctor.tui import reading
+        from nodedoctor.tui.process import reading
 
         try:
             self.state = State(report(await reading.document(message.report)))
@@ -201,8 +201,8 @@ class NodeDoctor(App[None]):
 
     async def _compare_with(self, path: str) -> None:
         self.notify(f"reading {path}", markup=False)
-        from nodedoctor.compare import CompareError
-        from nodedoctor.tui import reading
+        from nodedoctor.cli.compare import CompareError
+        from nodedoctor.tui.process import reading
 
         try:
             document = await reading.document(path)
@@ -236,8 +236,8 @@ class NodeDoctor(App[None]):
             self.run_worker(self._triage_of(path), group="triage", exclusive=True)
 
     async def _triage_of(self, path: str) -> None:
-        from nodedoctor.compare import CompareError
-        from nodedoctor.tui import reading
+        from nodedoctor.cli.compare import CompareError
+        from nodedoctor.tui.process import reading
 
         self.notify(f"reading {path}", markup=False)
         try:

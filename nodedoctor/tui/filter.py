@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodedoctor.model import Result, Status
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 KINDS: dict[str, Callable[[Result], bool]] = {
     "fail": lambda result: result.status is Status.FAIL,

@@ -11,7 +11,7 @@ from nodedoctor.fleet.gather import Gathered, State, Transport, gather
 from nodedoctor.fleet.model import Errand, Fleet, FleetError
 from nodedoctor.report.inert import inert
 from nodedoctor.tui import start
-from nodedoctor.tui.nodes import Round
+from nodedoctor.tui.lines.nodes import Round
 from nodedoctor.tui.state import Nothing
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from nodedoctor.model import Status
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 STYLE = {
     Status.FAIL: "bold red",

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.model import Report
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.report.inert import inert
 from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, Refused, empty_report
 
 if TYPE_CHECKING:
-    from nodedoctor.console import Parser
-    from nodedoctor.session import Request
+    from nodedoctor.cli.console import Parser
+    from nodedoctor.engine.session import Request
     from nodedoctor.tui.app import NodeDoctor
 
 
@@ -86,14 +86,14 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
 
 def watch(words: list[str]) -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
-    from nodedoctor.console import Exit, complain
+    from nodedoctor.cli.console import Exit, complain
 
     parser().parse_args(words)
     if not possible():
         return complain("watch needs a terminal; for scripts there is `nodedoctor --json`")
 
     def make_request() -> Request:
-        from nodedoctor.session import Request
+        from nodedoctor.engine.session import Request
 
         return Request(tags=("fast",))
 
@@ -102,7 +102,7 @@ def watch(words: list[str]) -> int:
 
 def parser() -> Parser:
     """The parser of `nodedoctor watch`."""
-    from nodedoctor.console import Parser
+    from nodedoctor.cli.console import Parser
 
     return Parser(
         prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
@@ -118,7 +118,7 @@ def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
         return pid, ours
     try:
         ours.close()
-        from nodedoctor.tui.engine import serve
+        from nodedoctor.tui.process.engine import serve
 
         serve(make_request, theirs)
     finally:
@@ -130,7 +130,7 @@ async def _sit(
 ) -> Sitting:
     import asyncio
 
-    from nodedoctor.tui.remote import Remote
+    from nodedoctor.tui.process.remote import Remote
 
     engine = Remote(pid, line)
     app = app_class(engine, ascii=not speaks_utf8(), first=first)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nodedoctor import __version__
 from nodedoctor.model import Report
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 
 
 @noun

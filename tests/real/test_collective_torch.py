@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.collective import smoke
-from nodedoctor.facts.collective import SMOKE, Collective
+from checks.measured.collective import smoke
+from nodedoctor.facts.measured.collective import SMOKE, Collective
 from nodedoctor.model import Observation, Status, Unseen
 
 pytestmark = pytest.mark.real
@@ -22,7 +22,17 @@ def job(*words, python=None):
     python = python or TORCH
     if not python:
         pytest.skip("no torch: set NODEDOCTOR_TORCH_PYTHON to a Python that has one")
-    argv = [sys.executable, "-I", "-S", PROBES / "in_python.py", python, "collective", "--limit", "6", *words]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        PROBES / "in_python.py",
+        python,
+        "measured/collective",
+        "--limit",
+        "6",
+        *words,
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     return Collective.parse(Observation(SMOKE, text=done.stdout, note=done.stderr))
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.completion import fish, zsh
-from nodedoctor.completion.vocabulary import Vocabulary, vocabulary
+from nodedoctor.cli.completion import fish, zsh
+from nodedoctor.cli.completion.vocabulary import Vocabulary, vocabulary
 from nodedoctor.demo import DEMOS
-from nodedoctor.discover import discover
+from nodedoctor.engine.plugins import discover
 
 REPOSITORY = Path(__file__).parent.parent.parent
 

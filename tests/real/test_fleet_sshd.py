@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 from hosts import BIN, Host, Hosts, need
 
-from nodedoctor.fleet import node_side
 from nodedoctor.fleet.model import Errand, Node
-from nodedoctor.fleet.ssh import Ssh
+from nodedoctor.fleet.transports import node_side
+from nodedoctor.fleet.transports.ssh import Ssh
 
 pytestmark = pytest.mark.real
 

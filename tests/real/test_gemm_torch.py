@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.compute import gemm
-from nodedoctor.facts.gemm import GEMM, Gemm
+from checks.measured.compute import gemm
+from nodedoctor.facts.measured.gemm import GEMM, Gemm
 from nodedoctor.model import Observation, Status, Unseen
 
 pytestmark = pytest.mark.real
@@ -22,7 +22,7 @@ def run(*words, **env):
     """What the program prints in the Python that has torch."""
     if not TORCH:
         pytest.skip("no torch: set NODEDOCTOR_TORCH_PYTHON to a Python that has one")
-    argv = [sys.executable, "-I", "-S", PROBES / "in_python.py", TORCH, "gemm", *words]
+    argv = [sys.executable, "-I", "-S", PROBES / "in_python.py", TORCH, "measured/gemm", *words]
     done = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
     return Observation(GEMM, text=done.stdout)

@@ -11,7 +11,7 @@ import pytest
 from browser import Browser, browser, missing
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
 
-from nodedoctor.compare import compare, document_of, heading
+from nodedoctor.cli.compare import compare, document_of, heading
 from nodedoctor.report import html
 from nodedoctor.report.inert import inert
 

@@ -14,9 +14,9 @@ import pytest
 from asking import ask, brief, judge, said
 from ib_tree import add_hca
 
-from nodedoctor.facts.ib import Ib, Rails
-from nodedoctor.facts.ibstat import IbStat
-from nodedoctor.facts.rdma import Rdma, rdma_devices
+from nodedoctor.facts.rdma.ibstat import IbStat
+from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.facts.rdma.sysfs import Rdma, rdma_devices
 from nodedoctor.model import Unseen
 
 pytestmark = pytest.mark.real

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_python import add_package, add_torch, compile_library, make_env, observe
 
-from nodedoctor.facts.libraries import Libraries
+from nodedoctor.facts.stack.libraries import Libraries
 
 pytestmark = pytest.mark.real
 

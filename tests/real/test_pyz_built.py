@@ -170,7 +170,8 @@ def test_check_files_of_a_site_and_the_file_that_we_are(run, pyz, tmp_path):
 def test_it_starts_itself_to_read_what_was_recorded(run):
     run("--version")
     (unpacked,) = (run.private / f"nodedoctor-{os.geteuid()}").iterdir()
-    code = f"import sys, asyncio; sys.path.insert(0, {str(unpacked)!r}); from nodedoctor.tui import reading\n"
+    code = f"import sys, asyncio; sys.path.insert(0, {str(unpacked)!r});"
+    code += " from nodedoctor.tui.process import reading\n"
     code += f"print(asyncio.run(reading.document({str(demo('healthy'))!r}))['verdict'])"
     argv = [run.program[-2], "-I", "-c", code]
     done = subprocess.run(argv, env={}, capture_output=True, text=True, timeout=60)

@@ -10,9 +10,9 @@ import sys
 import pytest
 from fake_python import make_nccl, observe
 
-from nodedoctor.facts.libraries import Libraries
-from nodedoctor.facts.target import TargetPython
-from nodedoctor.facts.torch_build import Torch
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Observation, Outcome
 
 pytestmark = pytest.mark.real

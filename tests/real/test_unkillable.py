@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from test_hang import REPOSITORY, nodedoctor
 
-from nodedoctor.headless import WRITING
+from nodedoctor.cli.headless import WRITING
 
 pytestmark = pytest.mark.real
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-TABLES = Path(__file__).resolve().parents[2] / "nodedoctor" / "knowledge"
+TABLES = Path(__file__).resolve().parents[2] / "nodedoctor" / "knowledge" / "tables"
 MATTER = re.compile(
     r"torch(vision|audio)?|triton|nvidia-.*|cuda-.*|flashinfer-python|transformers|ray|xformers|sglang-kernel"
 )

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nodedoctor.compare import Comparison
+    from nodedoctor.cli.compare import Comparison
 
 
 def render(document: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.compare import Change, Comparison, FactChange, told
+from nodedoctor.cli.compare import Change, Comparison, FactChange, told
 from nodedoctor.model import Result
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each, element

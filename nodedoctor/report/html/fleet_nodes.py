@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from nodedoctor.fleet.alike import common
-from nodedoctor.fleet.nodeset import fold
+from nodedoctor.fleet.compare.grouping import common
 from nodedoctor.model import Finding, Reason
+from nodedoctor.nodeset import fold
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
 from nodedoctor.report.reading import entries, status, words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.sign import Sign, numeral, rank_number, sign, symptom, world_size
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Cause

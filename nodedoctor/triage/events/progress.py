@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.sign import Sign, sign, world_size
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Who
 from nodedoctor.whole_numbers import whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.manner import manner
 from nodedoctor.triage.model import Line
 

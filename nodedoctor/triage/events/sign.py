@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Who
 from nodedoctor.whole_numbers import LARGEST, signed, whole

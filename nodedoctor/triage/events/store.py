@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events.sign import Sign, number, numeral, ranks_in, sign, symptom
 from nodedoctor.triage.model import Cause
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.causes.collectives import minority
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.records import GroupState, Op

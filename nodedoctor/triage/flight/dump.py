@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.flight.records import (
     GroupState,
     apply_status,

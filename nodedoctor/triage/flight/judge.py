@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight import pipes

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.model import LARGEST_WORLD
 from nodedoctor.triage.unpickle import Refused
 from nodedoctor.whole_numbers import signed, whole

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.flight.records import word
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nodedoctor.noun import noun
+from nodedoctor.record import noun
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.nccl import Communicator

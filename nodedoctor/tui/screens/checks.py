@@ -10,11 +10,11 @@ from textual.screen import Screen
 
 from nodedoctor.model import Result
 from nodedoctor.report.inert import inert
-from nodedoctor.tui import detail
 from nodedoctor.tui.filter import Filter
+from nodedoctor.tui.lines import detail
+from nodedoctor.tui.lines.ticket import commands, markdown
 from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
 from nodedoctor.tui.state import Engine, State
-from nodedoctor.tui.ticket import commands, markdown
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing

@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.compare import Change, Comparison, FactChange, compare, heading, told
+from nodedoctor.cli.compare import Change, Comparison, FactChange, compare, heading, told
 from nodedoctor.model import Result
 from nodedoctor.report import json as report_json
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.detail import sentence
+from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.messages import AskCompare, ShowCheck
 from nodedoctor.tui.state import State

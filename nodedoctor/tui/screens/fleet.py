@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui import nodes
+from nodedoctor.tui.lines import nodes
 from nodedoctor.tui.look import LABEL, Glyphs, Para
 from nodedoctor.tui.messages import OpenNode
 from nodedoctor.tui.widgets.hints import Hints

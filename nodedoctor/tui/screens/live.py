@@ -11,13 +11,13 @@ from textual import work
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from nodedoctor import command
-from nodedoctor.facts.nvml_watch import LoadSample, sample_of
-from nodedoctor.registry import Command
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 from nodedoctor.report.inert import inert
-from nodedoctor.tui import load
-from nodedoctor.tui.kernel import kernel_lines
+from nodedoctor.tui.lines import load
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para
+from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -83,9 +83,9 @@ class LiveScreen(Screen[None]):
     @work(group="gpus")
     async def _follow_gpus(self) -> None:
         """NVML in a child: where it hangs, the line that names the waiting call is all that comes."""
-        argv = command.child("nvml", "--watch", str(INTERVAL), packages=True)
+        argv = child_process.child("gpu/nvml", "--watch", str(INTERVAL), packages=True)
         before: LoadSample | None = None
-        async for line in command.follow(Command(argv)):
+        async for line in child_process.follow(Command(argv)):
             sample = sample_of(line, before)
             if sample is None:
                 continue
@@ -119,8 +119,8 @@ class LiveScreen(Screen[None]):
 
     async def _sayings(self, *words: str) -> Any:
         root = self._engine.about.root
-        argv = command.child("host_watch", str(INTERVAL), "--root", root, *words)
-        async for line in command.follow(Command(argv)):
+        argv = child_process.child("host/host_watch", str(INTERVAL), "--root", root, *words)
+        async for line in child_process.follow(Command(argv)):
             try:
                 said = json.loads(line)
             except ValueError:

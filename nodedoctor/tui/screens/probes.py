@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.tui.detail import LONGEST, observation_line
+from nodedoctor.tui.lines.detail import LONGEST, observation_line
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints

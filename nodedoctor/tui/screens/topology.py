@@ -12,7 +12,7 @@ from textual.screen import Screen
 from nodedoctor.model import Finding, Result
 from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import TOKENS, Matrix, matrices
-from nodedoctor.tui.detail import sentence
+from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.state import State

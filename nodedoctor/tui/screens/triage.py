@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui import diagnosis, reading
+from nodedoctor.tui.lines import diagnosis
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import AskTriage
+from nodedoctor.tui.process import reading
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodedoctor.engine.registry import Command, Options, check, fact, probe
 from nodedoctor.model import Finding, Fix, Observation, Unseen
-from nodedoctor.registry import Command, Options, check, fact, probe
 
 
 @probe("changing")

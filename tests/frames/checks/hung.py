@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodedoctor.engine.registry import Command, Options, check, fact, probe
 from nodedoctor.model import Finding, Observation, Unseen
-from nodedoctor.registry import Command, Options, check, fact, probe
 
 
 def _hanging(number: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodedoctor.facts.topology import Topology
+from nodedoctor.engine.registry import Command, Options, check, fact, probe
+from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Unseen
-from nodedoctor.registry import Command, Options, check, fact, probe
 
 
 @probe("rack-links")

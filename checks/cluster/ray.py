@@ -1,0 +1,125 @@
+"""Is there one Ray, and one Python, in everything that belongs to the cluster here?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
+from nodedoctor.knowledge.containers import promise
+from nodedoctor.model import Evidence, Expect, Finding, Fix
+
+ROLES = ("raylet", "gcs-server", "ray-worker")
+DOCS = "https://docs.ray.io/en/latest/cluster/faq.html"
+
+
+@check("ray.version", "One Ray and one Python minor everywhere", tags={"fast"})
+def ray_version(target: TargetPython, container: Container | None, expect: Expect) -> Iterator[Finding]:
+    """Ray and Python of the target against those of the running head and workers, and the image's promise.
+
+    Why: a driver with another Ray or Python minor than the cluster is refused ("Version mismatch"), or fails
+    later when objects are unpickled.
+    Fix disturbs: the Python environment; a Ray that is restarted ends its jobs on this node.
+    """
+    own = target.package("ray")
+    running = [process for process in target.running if process.role in ROLES and process.ray]
+    if own is None and not running:
+        yield _absent(target, expect)
+        return
+    if own is not None:
+        yield from _promised(target, container, own.version)
+    kinds = {(process.ray, process.python): process for process in running}
+    if len(kinds) > 1:
+        yield _several(target, list(kinds.values()))
+    differing = [process for process in kinds.values() if own and not _same(target, own.version, process)]
+    for process in differing:
+        yield _differs(target, own.version if own else "", process)
+    if not differing and len(kinds) < 2:
+        yield Finding.ok(_all_is_one(target, own.version if own else "", running), subject="package:ray")
+
+
+def _absent(target: TargetPython, expect: Expect) -> Finding:
+    if not target.complete:
+        untold = f"{target.label} does not say whether Ray is installed"
+        asked = expect.get("ray") is not None
+        return Finding.unknown("not-visible-here", untold) if asked else Finding.skip(untold)
+    summary = f"Ray is not installed in {target.label}, and no Ray process runs here"
+    if expect.get("ray") is None:
+        return Finding.skip(summary)
+    version = "" if expect.get("ray") == "yes" else f"=={expect.get('ray')}.*"
+    fix = Fix("Install it.", (target.install(f"ray{version}"),), "config")
+    return Finding.fail(summary, subject="package:ray", fix=fix)
+
+
+def _same(target: TargetPython, version: str, process: RunningPython) -> bool:
+    return version == process.ray and process.python in ("", _minor(target))
+
+
+def _minor(target: TargetPython) -> str:
+    return ".".join(target.version.split(".")[:2])
+
+
+def _differs(target: TargetPython, version: str, process: RunningPython) -> Finding:
+    """A Python that was only guessed may have nothing to do with that cluster, so there it is a warning."""
+    subject = f"pid:{process.pid}"
+    summary = (
+        f"{target.label} has Ray {version} on Python {_minor(target)}, the running {process.role} "
+        f"Ray {process.ray} on Python {process.python}"
+    )
+    if version == process.ray:
+        fix = Fix(
+            f"Start the job with Python {process.python}, or Ray with {_minor(target)}.",
+            action="config",
+            docs=DOCS,
+        )
+    else:
+        command = target.install(f"ray=={process.ray}")
+        fix = Fix("Install the cluster's Ray for the job, or restart Ray.", (command,), "config", docs=DOCS)
+    judge = Finding.fail if target.explicit else Finding.warn
+    return judge(summary, subject=subject, evidence=[_line(target, process)], fix=fix)
+
+
+def _several(target: TargetPython, processes: list[RunningPython]) -> Finding:
+    kinds = " and ".join(f"{p.role} {p.pid}: Ray {p.ray}, Python {p.python}" for p in processes)
+    fix = Fix(
+        "Stop Ray and start it again from one environment.",
+        ("ray stop",),
+        "restart-service",
+        "every Ray job on this node",
+        docs=DOCS,
+    )
+    evidence = [_line(target, process) for process in processes]
+    return Finding.fail(
+        f"Ray processes of different kinds run here: {kinds}", subject="ray", evidence=evidence, fix=fix
+    )
+
+
+def _promised(target: TargetPython, container: Container | None, version: str) -> Iterator[Finding]:
+    """What the image's name says of Ray and Python."""
+    said = promise(container.image) if container and container.image else None
+    if said is None or container is None:
+        return
+    evidence = [Evidence("container", f"{container.image} ({container.image_said_by})")]
+    for name, promised, found in (("Ray", said.ray, version), ("Python", said.python, _minor(target))):
+        if promised and found and promised != found:
+            yield Finding.warn(
+                f"the image promises {name} {promised}, {target.label} has {found}",
+                subject=f"image:{name.lower()}",
+                evidence=evidence,
+                fix=Fix("Use the image's own Python, or an image that fits.", action="config"),
+            )
+
+
+def _all_is_one(target: TargetPython, version: str, running: list[RunningPython]) -> str:
+    here = f"Ray {version} on Python {_minor(target) or '?'} in {target.label}"
+    if not running:
+        return f"{here}; no Ray process runs here"
+    process = running[0]
+    if not version:
+        return (
+            f"Ray {process.ray} on Python {process.python} runs here; it is not installed in {target.label}"
+        )
+    return f"{here}, like all {len(running)} Ray processes that could be read"
+
+
+def _line(target: TargetPython, process: RunningPython) -> Evidence:
+    return Evidence(target.source, f"{process.role} {process.pid}: Ray {process.ray} in {process.prefix}")

@@ -1,0 +1,183 @@
+"""Does NVIDIA's driver answer those who ask it, without error and in time?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.answers import Answer, DriverAnswers
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.host.container import Container
+from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY, nvml_error
+from nodedoctor.model import Evidence, Finding, Fix
+
+SLOW_SECONDS = 5.0
+"""A driver about to hang is slow first: 5 s is where github.com/AMD-AGI/Primus fails a node for a slow tool,
+and how NVSentinel tells a stalling driver (github.com/NVIDIA/NVSentinel/issues/1576)."""
+
+FATAL = ("GPU_IS_LOST", "RESET_REQUIRED")
+SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_utilization_percent")
+"""What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
+
+_SLOW = Fix(
+    "Look for what keeps the driver busy: a GPU about to fail (kernel log), persistence off (every call then "
+    "starts all GPUs anew), or a storm of monitoring tools.",
+    (
+        "sudo dmesg | grep -iE 'xid|nvrm'",
+        "nvidia-smi --query-gpu=persistence_mode --format=csv",
+        "pgrep -af 'dcgm|nvidia-smi'",
+    ),
+    verify=VERIFY,
+)
+
+
+@check("driver.answers", "The driver answers, and in time", tags={"fast"})
+def answers(
+    inventory: Inventory,
+    answers: DriverAnswers | None,
+    gpus: Gpus | None,
+    driver: Driver | None,
+    container: Container | None,
+) -> Iterator[Finding]:
+    """What became of NVML and nvidia-smi: their errors, their time, and whether they came back at all.
+
+    Why: whatever hangs here hangs every CUDA call of a job, and its watchdog reports it as a network timeout.
+    Fix disturbs: every job on the node when the driver has to be reloaded.
+    """
+    if why := inventory.none_by_design:
+        yield Finding.skip(why)
+        return
+    if answers is None:
+        yield Finding.unknown("missing-tool", "neither NVML nor nvidia-smi was asked")
+        return
+    inside = inventory.restricted or bool(container and container.inside)
+    unloaded = bool(driver and driver.loaded is False)
+    troubles = [*_silences(answers), *_failures(answers, inventory, inside, unloaded), *_sick(gpus)]
+    yield from troubles
+    if not troubles:
+        yield _well(answers.answers)
+
+
+def _silences(answers: DriverAnswers) -> Iterator[Finding]:
+    """Questions that got no answer, or a late one."""
+    hung = [answer for answer in answers.answers if answer.outcome in ("stuck", "timeout")]
+    if answers.tripped and not hung:
+        yield Finding.fail(f"the driver hangs: {answers.tripped}", fix=HUNG)
+    somebody = _somebody(answers)
+    for answer in answers.answers:
+        if answer in hung:
+            yield _hung(answer)
+        elif answer.outcome == "crash":
+            yield _crashed(answer, somebody)
+        elif answer.reason and not somebody:
+            yield Finding.unknown(answer.reason, answer.unseen)
+        elif answer.seconds is not None and answer.seconds > SLOW_SECONDS:
+            yield _slow(answer)
+
+
+def _somebody(answers: DriverAnswers) -> bool:
+    """Whether any source came back with GPUs."""
+    return any(answer.gpus and answer.outcome == "ok" for answer in answers.answers)
+
+
+def _hung(answer: Answer) -> Finding:
+    """No answer in time. Less time than the driver must have says nothing about it."""
+    if answer.outcome == "timeout" and (answer.seconds or 0.0) < SLOW_SECONDS:
+        summary = f"{answer.probe} was not given the time to answer: {answer.note}"
+        return Finding.unknown("timeout", summary)
+    summary = f"the driver hangs: {answer.probe}: {answer.note}"
+    return Finding.fail(summary, evidence=_where(answer), fix=HUNG)
+
+
+def _crashed(answer: Answer, somebody: bool) -> Finding:
+    """NVML crashes on a lost GPU (github.com/XuehaiPan/nvitop/issues/139)."""
+    summary = f"{answer.probe} crashed: {_noted(answer) or 'no reason known'}"
+    if somebody:
+        return Finding.warn(f"{summary}; nvidia-smi answers", evidence=_where(answer), fix=OFF_THE_BUS)
+    return Finding.fail(summary, evidence=_where(answer), fix=OFF_THE_BUS)
+
+
+def _where(answer: Answer) -> list[Evidence]:
+    """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
+    noted = _noted(answer)
+    told = [answer.at] if noted in answer.at else [noted, answer.at]
+    return [Evidence(answer.probe, text) for text in told if text]
+
+
+def _noted(answer: Answer) -> str:
+    return answer.note.partition("\n")[0]
+
+
+def _failures(
+    answers: DriverAnswers, inventory: Inventory, inside: bool, unloaded: bool
+) -> Iterator[Finding]:
+    """Errors that kept the library from starting; one finding for all who met the same one."""
+    failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
+    for name in dict.fromkeys(error.name for _, error in failed):
+        said = [Evidence(probe, error.text) for probe, error in failed if error.name == name]
+        error = nvml_error(name)
+        if _somebody(answers):
+            summary = f"{said[0].probe}: {error.meaning}; another source answers"
+            yield Finding.warn(summary, evidence=said, fix=error.fix)
+        elif inventory.cut_off:
+            summary = "the device cgroup has taken the NVIDIA devices away"
+            yield Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+        else:
+            fix = NO_DRIVER if unloaded and not inside else error.fix_here(inside)
+            yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+
+
+def _slow(answer: Answer) -> Finding:
+    limit = f"over {SLOW_SECONDS:.0f} s the driver is sick or starved"
+    summary = f"{answer.probe} took {answer.seconds:.1f} s; {limit}"
+    calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
+    slowest = [f"{call.call} took {call.seconds:.1f} s{_at(call.index)}" for call in calls]
+    return Finding.warn(summary, evidence=[Evidence(answer.probe, text) for text in slowest], fix=_SLOW)
+
+
+def _sick(gpus: Gpus | None) -> Iterator[Finding]:
+    """GPUs that are listed and do not answer."""
+    if gpus is None:
+        return
+    for gone in gpus.lost:
+        if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
+            text = gone.text or f"GPU {gone.index}: {gone.error}"
+            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, text))
+    for gpu in gpus.gpus:
+        if name := _broken(gpu):
+            fields = [field for field, error in gpu.errors.items() if error == name]
+            said = Evidence(gpus.source, f"{', '.join(fields[:6])}: {name}")
+            yield _silent(name, gpu.index, gpu.subject, said)
+
+
+def _subject(gone: LostGpu) -> str:
+    if gone.index is not None:
+        return f"gpu:{gone.index}"
+    return f"pci:{gone.bus_id}" if gone.bus_id else ""
+
+
+def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
+    error = nvml_error(name)
+    summary = f"{name}: {error.meaning}"
+    return Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+
+
+def _broken(gpu: Gpu) -> str | None:
+    """The error of a GPU that is listed and yet does not answer."""
+    told = set(gpu.errors.values())
+    fatal = next((name for name in FATAL if name in told), None)
+    silent = [field for field in SENSORS if gpu.errors.get(field) == "UNKNOWN"]
+    return fatal or ("UNKNOWN" if len(silent) > 1 else None)
+
+
+def _well(answers: tuple[Answer, ...]) -> Finding:
+    best = max(answers, key=lambda answer: answer.gpus)
+    took = f" in {best.seconds:.2f} s" if best.seconds is not None else ""
+    version = f", driver {best.driver_version}" if best.driver_version else ""
+    gpus = f"{best.gpus} GPU{'' if best.gpus == 1 else 's'}"
+    return Finding.ok(f"{best.probe} answered{took}: {gpus}{version}")
+
+
+def _at(index: int | None) -> str:
+    return "" if index is None else f" at GPU {index}"

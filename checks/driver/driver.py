@@ -1,0 +1,235 @@
+"""Are all GPUs of this node there, for us, and does the driver show them?"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.answers import DriverAnswers
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.gpu.gpu import LostGpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory, Slot
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.gpus import gpu_model, platforms_of
+from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, GIVE_GPUS, NO_DRIVER, OFF_THE_BUS, nvml_error
+from nodedoctor.model import Evidence, Expect, Finding, Fix
+
+_HANGS = ("stuck", "timeout")
+
+
+@check("driver.gpus-present", "Every GPU of this node can be used", tags={"fast"})
+def gpus_present(
+    inventory: Inventory,
+    gpus: Gpus | None,
+    answers: DriverAnswers | None,
+    driver: Driver | None,
+    machine: Machine | None,
+    container: Container | None,
+    env: Env | None,
+    expect: Expect,
+) -> Iterator[Finding]:
+    """GPUs on the PCI bus, those of them we may use, and those the driver shows.
+
+    Why: a job that asks for eight GPUs does not start on seven, and one GPU off the bus often hangs the rest.
+    Fix disturbs: every job on the node when a GPU has to be brought back.
+    """
+    inside = bool(container and container.inside)
+    granted = _number(env.get("SLURM_GPUS_ON_NODE") if env else None)
+    absent = list(_expected(inventory, gpus, expect))
+    yield from absent
+    if gpus and gpus.gpus:
+        yield from _some(inventory, gpus, machine)
+    elif (why := inventory.none_by_design) and not granted:
+        if not absent:
+            yield Finding.skip(why)
+    else:
+        yield from _none(inventory, gpus, answers, driver, inside)
+
+
+def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterator[Finding]:
+    """What the person says must be there; where none can be used, the other findings say why."""
+    wanted, told = _number(expect.get("gpus")), expect.get("gpus")
+    if told is not None and wanted is None:
+        yield Finding.unknown("unparsable", f"--expect gpus={told}: that is no number")
+    shown = inventory.shown or 0
+    if wanted and shown < wanted and (shown or not inventory.ours):
+        summary = f"{wanted} GPUs expected, {shown} can be used"
+        yield Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
+    model = expect.get("gpu")
+    for gpu in gpus.gpus if gpus and model else ():
+        if gpu.name and (model or "").lower() not in gpu.name.lower():
+            yield Finding.fail(f"{model} expected, this is {gpu.name}", subject=gpu.subject)
+
+
+def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
+    """The driver shows GPUs: are they all?"""
+    missing = [slot for slot in inventory.missing if not _unfinished(slot, gpus)]
+    troubles = [_missing(slot) for slot in missing]
+    troubles += [_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
+    troubles += _incomplete(inventory, machine)
+    troubles += _fewer_than_nodes(inventory) if not troubles else []
+    yield from troubles
+    yield from _hidden(inventory)
+    if gpus.interrupted:
+        yield Finding.unknown(gpus.interrupted, f"not every GPU was asked: {gpus.interrupted_note}")
+    elif not troubles:
+        yield Finding.ok(_summary(inventory))
+
+
+def _none(
+    inventory: Inventory,
+    gpus: Gpus | None,
+    answers: DriverAnswers | None,
+    driver: Driver | None,
+    inside: bool,
+) -> Iterator[Finding]:
+    """The driver shows no GPU although there should be some: one finding for all of them."""
+    slots = _first(_evidence(slot) for slot in inventory.slots or ())
+    if hang := _hang(answers):
+        yield Finding.unknown("stuck", f"which GPUs work is not known: {hang}", evidence=slots)
+    elif inventory.cut_off:
+        summary = "the device cgroup refuses every NVIDIA device, even /dev/nvidiactl"
+        yield Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
+    elif inventory.ours and driver and driver.loaded is False:
+        count = len(inventory.ours)
+        summary = f"{count} GPU{'s' if count > 1 else ''} on the PCI bus and no driver loaded"
+        yield Finding.fail(summary, evidence=slots, fix=NO_DRIVER)
+    elif gpus and gpus.init_error:
+        error = nvml_error(gpus.init_error.name)
+        said = Evidence(gpus.source, gpus.init_error.text)
+        summary = f"no GPU can be used: {error.meaning}"
+        yield Finding.fail(summary, evidence=[said, *slots], fix=error.fix_here(inside))
+    elif gpus and not gpus.interrupted:
+        yield from _all_gone(inventory, gpus)
+    else:
+        yield _nothing_known(answers, slots)
+
+
+def _all_gone(inventory: Inventory, gpus: Gpus) -> Iterator[Finding]:
+    """The driver answers, and has no GPU to show."""
+    missing = inventory.missing
+    yield from (_missing(slot) for slot in missing)
+    yield from (_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus))
+    if not missing and not gpus.lost:
+        there = f"{inventory.nvswitches} NVSwitches are" if inventory.nvswitches else "the driver is"
+        yield Finding.fail(f"{there} there and no GPU", fix=OFF_THE_BUS)
+
+
+def _nothing_known(answers: DriverAnswers | None, slots: list[Evidence]) -> Finding:
+    asked = answers.answers if answers else ()
+    why = next((answer.unseen for answer in asked if answer.unseen), "nobody could ask the driver")
+    fix = Fix("Install nvidia-smi, or nvidia-ml-py beside nodedoctor.", action="none")
+    return Finding.unknown("missing-tool", f"no GPU could be asked: {why}", evidence=slots, fix=fix)
+
+
+def _missing(slot: Slot) -> Finding:
+    """A GPU that we may use and the driver does not show."""
+    if slot.off_bus or slot.lost in ("GPU_IS_LOST", "UNKNOWN"):
+        why, fix = "has fallen off the bus", OFF_THE_BUS
+    elif slot.lost:
+        error = nvml_error(slot.lost)
+        why, fix = f"cannot be opened: {error.meaning}", error.fix
+    elif slot.right == "refused":
+        why, fix = "may not be opened by this user", nvml_error("NO_PERMISSION").fix
+    elif slot.bound_to != "nvidia":
+        why, fix = f"is bound to {slot.bound_to or 'no kernel driver'}, not to nvidia", NO_DRIVER
+    else:
+        why, fix = "is on the PCI bus and not in the driver's list", OFF_THE_BUS
+    return Finding.fail(
+        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=[_evidence(slot)], fix=fix
+    )
+
+
+def _unfinished(slot: Slot, gpus: Gpus) -> bool:
+    """A GPU that was not asked because the source stopped before it; nothing is known of it."""
+    return slot.lost == "NOT_ASKED" or bool(gpus.interrupted and not slot.lost and not slot.off_bus)
+
+
+def _elsewhere(missing: Sequence[Slot], gpus: Gpus) -> Iterator[LostGpu]:
+    """Lost GPUs that no slot accounts for: the bus cannot be seen, or the error names no address."""
+    known = {slot.address for slot in missing}
+    for gone in gpus.lost:
+        if gone.error != "NOT_ASKED" and gone.bus_id not in known and (gone.bus_id or not known):
+            yield gone
+
+
+def _lost(gone: LostGpu, source: str) -> Finding:
+    error = nvml_error("GPU_IS_LOST" if gone.error == "UNKNOWN" else gone.error)
+    who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
+    subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
+    evidence = [Evidence(source, gone.text)] if gone.text else []
+    return Finding.fail(f"GPU {who}: {error.meaning}", subject=subject, evidence=evidence, fix=error.fix)
+
+
+def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
+    """A board whose switches are all there and whose GPUs are not: bare metal only, partitions are "
+    "virtual."""
+    slots = inventory.slots or ()
+    if not slots or not inventory.nvswitches or machine is None or machine.form != "bare-metal":
+        return []
+    model = gpu_model("", slots[0].pci_id)
+    boards = platforms_of(model) if model else ()
+    board = next((b for b in boards if b.nvswitches == inventory.nvswitches and b.switches_on_host_bus), None)
+    if board is None or len(slots) >= board.gpus:
+        return []
+    summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus: this is a {board.name} board"
+    return [Finding.fail(summary, evidence=_first(map(_evidence, slots)), fix=OFF_THE_BUS)]
+
+
+def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
+    """In a container the nodes we were given say how many GPUs there must be."""
+    shown, nodes = inventory.shown or 0, inventory.nodes or 0
+    if not inventory.restricted or nodes <= shown:
+        return []
+    summary = f"{nodes} GPU device nodes may be used here and the driver shows {shown} GPUs"
+    return [Finding.fail(summary, fix=OFF_THE_BUS)]
+
+
+def _hidden(inventory: Inventory) -> Iterator[Finding]:
+    """GPUs that do not work for us by somebody's decision: worth knowing."""
+    for slot in inventory.slots or ():
+        if slot.excluded or slot.given_away:
+            why = "excluded by an administrator" if slot.excluded else f"bound to {slot.bound_to}"
+            yield Finding.info(f"GPU {slot.address} is {why}", subject=f"pci:{slot.address}")
+
+
+def _summary(inventory: Inventory) -> str:
+    shown, slots = inventory.shown or 0, inventory.slots or ()
+    gpus = f"{shown} GPU{'s' if shown > 1 else ''}"
+    if inventory.platform == "wsl2":
+        return f"{gpus} through WSL2: the driver is the one of Windows"
+    if inventory.platform == "tegra":
+        return f"{gpus} on Tegra (Jetson)"
+    if inventory.restricted and len(slots) > shown:
+        return f"{gpus}, all that this container or job was given of the host's {len(slots)}"
+    return f"{gpus}, all that are on the PCI bus" if slots else gpus
+
+
+def _hang(answers: DriverAnswers | None) -> str:
+    if answers is None:
+        return ""
+    hung = (f"{answer.probe}: {answer.note}" for answer in answers.answers if answer.outcome in _HANGS)
+    return next(hung, answers.tripped)
+
+
+def _evidence(slot: Slot) -> Evidence:
+    state = ", configuration space reads ff" if slot.off_bus else ""
+    bound = f"driver {slot.bound_to}" if slot.bound_to else "no driver bound"
+    return Evidence("pci", f"{slot.address} {slot.pci_id}, {bound}{state}")
+
+
+def _nodes(driver: Driver | None) -> list[Evidence]:
+    told = ((n.path, n.mode, n.access or "none") for n in (driver.nodes if driver else ()))
+    return _first(Evidence("driver-files", f"{path} mode {mode}, access: {rw}") for path, mode, rw in told)
+
+
+def _first(lines: Iterable[Evidence], most: int = 4) -> list[Evidence]:
+    """The first lines, and how many more there are: eight GPUs say eight times the same."""
+    listed = list(lines)
+    more = [Evidence(listed[0].probe, f"... and {len(listed) - most} more")] if len(listed) > most else []
+    return listed[:most] + more
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and len(text) < 5 else None

@@ -1,0 +1,254 @@
+"""Are the GPUs in a mode that fits training: persistence, MIG, compute mode, and no reset outstanding?"""
+
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Action, Evidence, Finding, Fix, Reason
+
+_UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
+"""Errors that say that GPU or driver do not know the question."""
+
+_PERSIST = Fix(
+    "Run the persistence daemon with persistence mode on: without it the driver shuts GPUs down when the "
+    "last program ends, and every start pays seconds per GPU and may meet errors of the start.",
+    ("sudo systemctl enable --now nvidia-persistenced", "sudo nvidia-smi -pm 1"),
+    action="config",
+    disturbs="nothing",
+    verify="nodedoctor driver.persistence",
+    docs="https://docs.nvidia.com/deploy/driver-persistence/",
+)
+
+# What the driver asks for, from nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1): words, commands,
+# action, what it disturbs.
+_RECOVERY: dict[str, tuple[str, tuple[str, ...], Action, str]] = {
+    "gpu-reset": (
+        "End what runs on this GPU and reset it.",
+        ("sudo nvidia-smi --gpu-reset -i {index}",),
+        "reset-gpu",
+        "what runs on this GPU; with NVSwitch, on all",
+    ),
+    "node-reboot": (
+        "Drain the node and reboot it.",
+        ("sudo reboot",),
+        "reboot",
+        "every job on this node",
+    ),
+    "drain-p2p": (
+        "End what reaches this GPU from other GPUs (P2P), then ask again: a reset may follow.",
+        ("nvidia-smi -q -i {index} | grep -A1 'GPU Recovery Action'",),
+        "drain",
+        "every job that spans several GPUs of this node",
+    ),
+    "drain-and-reset": (
+        "Let what runs on this GPU end, give it nothing new, then reset it.",
+        ("sudo nvidia-smi --gpu-reset -i {index}",),
+        "reset-gpu",
+        "what runs on this GPU; with NVSwitch, on all",
+    ),
+    "recover-imex-domain": (
+        "Restart the IMEX service on every node of the NVLink domain.",
+        ("sudo systemctl restart nvidia-imex", "nvidia-imex-ctl -N"),
+        "restart-service",
+        "every job of the NVLink domain",
+    ),
+    "bus-reset": (
+        "End what runs on this GPU and reset it through the bus.",
+        ("sudo nvidia-smi -r bus -i {index}",),
+        "reset-gpu",
+        "what runs on this GPU",
+    ),
+    "system-reboot": (
+        "Drain the node and power it off and on again.",
+        ("sudo poweroff",),
+        "reboot",
+        "every job on this node",
+    ),
+}
+
+
+@check("driver.persistence", "The driver keeps the GPUs initialised", tags={"fast"})
+def persistence(
+    gpus: Gpus, machine: Machine | None, services: Services | None, container: Container | None
+) -> Iterator[Finding]:
+    """Persistence mode of each GPU, and the daemon that keeps it on.
+
+    Why: without it GPUs are started anew for every job: slow starts, lost settings, errors when many start.
+    Fix disturbs: nothing.
+    """
+    told = [gpu for gpu in gpus.gpus if gpu.persistence_mode is not None]
+    off = [gpu for gpu in told if not gpu.persistence_mode]
+    daemon = services.get("nvidia-persistenced") if services else None
+    if not gpus.gpus:
+        yield _no_gpus(gpus)
+    elif not told:
+        yield _untold("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
+    elif not off:
+        yield _well(gpus, f"persistence mode is on for {_all(told)}")
+    else:
+        said = [Evidence(gpus.source, f"GPU {gpu.index}: persistence mode off") for gpu in off]
+        said += [Evidence("services", daemon.text)] if daemon else []
+        summary = f"persistence mode is off for {_which(off, told)}"
+        inside = bool(container and container.inside)
+        if _matters(gpus.gpus, machine) and not inside and not (daemon and daemon.running):
+            yield Finding.warn(summary, evidence=said, fix=_PERSIST)
+        else:
+            yield Finding.info(summary, evidence=said, fix=_PERSIST)
+
+
+def _matters(gpus: tuple[Gpu, ...], machine: Machine | None) -> bool:
+    """Several data-centre GPUs on bare metal: there a start is slow, and others meet its errors."""
+    models = [gpu_model(gpu.name, gpu.pci_device_id or "") for gpu in gpus if gpu.name]
+    datacentre = any(model and model.datacentre for model in models)
+    return len(gpus) > 1 and datacentre and machine is not None and machine.form == "bare-metal"
+
+
+@check("driver.recovery-action", "No GPU waits for a reset or a reboot", tags={"fast"})
+def recovery_action(gpus: Gpus) -> Iterator[Finding]:
+    """The driver's own verdict per GPU: the recovery action (from driver 570), before that the reset status.
+
+    Why: a GPU that wants a reset fails the next job that touches it, however healthy its sensors look.
+    Fix disturbs: what runs on the GPU, or the node.
+    """
+    wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted(gpu))]
+    silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
+    for gpu, action in wanting:
+        words, commands, kind, disturbs = _RECOVERY.get(action, _RECOVERY["drain-and-reset"])
+        lines = tuple(line.format(index=gpu.index) for line in commands)
+        fix = Fix(words, lines, kind, disturbs, "nodedoctor driver.recovery-action")
+        said = [Evidence(gpus.source, f"GPU {gpu.index} {gpu.bus_id or ''}: {action}")]
+        summary = f"the driver asks for: {action.replace('-', ' ')}"
+        yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    if not gpus.gpus:
+        yield _no_gpus(gpus)
+    elif len(silent) == len(gpus.gpus):
+        yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
+    elif not wanting:
+        yield _well(gpus, f"none asked for by {_all(gpus.gpus)}")
+
+
+def _wanted(gpu: Gpu) -> str | None:
+    if gpu.recovery_action not in (None, "none"):
+        return gpu.recovery_action
+    if gpu.reset_required:
+        return "gpu-reset"
+    return "drain-and-reset" if gpu.drain_and_reset_recommended else None
+
+
+@check("driver.mode", "Every GPU is in the same mode, one that training can use", tags={"fast"})
+def mode(gpus: Gpus) -> Iterator[Finding]:
+    """MIG, compute mode, confidential computing and virtualisation of each GPU.
+
+    Why: MIG takes NVLink and P2P away, exclusive mode refuses a second process, both without a clear error.
+    Fix disturbs: what runs on the GPU whose mode is changed.
+    """
+    if not gpus.gpus:
+        yield _no_gpus(gpus)
+        return
+    findings = [*_mig(gpus), *_compute(gpus), *_special(gpus)]
+    yield from findings
+    if not findings:
+        yield _well(gpus, f"default mode on {_all(gpus.gpus)}")
+
+
+def _mig(gpus: Gpus) -> Iterator[Finding]:
+    on = [gpu for gpu in gpus.gpus if gpu.mig_mode]
+    pending = [gpu for gpu in gpus.gpus if None not in (gpu.mig_mode, gpu.mig_mode_pending)]
+    for gpu in pending:
+        if gpu.mig_mode != gpu.mig_mode_pending:
+            becomes = "on" if gpu.mig_mode_pending else "off"
+            command = f"sudo nvidia-smi --gpu-reset -i {gpu.index}"
+            fix = Fix("Reset the GPU when it is idle.", (command,), "reset-gpu")
+            yield Finding.info(f"MIG will be {becomes} after a reset", subject=gpu.subject, fix=fix)
+    if len(on) == len(gpus.gpus):
+        slices = sum(gpu.mig_devices or 0 for gpu in on)
+        yield Finding.info(f"MIG is on everywhere ({slices} devices): no P2P and no NVLink between slices")
+    elif on:
+        indexes = ",".join(str(gpu.index) for gpu in on)
+        fix = Fix(
+            "Switch MIG off on these GPUs, or keep jobs of several GPUs away from them.",
+            (f"sudo nvidia-smi -i {indexes} -mig 0", f"sudo nvidia-smi --gpu-reset -i {indexes}"),
+            "config",
+            "what runs on these GPUs",
+            "nodedoctor driver.mode",
+            "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
+        )
+        said = [Evidence(gpus.source, f"GPU {gpu.index}: MIG mode enabled") for gpu in on]
+        summary = f"MIG is on for GPU {indexes} only: P2P and NVLink to these fail"
+        yield Finding.warn(summary, evidence=said, fix=fix)
+
+
+def _compute(gpus: Gpus) -> Iterator[Finding]:
+    for gpu in gpus.gpus:
+        if gpu.compute_mode in (None, "default"):
+            continue
+        fix = Fix(
+            "Set the default mode, unless somebody wants it so.",
+            (f"sudo nvidia-smi -i {gpu.index} -c DEFAULT",),
+            "config",
+            "nothing",
+            "nodedoctor driver.mode",
+        )
+        said = [Evidence(gpus.source, f"GPU {gpu.index}: compute mode {gpu.compute_mode}")]
+        if gpu.compute_mode == "prohibited":
+            summary = "compute mode is prohibited: no CUDA program can use this GPU"
+            yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+        else:
+            summary = f"compute mode is {gpu.compute_mode}: a second process finds the GPU busy"
+            # MPS wants it so: https://docs.nvidia.com/deploy/mps/
+            judge = Finding.info if _shared(gpu) else Finding.warn
+            yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _shared(gpu: Gpu) -> bool:
+    return any(process.kind == "mps" for process in gpu.processes or ())
+
+
+def _special(gpus: Gpus) -> Iterator[Finding]:
+    """Modes that are somebody's choice, and change what to expect."""
+    if gpus.confidential_compute or any(gpu.confidential_compute for gpu in gpus.gpus):
+        yield Finding.info("confidential computing is on: copies to the GPU are encrypted and slower")
+    kinds = {gpu.virtualization_mode or "" for gpu in gpus.gpus} & {"vgpu", "host-vgpu", "host-vsga"}
+    if kinds:
+        yield Finding.info(f"virtual GPUs ({', '.join(sorted(kinds))}): P2P and NVLink may be missing")
+
+
+def _well(gpus: Gpus, summary: str) -> Finding:
+    """All is well with every GPU; of those that were not reached nothing is known."""
+    if gpus.interrupted:
+        return Finding.unknown(gpus.interrupted, f"{summary}, and no other was read: {gpus.interrupted_note}")
+    return Finding.ok(summary)
+
+
+def _no_gpus(gpus: Gpus) -> Finding:
+    """Where no GPU is shown these questions stay open, unless there is none to ask about."""
+    if gpus.interrupted:
+        return Finding.unknown(gpus.interrupted, f"no GPU was read: {gpus.interrupted_note}")
+    if gpus.init_error or gpus.lost:
+        why = gpus.init_error.text if gpus.init_error else gpus.lost[0].text
+        return Finding.unknown("not-visible-here", f"no GPU could be read: {why}")
+    return Finding.skip("the driver shows no GPU")
+
+
+def _untold(what: str, errors: list[str | None]) -> Finding:
+    """Not known for any GPU: because nobody can know it, or because reading it failed."""
+    failed = [error for error in errors if error and error not in _UNSUPPORTED]
+    if failed:
+        reason: Reason = "denied" if failed[0] == "NO_PERMISSION" else "not-visible-here"
+        return Finding.unknown(reason, f"{what} could not be read: {failed[0]}")
+    return Finding.skip(f"this driver or source does not tell {what}")
+
+
+def _all(gpus: Sequence[Gpu]) -> str:
+    return f"all {len(gpus)} GPUs" if len(gpus) > 1 else "the GPU"
+
+
+def _which(some: list[Gpu], of: list[Gpu]) -> str:
+    if len(some) == len(of):
+        return _all(of)
+    return f"{len(some)} of {len(of)} GPUs: {', '.join(str(gpu.index) for gpu in some)}"

@@ -1,0 +1,223 @@
+"""Do kernel module, libraries and packages of the driver fit together?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import LIBRARIES, RIVALS, Driver, Library
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
+from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.knowledge import cuda
+from nodedoctor.knowledge.nvml_errors import INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment
+
+MISMATCH = "LIB_RM_VERSION_MISMATCH"
+
+_UVM = Fix(
+    "Load it, and have it loaded at boot. Programs of ordinary users load it through nvidia-modprobe "
+    "where that is installed; a container cannot.",
+    ("sudo modprobe nvidia_uvm", "echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf"),
+    action="config",
+    disturbs="nothing",
+    verify="nodedoctor driver.modules",
+)
+_HOLD = Fix(
+    "Hold the driver's packages, and upgrade them when the node is drained.",
+    ("dpkg -l '*nvidia*' | awk '/^ii/ {print $2}' | xargs sudo apt-mark hold",),
+    action="config",
+    disturbs="nothing",
+    verify="nodedoctor driver.module-userspace",
+)
+_RIVAL = Fix(
+    "Keep nouveau from loading and reboot: two drivers cannot share a GPU.",
+    (
+        "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee "
+        "/etc/modprobe.d/no-nouveau.conf",
+        "sudo update-initramfs -u || sudo dracut --force",
+        "sudo reboot",
+    ),
+    action="reboot",
+    disturbs="every job on this node",
+    verify="nodedoctor driver.modules",
+    docs=INSTALL_GUIDE,
+)
+
+
+@check("driver.module-userspace", "Kernel module and libraries are of one version", tags={"fast"})
+def module_userspace(
+    driver: Driver | None,
+    gpus: Gpus | None,
+    packages: DriverPackages | None,
+    container: Container | None,
+    inventory: Inventory | None,
+) -> Iterator[Finding]:
+    """The loaded module's version against those in the file names of libnvidia-ml and libcuda.
+
+    Why: an unattended upgrade replaces the libraries under a running module; CUDA then fails until a reboot.
+    Fix disturbs: every job on the node (reboot), or what runs in the container.
+    """
+    fix = RECREATE if container and container.inside else RELOAD
+    module = (driver.version if driver else None) or ""
+    found = _versions(driver, gpus)
+    wrong = {name: versions for name, versions in found.items() if module not in versions}
+    failed = gpus.init_error if gpus else None
+    if failed and failed.name == MISMATCH:
+        said = [Evidence(gpus.source, failed.text)] if gpus else []
+        yield _mismatch(module, wrong, driver, packages, said, fix)
+    elif driver and driver.platform == "wsl2":
+        yield Finding.skip("WSL2: the driver is the one of Windows, there is no kernel module to compare")
+    elif driver is None or not module:
+        yield _no_module(driver, inventory)
+    elif not found:
+        summary = f"the module is {module}; no driver library with a version in its name is visible"
+        yield Finding.unknown("not-visible-here", summary)
+    elif wrong:
+        yield _mismatch(module, wrong, driver, packages, [], fix)
+    else:
+        yield from _agreed(module, driver, packages)
+
+
+def _versions(driver: Driver | None, gpus: Gpus | None) -> dict[str, tuple[str, ...]]:
+    """The versions of every library: those on disk, else what NVML itself says (`13.580.95.05`)."""
+    found = {name: versions for name in LIBRARIES if driver and (versions := driver.versions(name))}
+    told = gpus.nvml_version if gpus else None
+    if told and not found:
+        found["NVML"] = (told.partition(".")[2] if told.count(".") > 2 else told,)
+    return found
+
+
+def _no_module(driver: Driver | None, inventory: Inventory | None) -> Finding:
+    if inventory and inventory.none_here:
+        return Finding.skip(NONE_HERE)
+    for path, error in driver.errors.items() if driver else ():
+        if path.endswith("/version"):
+            return Finding.unknown("timeout" if error == "TIMEOUT" else "denied", f"{path}: {error}")
+    if driver is None:
+        return Finding.unknown("not-visible-here", "the driver's files were not read")
+    return Finding.skip("no kernel module of NVIDIA's is loaded")
+
+
+def _mismatch(
+    module: str,
+    wrong: dict[str, tuple[str, ...]],
+    driver: Driver | None,
+    packages: DriverPackages | None,
+    said: list[Evidence],
+    fix: Fix,
+) -> Finding:
+    """Everything that shows which versions meet here, and how they came to differ."""
+    if driver:
+        lines = [driver.version_text, *(_file(lib) for lib in driver.libraries if lib.name in wrong)]
+        lines += ["20auto-upgrades: unattended upgrades are on"] if driver.unattended_upgrades else []
+        said += [Evidence("driver-files", line) for line in lines if line]
+    said += [Evidence("driver-packages", text) for text in _unlike(packages, module)]
+    told = ", ".join(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
+    summary = "the loaded kernel module and the driver's libraries are of different versions"
+    if module and told:
+        summary = f"the loaded kernel module is {module}, the libraries are {told}"
+    return Finding.fail(summary, evidence=said, fix=fix)
+
+
+def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Iterator[Finding]:
+    """One version that counts; other copies, half-done upgrades and unheld packages are worth a note."""
+    others = {v for name in LIBRARIES for v in driver.versions(name)} - {module}
+    if others:
+        copies = [Evidence("driver-files", _file(lib)) for lib in driver.libraries if lib.version in others]
+        summary = f"{module} everywhere it counts; {' and '.join(sorted(others))} lies in another folder"
+        yield Finding.info(summary, evidence=copies)
+    elif unlike := _unlike(packages, module):
+        summary = f"module and libraries are {module}; after a reboot it may be another: {unlike[0]}"
+        said = [Evidence("driver-packages", text) for text in unlike]
+        yield Finding.info(summary, evidence=said, fix=_HOLD)
+    elif driver.unattended_upgrades and packages and any(not package.held for package in packages.packages):
+        summary = f"module and libraries are {module}; unattended upgrades may replace them during a job"
+        yield Finding.info(summary, fix=_HOLD)
+    else:
+        yield Finding.ok(f"module and libraries are {module}")
+
+
+def _unlike(packages: DriverPackages | None, module: str) -> list[str]:
+    """Installed driver packages of another version than the loaded module."""
+    found: tuple[DriverPackage, ...] = packages.packages if packages else ()
+    return [f"{p.name} {p.version}" for p in found if module and p.driver not in (None, module)]
+
+
+def _file(library: Library) -> str:
+    return f"{library.folder}/{library.name} -> {library.version or 'a file without a version'}"
+
+
+@check("driver.modules", "The driver's kernel modules are loaded, and no rival", tags={"fast"})
+def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Iterator[Finding]:
+    """nvidia and nvidia_uvm in /proc/modules, and which kernel driver holds each GPU.
+
+    Why: without nvidia_uvm no CUDA program starts, and nouveau on a GPU keeps NVIDIA's driver away.
+    Fix disturbs: nothing, or a reboot where nouveau has to go.
+    """
+    gpus = [gpu for gpu in pci.gpus if gpu.driver != "vfio-pci"] if pci else []
+    rivals = [gpu for gpu in gpus if gpu.driver in (*RIVALS, "NovaCore")]
+    for gpu in rivals:
+        said = [Evidence("pci", f"{gpu.address} {gpu.pci_id} driver {gpu.driver}")]
+        summary = f"GPU {gpu.address} is held by {gpu.driver}"
+        yield Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
+    if rivals:
+        return
+    if inventory and inventory.none_here:
+        yield Finding.skip(NONE_HERE)
+    elif driver.platform:
+        yield Finding.skip(f"{driver.platform}: the driver is not a module of this kernel")
+    elif driver.loaded is None or (driver.loaded and driver.modules is None):
+        yield Finding.unknown("not-visible-here", "/proc/modules could not be read")
+    elif not driver.loaded:
+        yield _not_loaded(len(gpus), inventory)
+    else:
+        yield from _loaded(driver)
+
+
+def _not_loaded(gpus: int, inventory: Inventory | None) -> Finding:
+    if not gpus:
+        return Finding.skip("no GPU of ours, and no module loaded")
+    summary = f"nvidia is not loaded, and there are {gpus} GPUs on the PCI bus"
+    said = [Evidence("driver-files", "/proc/modules has no nvidia")]
+    return Finding.fail(summary, evidence=said, fix=NO_DRIVER)
+
+
+def _loaded(driver: Driver) -> Iterator[Finding]:
+    known = driver.modules or {}
+    halfway = {name: state for name, state in known.items() if state != "Live"}
+    for name, state in halfway.items():
+        said = [Evidence("driver-files", f"/proc/modules: {name} {state}")]
+        yield Finding.warn(f"{name} is {state.lower()}; it should be live", evidence=said, fix=NO_DRIVER)
+    if "nvidia_uvm" not in known:
+        yield Finding.warn("nvidia_uvm is not loaded: CUDA needs it", fix=_UVM)
+    elif not halfway:
+        kind = f" ({driver.kind})" if driver.kind else ""
+        yield Finding.ok(f"{', '.join(name for name in known)} loaded{kind}")
+
+
+@check("driver.branch", "The driver's branch is still maintained", tags={"fast"})
+def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Moment) -> Iterator[Finding]:
+    """The driver's branch against the month NVIDIA names as its end.
+
+    Why: fixes for hangs and new Xids come only to maintained branches; an old one is no fault in itself.
+    Fix disturbs: every job on the node, since the driver has to be replaced.
+    """
+    text = (gpus and gpus.driver_version) or (driver and driver.version) or ""
+    wanted = expect.get("driver")
+    if wanted and not text.startswith(wanted):
+        yield Finding.fail(f"driver {wanted} expected, this is {text or 'not known'}")
+    version = cuda.driver_version(text)
+    row = cuda.branch(version) if version else None
+    if version is None:
+        yield from () if wanted else [Finding.skip("no driver of NVIDIA's here, or its version is not known")]
+    elif row is None:
+        yield Finding.info(f"{text}: no branch of NVIDIA's data-centre list that was known to this version")
+    elif row.past(moment.started.strftime("%Y-%m")):
+        ended = f"since {row.ends}" if row.ends else "by NVIDIA's list"
+        fix = Fix("Plan the move to a maintained branch; nothing is broken.", docs=row.source, action="none")
+        yield Finding.info(f"{text}: branch R{row.branch} is past its end of life {ended}", fix=fix)
+    else:
+        until = f" until {row.ends}" if row.ends else ""
+        yield Finding.ok(f"{text}: branch R{row.branch} is maintained{until}")

@@ -1,0 +1,159 @@
+"""Who holds the GPUs: does anybody hang in the driver, and has a job left something behind?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.knowledge.nvml_errors import HUNG
+from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.regex import regex
+
+IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
+"""Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
+
+STARTING_SECONDS = 120
+"""A program that starts waits in the driver while GPUs are initialised, seconds for each of them."""
+
+IDLE_MIB = 1024
+"""What a driver may use for itself where it does not count that as reserved: up to 947 MiB (GB300, R580)."""
+
+_END = "End them: they hold GPU memory that the next job expects to be free."
+_LAUNCHED = ("rank", "ray-worker")
+
+
+@check("driver.processes", "Nobody hangs in the driver or left anything on the GPUs", tags={"fast"})
+def processes(
+    inventory: Inventory,
+    gpus: Gpus | None,
+    processes: Processes | None,
+    container: Container | None,
+    moment: Moment,
+) -> Iterator[Finding]:
+    """Holders of /dev/nvidia* by state and wait channel; GPU memory in use against the processes that use it.
+
+    Why: a process in uninterruptible sleep in the driver never ends and blocks the next job on its GPU;
+    a forgotten rank keeps gigabytes, and the new job runs out of memory.
+    Fix disturbs: the processes named; a reboot where one cannot be ended.
+    """
+    if inventory.none_here:
+        yield Finding.skip(NONE_HERE)
+        return
+    host = container is not None and not container.inside
+    # Under WSL2 the desktop of Windows uses the same GPU, and its processes are not listed.
+    alone = host and inventory.platform != "wsl2"
+    findings = [*_unowned(gpus, processes)] if alone and gpus else []
+    if processes is None:
+        summary = "the states of the processes that hold GPUs could not be seen"
+        findings.append(Finding.unknown("not-visible-here", summary))
+    else:
+        findings += [*_blocked(processes, moment), *_leftovers(processes, gpus, host)]
+    yield from findings
+    if not findings:
+        yield Finding.ok(_summary(processes, gpus))
+
+
+def _summary(processes: Processes | None, gpus: Gpus | None) -> str:
+    listed = {p.pid for gpu in (gpus.gpus if gpus else ()) for p in gpu.processes or ()}
+    holders = listed | {process.pid for process in (processes.holding_gpus if processes else ())}
+    return f"{len(holders) or 'no'} processes with a GPU open, none stuck or left over"
+
+
+def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
+    """Processes in uninterruptible sleep; threads of the kernel itself are left out."""
+    for process in processes.all:
+        if not process.blocked or process.ppid == 2:
+            continue
+        channel = process.wchan or ""
+        said = [Evidence("processes", f"pid {process.pid} state D in {channel or '?'}: {process.label}")]
+        subject = f"pid:{process.pid}"
+        if IN_DRIVER.match(channel):
+            summary = f"{process.label} hangs in the driver, in {channel}"
+            judge = Finding.info if _starting(process, moment) else Finding.fail
+            yield judge(summary, subject=subject, evidence=said, fix=HUNG)
+        elif process.nvidia and channel in ("", "0"):
+            fix = Fix("Run nodedoctor as root to see the wait channel.", action="none")
+            summary = f"{process.label} is in uninterruptible sleep; where is not visible"
+            yield Finding.unknown("denied", summary, subject=subject, evidence=said, fix=fix)
+
+
+def _starting(process: Process, moment: Moment) -> bool:
+    age = moment.started.timestamp() - (process.started or 0.0)
+    return process.started is not None and 0 <= age < STARTING_SECONDS
+
+
+def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[Finding]:
+    """Processes that hold a GPU and belong to no running job any more. Parents are only known on the host."""
+    users = _users(gpus)
+    for process in processes.all:
+        held = users.get(process.pid, [])
+        why = _left_behind(process, processes, bool(held or process.nvidia), host)
+        if process.state == "zombie" and held:
+            why = "has ended and still holds GPU memory"
+        if why:
+            state = f"pid {process.pid} ppid {process.ppid} {process.state}: {process.label}"
+            said = [Evidence("processes", state), *held]
+            commands = (f"ps -fp {process.pid}", f"sudo kill {process.pid}")
+            fix = Fix(_END, commands, "restart-job", f"process {process.pid}", "nodedoctor driver.processes")
+            summary = f"{process.label} {why}"
+            yield Finding.warn(summary, subject=f"pid:{process.pid}", evidence=said, fix=fix)
+
+
+def _users(gpus: Gpus | None) -> dict[int, list[Evidence]]:
+    """What the driver says of each process that uses a GPU."""
+    users: dict[int, list[Evidence]] = {}
+    for gpu in gpus.gpus if gpus else ():
+        for process in gpu.processes or ():
+            memory = "" if process.used_mib is None else f" uses {process.used_mib} MiB"
+            line = Evidence(gpus.source if gpus else "", f"GPU {gpu.index}: pid {process.pid}{memory}")
+            users.setdefault(process.pid, []).append(line)
+    return users
+
+
+def _left_behind(process: Process, processes: Processes, holding: bool, host: bool) -> str | None:
+    """A parent of 1 means that the launcher is gone; in a container 1 may be the launcher."""
+    if not (host and holding and process.ppid == 1):
+        return None
+    if process.role in _LAUNCHED or process.program.startswith("VLLM::"):
+        return "has lost the launcher that started it and still holds a GPU"
+    steps = [other for other in processes.all if other.program.startswith("slurmstepd")]
+    if process.job and all(step.job and step.job != process.job for step in steps):
+        return f"belongs to Slurm job {process.job}, which no longer runs here, and still holds a GPU"
+    return None
+
+
+def _unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
+    """Memory in use on the host without a process that uses it, or with one that does not exist."""
+    alive = {process.pid for process in processes.all} if processes else set()
+    complete = processes is not None and 1 in alive and not processes.left_out  # not so with hidepid=2
+    for gpu in gpus.gpus:
+        gone = [p for p in gpu.processes or () if complete and p.used_mib and p.pid not in alive]
+        used = gpu.memory_used_mib or 0
+        if gone:
+            told = ", ".join(f"pid {process.pid} ({process.used_mib} MiB)" for process in gone)
+            yield _unexplained(gpu, f"memory is held by what does not exist: {told}", gpus)
+        elif gpu.processes == () and used > IDLE_MIB and not gpu.mig_mode and not _coherent(gpu):
+            yield _unexplained(gpu, f"{used} MiB in use and no process that uses it", gpus)
+
+
+def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
+    listed = f"{len(gpu.processes or ())} processes listed"
+    said = [Evidence(gpus.source, f"GPU {gpu.index}: {gpu.memory_used_mib} MiB used, {listed}")]
+    fix = Fix(
+        "Look again after a minute. If it stays, a process ended without giving its memory back: find "
+        "whoever still has the device open, or reset the GPU when it is idle.",
+        ("sudo fuser -v /dev/nvidia*", f"sudo nvidia-smi --gpu-reset -i {gpu.index}"),
+        "reset-gpu",
+        "what runs on this GPU",
+        "nodedoctor driver.processes",
+    )
+    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _coherent(gpu: Gpu) -> bool:
+    """On Grace the GPU's memory is the system's too: the kernel may keep anything there."""
+    return gpu.addressing_mode == "ats" or gpu.gpu_numa_node is not None

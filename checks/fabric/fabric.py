@@ -1,0 +1,286 @@
+"""Is the NVLink fabric up: manager running, of the driver's version, GPUs registered, switches there?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.services import Service, Services
+from nodedoctor.facts.fabric.fabric_manager import FabricManager
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.model import Evidence, Finding, Fix
+
+from ..unavailable import all_of, none_shown, untold
+
+GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
+SETTLED_SECONDS = 600.0
+"""After boot registration takes seconds to a few minutes; NVIDIA's guide tells to wait for `Completed`."""
+_UNIT = "nvidia-fabricmanager"
+_ZERO = "00000000-0000-0000-0000-000000000000"
+_BAD_HEALTH = {
+    "bandwidth": ("degraded",),
+    "route_unhealthy": ("true",),
+    "gfm_state": ("disconnected",),
+    "summary": ("unhealthy",),
+}
+_SICK_HEALTH = {
+    "route_recovery_in_progress": ("true",),
+    "access_timeout_recovery": ("true",),
+    "summary": ("limited capacity", "limited_capacity", "limited"),
+}
+
+_START = Fix(
+    "Install the fabric manager of exactly the driver's version, enable and start it; its log says why it "
+    "does "
+    "not start. Until it runs every CUDA program on this board fails with error 802 (system not yet "
+    "initialized).",
+    (
+        "systemctl status nvidia-fabricmanager",
+        "sudo journalctl -u nvidia-fabricmanager -b | tail -50",
+        "sudo systemctl enable --now nvidia-fabricmanager",
+        "tail -50 /var/log/fabricmanager.log",
+    ),
+    "restart-service",
+    "every job on the board's GPUs",
+    "nodedoctor fabric.manager fabric.state",
+    GUIDE,
+)
+
+
+@check("fabric.manager", "The fabric manager runs where it must", tags={"fast", "nvlink", "service"})
+def manager(
+    board: Board, services: Services | None, gpus: Gpus | None, container: Container | None
+) -> Iterator[Finding]:
+    """The service nvidia-fabricmanager, on boards whose switches this host has to program.
+
+    HGX and DGX with NVSwitch need it (also B200, whose switches are not on the host's bus); Grace trays,
+    cards with bridges and plain PCIe do not; in a virtual machine it may run on the host.
+    Why: without it NVLink stays down and CUDA fails with error 802.
+    Fix disturbs: every job on the board's GPUs.
+    """
+    needed = board.fabric
+    unit = services.get(_UNIT) if services else None
+    well = bool(gpus and gpus.gpus) and all(_registered(gpu) for gpu in gpus.gpus) if gpus else False
+    if needed is False:
+        yield from _not_needed(board, unit)
+    elif needed is None:
+        yield Finding.skip(
+            "whether it must run here cannot be told from here; fabric.state tells whether it works"
+        )
+    elif services is None:
+        if well:
+            yield Finding.info(
+                "the service is not visible from here; all GPUs are registered with the fabric"
+            )
+        else:
+            inside = " inside the container" if container and container.inside else ""
+            fix = Fix("Run on the host.", ("systemctl status nvidia-fabricmanager",), action="none")
+            yield Finding.unknown("not-visible-here", f"services cannot be seen{inside}", fix=fix)
+    elif unit is None:
+        summary = f"{board.platform} needs the fabric manager, and systemd knows no {_UNIT}"
+        yield (Finding.info if well else Finding.fail)(summary, fix=_START)
+    elif not unit.running:
+        summary = f"{_UNIT} is {unit.active} ({unit.sub}); {board.platform} needs it"
+        yield Finding.fail(summary, evidence=[Evidence("services", unit.text)], fix=_START)
+    else:
+        yield Finding.ok(
+            f"{_UNIT} runs, as {board.platform} needs", evidence=[Evidence("services", unit.text)]
+        )
+
+
+def _not_needed(board: Board, unit: Service | None) -> Iterator[Finding]:
+    if unit and unit.active == "failed":
+        said = [Evidence("services", unit.text)]
+        yield Finding.info(f"{_UNIT} failed, which is no loss: nothing here needs it", evidence=said)
+        return
+    platform = board.known_platform
+    elsewhere = platform is not None and platform.fabric_manager == "elsewhere"
+    where = "it runs in the rack's switch trays" if elsewhere else "no NVSwitch for this host to program"
+    yield Finding.skip(f"{board.model}: {where}")
+
+
+def _registered(gpu: Gpu) -> bool:
+    return gpu.fabric_state == "completed" and gpu.fabric_status == "SUCCESS"
+
+
+@check("fabric.version", "The fabric manager has the driver's version", tags={"nvlink", "service"})
+def version(
+    board: Board, manager: FabricManager | None, driver: Driver | None, gpus: Gpus | None
+) -> Iterator[Finding]:
+    """Version of the installed fabric manager against the driver's; they must be equal to the last digit.
+
+    Why: a fabric manager of another version refuses to start, typically after one of both was upgraded.
+    Fix disturbs: every job on the board's GPUs.
+    """
+    driving = (driver.version if driver else None) or (gpus.driver_version if gpus else None)
+    if board.fabric is False:
+        yield Finding.skip(f"{board.model}: no fabric manager is needed here")
+    elif manager is None and board.fabric is None:
+        yield Finding.skip("no fabric manager here; whether one must be cannot be told")
+    elif manager is None:
+        fix = Fix("Run on the host, where it is installed.", ("nv-fabricmanager --version",), action="none")
+        yield Finding.unknown("missing-tool", "the fabric manager's version cannot be seen here", fix=fix)
+    elif not driving:
+        yield Finding.unknown("not-visible-here", f"fabric manager {manager.version}, driver version unknown")
+    elif manager.version != driving:
+        fix = Fix(
+            "Install the fabric manager of the driver's version and keep both from being upgraded alone.",
+            (
+                f"sudo apt-get install nvidia-fabricmanager-{driving.partition('.')[0]}={driving}-1",
+                "sudo apt-mark hold $(dpkg-query -W -f '${Package}\\n' 'nvidia-fabricmanager*')",
+            ),
+            "config",
+            "every job on the board's GPUs",
+            "nodedoctor fabric.version",
+            GUIDE,
+        )
+        said = [Evidence(manager.said_by, manager.version), Evidence("driver-files", driving)]
+        yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=said, fix=fix)
+    else:
+        yield Finding.ok(f"both {driving}")
+
+
+@check("fabric.state", "Every GPU is registered with the NVLink fabric", tags={"fast", "gpu", "nvlink"})
+def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
+    """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
+
+    A zero cluster UUID is normal on HGX; only multi-node NVLink (GB200, GB300) has one.
+    Why: until registration is complete CUDA fails with error 802 on that GPU.
+    Fix disturbs: every job on the board's GPUs.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, *_idle_states(board))]
+    young = bool(machine and (machine.uptime_seconds or SETTLED_SECONDS) < SETTLED_SECONDS)
+    findings = [finding for gpu in told for finding in _fabric(gpu, gpus.source, young)]
+    findings += _strangers(told, gpus, board)
+    yield from findings
+    if not told:
+        yield _without_fabric(gpus, board)
+    elif not findings:
+        yield Finding.ok(f"{all_of(told)} registered")
+
+
+def _idle_states(board: Board | None) -> tuple[str, ...]:
+    """States that say that there is nothing to register with: a card with bridges may also never start."""
+    platform = board.known_platform if board else None
+    switched = board is None or not board.model or (platform is not None and platform.fabric_state)
+    return ("not-supported",) if switched else ("not-supported", "not-started")
+
+
+def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
+    unsaid = [gpu for gpu in gpus.gpus if gpu.fabric_state is None]
+    platform = board.known_platform if board else None
+    if platform and platform.fabric_state and unsaid:
+        return untold("the state of the fabric", unsaid, "fabric_state")
+    return Finding.skip("these GPUs have no fabric to register with")
+
+
+def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
+    status = gpu.fabric_status or "not told"
+    said = [
+        Evidence(source, f"GPU {gpu.index}: fabric {gpu.fabric_state}, status {status}"),
+        card(source, gpu),
+    ]
+    fix = look_at(
+        gpu,
+        f"{_START.text} See the kernel log for SXid and Xid, then reset all GPUs or reboot.",
+        "fabric.state",
+        _START.commands,
+        "restart-service",
+        _START.disturbs,
+        GUIDE,
+    )
+    if gpu.fabric_state != "completed":
+        judge = Finding.warn if young and gpu.fabric_state == "in-progress" else Finding.fail
+        since = " shortly after boot" if young else ""
+        summary = f"registration is {(gpu.fabric_state or '').replace('-', ' ')}{since}"
+        yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+    elif gpu.fabric_status not in (None, "SUCCESS"):
+        words = gpu.fabric_status.replace("_", " ").lower()
+        summary = f"registration completed without success: {words}"
+        yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    else:
+        yield from _health(gpu, source, fix)
+
+
+def _health(gpu: Gpu, source: str, fix: Fix) -> Iterator[Finding]:
+    """The parts of the health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK) that say something is wrong."""
+    health = gpu.fabric_health or {}
+    bad = [name for name, words in _BAD_HEALTH.items() if health.get(name) in words]
+    wrong = health.get("incorrect_configuration", "none")
+    if wrong not in ("none", "false", "not supported"):
+        bad.append("incorrect_configuration")
+    sick = [name for name, words in _SICK_HEALTH.items() if health.get(name) in words]
+    told = [f"{name.replace('_', ' ')}: {health[name]}" for name in bad or sick]
+    if told:
+        said = [Evidence(source, f"GPU {gpu.index}: {text}") for text in told]
+        judge = Finding.fail if bad else Finding.warn
+        yield judge(", ".join(told), subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _strangers(told: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding]:
+    """On multi-node NVLink all GPUs of a tray belong to one clique of one cluster."""
+    platform = board.known_platform if board else None
+    members = {(gpu.fabric_cluster_uuid, gpu.fabric_clique_id) for gpu in told if _registered(gpu)}
+    if platform is None or not platform.imex or not members:
+        return []
+    said = [
+        Evidence(gpus.source, f"GPU {g.index}: cluster {g.fabric_cluster_uuid}, clique {g.fabric_clique_id}")
+        for g in told
+    ]
+    if len(members) > 1:
+        summary = "the GPUs of this tray are in different NVLink cliques"
+        return [Finding.fail(summary, evidence=said, fix=_START)]
+    if {uuid for uuid, _ in members} == {_ZERO}:
+        summary = "no NVLink domain (zero cluster UUID): this tray works alone"
+        return [Finding.info(summary, evidence=said)]
+    return []
+
+
+@check("fabric.nvswitch", "All NVSwitches of the board are there", tags={"fast", "nvlink", "pcie"})
+def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
+    """NVSwitches on the host's PCI bus against the board's number, and whether each still answers.
+
+    Why: with a switch missing the fabric manager does not start, or all GPUs lose a part of their NVLinks.
+    Fix disturbs: every job on the node: it takes a power cycle.
+    """
+    switches = pci.nvswitches
+    platform = board.known_platform
+    fix = Fix(
+        "Drain the node and power it off and on again; if the switch stays away, have the board replaced.",
+        (
+            "lspci -d 10de: | grep -i bridge",
+            "sudo dmesg | grep -iE 'sxid|nvswitch'",
+            "sudo nvidia-bug-report.sh",
+        ),
+        "drain",
+        "every job on this node",
+        "nodedoctor fabric.nvswitch",
+        GUIDE,
+    )
+    dead = [switch for switch in switches if switch.off_bus]
+    for switch in dead:
+        said = [Evidence("pci", f"{switch.address} {switch.pci_id}: configuration space reads ff")]
+        summary = f"NVSwitch {switch.address} has fallen off the bus"
+        yield Finding.fail(summary, subject=f"pci:{switch.address}", evidence=said, fix=fix)
+    if platform is None or not platform.switches_on_host_bus:
+        if not dead:
+            yield Finding.skip(f"{board.model or 'this node'}: no NVSwitch on the host's bus")
+    elif not switches or board.virtual is not False:
+        if not dead:
+            yield Finding.skip(
+                f"{len(switches)} NVSwitches are visible here; how many must be is the host's matter"
+            )
+    elif len(switches) < platform.nvswitches:
+        said = [Evidence("pci", f"{switch.address} {switch.pci_id}") for switch in switches]
+        summary = f"{len(switches)} of {platform.nvswitches} NVSwitches on the bus of a {platform.name}"
+        yield Finding.fail(summary, evidence=said, fix=fix)
+    elif not dead:
+        yield Finding.ok(f"{len(switches)} NVSwitches, as {platform.name} has")

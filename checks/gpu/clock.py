@@ -1,0 +1,118 @@
+"""Do the GPUs run as fast as they can, and all equally fast?"""
+
+from collections.abc import Iterator
+from statistics import median
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.model import Evidence, Finding, Fix
+
+from ..unavailable import all_of, none_shown, untold
+
+LOADED_PERCENT = 80
+"""Utilisation from which a GPU counts as under load; below it may be between two kernels."""
+LOCKED = 0.9
+"""Under load with `applications_clocks_setting` as the reason, clocks below this fraction of the maximum."""
+OUTLIER = 0.85
+"""Of the median of loaded peers. Boost clocks of healthy peers at like load differ by a few per cent; the
+hardware's own slowdown halves them."""
+
+
+@check("clock.limits", "No GPU has its clocks set below what it comes with", tags={"fast", "gpu"})
+def limits(gpus: Gpus) -> Iterator[Finding]:
+    """Application clocks against the GPU's own defaults, and clocks locked low under load.
+
+    Why: clocks somebody lowered once stay lowered until a reset, and one GPU sets the pace of all.
+    Fix disturbs: nothing.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.clock_app_graphics_mhz or gpu.clock_event_reasons is not None]
+    findings = [finding for gpu in told if (finding := _lowered(gpu, gpus.source))]
+    yield from findings
+    if not told:
+        yield untold("clocks that were set", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
+    elif not findings:
+        yield Finding.ok(f"nothing lowered on {all_of(told)}")
+
+
+def _lowered(gpu: Gpu, source: str) -> Finding | None:
+    fix = Fix(
+        "Set them back, unless somebody wants equal, lower clocks for reproducible measurements.",
+        (f"sudo nvidia-smi -i {gpu.index} -rac", f"sudo nvidia-smi -i {gpu.index} -rgc -rmc"),
+        "config",
+        "nothing",
+        "nodedoctor clock.limits",
+    )
+    clocks = (
+        ("graphics", gpu.clock_app_graphics_mhz, gpu.clock_default_app_graphics_mhz),
+        ("memory", gpu.clock_app_memory_mhz, gpu.clock_default_app_memory_mhz),
+    )
+    for kind, now, usual in clocks:
+        if now and usual and now < usual:
+            said = [
+                Evidence(source, f"GPU {gpu.index}: applications clock {kind} {now}, default {usual} MHz")
+            ]
+            summary = f"the {kind} clock is set to {now} MHz; it comes with {usual} MHz"
+            return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    if _locked(gpu):
+        said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
+        summary = f"locked: SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
+        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    return None
+
+
+def _locked(gpu: Gpu) -> bool:
+    """Held by a setting and by nothing else."""
+    if not (_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
+        return False
+    usual = gpu.clock_default_app_graphics_mhz or gpu.clock_max_sm_mhz
+    held = gpu.clock_event_reasons == ("applications_clocks_setting",)
+    return held and gpu.clock_sm_mhz < LOCKED * usual
+
+
+def _loaded(gpu: Gpu) -> bool:
+    return (gpu.gpu_utilization_percent or 0) >= LOADED_PERCENT and (gpu.pstate or 0) <= 2
+
+
+@check("clock.outlier", "GPUs under load run equally fast", tags={"fast", "gpu"})
+def outlier(gpus: Gpus) -> Iterator[Finding]:
+    """The SM clock of each GPU under load against the median of those like it; idle is not slow.
+
+    Why: the slowest GPU of a job is the speed of the job, and all others show as waiting in collectives.
+    Fix disturbs: nothing to look.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.clock_sm_mhz and gpu.gpu_utilization_percent is not None]
+    loaded = [gpu for gpu in told if _loaded(gpu) and not gpu.mig_mode]
+    judged, slow = [], []
+    for gpu in loaded:
+        peers = [peer.clock_sm_mhz for peer in loaded if peer.name == gpu.name and peer.clock_sm_mhz]
+        if len(peers) > 2 and gpu.clock_sm_mhz:
+            judged.append(gpu)
+            if gpu.clock_sm_mhz < OUTLIER * median(peers):
+                slow.append(_slow(gpu, gpu.clock_sm_mhz, median(peers), gpus.source))
+    yield from slow
+    if not told:
+        yield untold("clocks and load", gpus.gpus, "clock_sm_mhz", "gpu_utilization_percent")
+    elif not judged:
+        yield Finding.skip(f"fewer than three like GPUs are under load now ({len(loaded)} of {len(told)})")
+    elif not slow:
+        yield Finding.ok(f"{len(judged)} GPUs under load within {1 - OUTLIER:.0%} of their median")
+
+
+def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
+    reasons = ", ".join(gpu.clock_event_reasons or ()) or "no reason told"
+    draw = f", {gpu.power_draw_w:.0f} W" if gpu.power_draw_w else ""
+    said = f"GPU {gpu.index}: SM clock {clock} MHz, {reasons}{draw}, {gpu.temperature_c} C"
+    summary = f"{clock / usual:.2f} of its peers' clock: {clock} MHz against a median of {usual:.0f}"
+    text = "See its power limit, its temperature and what runs on it; watch it next to the others under load."
+    commands = (f"nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {gpu.index}", "nodedoctor watch")
+    fix = look_at(gpu, text, "clock.outlier", commands)
+    evidence = [Evidence(source, said), card(source, gpu)]
+    return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

@@ -1,0 +1,242 @@
+"""Is GPU memory sound: ECC on and quiet, no row waiting to be remapped, no spare rows running out?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, card, look_at, replace_gpu, reset_gpu
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+from ..unavailable import NOT_KNOWN, all_of, none_shown, untold
+
+SINGLE_BIT_PER_SECOND = 10
+"""NVIDIA/DCGM:common/DcgmGPUHardwareLimits.h: rate of corrected errors DCGM's health watch reports."""
+RETIRED_PAGES_MOST = 60
+"""https://docs.nvidia.com/deploy/dynamic-page-retirement/: a board with 60 retired pages is returned
+(the table holds 64); DCGM's hard limit is 63."""
+
+_COUNTS = ("ecc_volatile_uncorrectable", "ecc_aggregate_uncorrectable")
+_FLAGS = ("ecc_mode", "sram_threshold_exceeded", *_COUNTS)
+_SRAM_LIMIT = limit("ecc_sram_uncorrected_rma")
+_ROWS_LIMIT = limit("remapped_rows_max")
+_CORRECTED = (
+    ("sram", limit("ecc_sram_corrected_warn")),
+    ("dram", limit("ecc_dram_corrected_warn")),
+)
+
+
+@check("memory.ecc", "GPU memory has no uncorrected errors", tags={"fast", "gpu"})
+def ecc(gpus: Gpus) -> Iterator[Finding]:
+    """ECC mode and error counts of every GPU, by kind of memory, and NVIDIA's own verdict on its SRAM.
+
+    Why: an uncorrected error kills the job that meets it, and without ECC it changes results silently.
+    Fix disturbs: what runs on the GPU while it is reset.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in _FLAGS)]
+    findings = [finding for gpu in told for finding in _ecc(gpu, gpus.source)]
+    yield from findings
+    if not told:
+        yield untold("ECC", gpus.gpus, *_FLAGS)
+    elif not any(finding.severity > 1 for finding in findings):
+        counting = [gpu for gpu in told if gpu.ecc_mode or gpu.ecc_volatile_uncorrectable is not None]
+        if counting:
+            yield Finding.ok(f"no uncorrected error since the driver was loaded on {all_of(counting)}")
+        else:
+            yield Finding.skip("ECC is off or absent, as is usual for these cards: errors are not counted")
+
+
+def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    if gpu.ecc_mode is False and model and model.ecc_expected:
+        yield _off(gpu, source, model.name)
+    if count := gpu.ecc_volatile_uncorrectable:
+        where = _where(gpu, "volatile")
+        summary = f"{count} uncorrected memory errors since the driver was loaded{where}; the limit is 0"
+        fix = reset_gpu(gpu, "The memory holds wrong data.", "memory.ecc")
+        yield Finding.fail(summary, subject=gpu.subject, evidence=_said(gpu, source), fix=fix)
+    yield from _worn_out(gpu, source)
+    yield from _corrected(gpu, source)
+
+
+def _off(gpu: Gpu, source: str, model: str) -> Finding:
+    later = "; it will be on after a reset" if gpu.ecc_mode_pending else ""
+    fix = Fix(
+        "Switch ECC on, unless somebody wants it off: without it a flipped bit goes into the weights unseen.",
+        (f"sudo nvidia-smi -i {gpu.index} -e 1", f"sudo nvidia-smi --gpu-reset -i {gpu.index}"),
+        "config",
+        "what runs on this GPU, at the reset that makes it count",
+        "nodedoctor memory.ecc",
+    )
+    summary = f"ECC is off on a {model}{later}"
+    said = [Evidence(source, f"GPU {gpu.index}: ECC mode disabled")]
+    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
+    """What no reset repairs."""
+    said = [*_said(gpu, source), card(source, gpu)]
+    past = gpu.ecc_aggregate_sram_uncorrectable or 0
+    if gpu.sram_threshold_exceeded or gpu.unrepairable_memory:
+        what = "SRAM error threshold" if gpu.sram_threshold_exceeded else "limit of repairable memory"
+        fix = replace_gpu(gpu, "By NVIDIA's own rule this GPU is to be returned.", "memory.ecc")
+        yield Finding.fail(f"the {what} is exceeded", subject=gpu.subject, evidence=said, fix=fix)
+    elif past > _SRAM_LIMIT.number:
+        # Where the driver has a verdict of its own and it is good, operators' rule is only a warning.
+        judge = Finding.fail if gpu.sram_threshold_exceeded is None else Finding.warn
+        summary = (
+            f"{past} uncorrected SRAM errors over its life; above {_SRAM_LIMIT.number:.0f} it is returned"
+        )
+        fix = replace_gpu(gpu, f"Source of that limit: {_SRAM_LIMIT.source}.", "memory.ecc")
+        yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+    elif gpu.ecc_aggregate_uncorrectable and not gpu.ecc_volatile_uncorrectable:
+        count = gpu.ecc_aggregate_uncorrectable
+        summary = f"{count} uncorrected memory errors over its life, none since the driver was loaded"
+        yield Finding.info(summary, subject=gpu.subject, evidence=_said(gpu, source))
+    pending = (gpu.channel_repair_pending, gpu.tpc_repair_pending)
+    if any(pending):
+        fix = reset_gpu(gpu, "A repair waits for a reset.", "memory.ecc")
+        kind = "memory channel" if pending[0] else "processing cluster (TPC)"
+        yield Finding.warn(f"repair of a {kind} is pending", subject=gpu.subject, fix=fix)
+
+
+def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
+    for memory, most in _CORRECTED:
+        names = (f"ecc_{counter}_{memory}_correctable" for counter in ("volatile", "aggregate"))
+        count = max((getattr(gpu, name) or 0 for name in names), default=0)
+        if count >= most.number:
+            summary = f"{count} corrected {memory.upper()} errors; operators act from {most.number:.0f} on"
+            text = f"Watch it: {most.text} ({most.source})"
+            fix = look_at(gpu, text, "memory.ecc", _counters(gpu), docs=ERROR_GUIDE)
+            said = [*_said(gpu, source), card(source, gpu)]
+            yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _counters(gpu: Gpu) -> tuple[str, ...]:
+    return (f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu.index}",)
+
+
+def _where(gpu: Gpu, counter: str) -> str:
+    counts = {m: getattr(gpu, f"ecc_{counter}_{m}_uncorrectable") for m in ("sram", "dram")}
+    told = ", ".join(f"{count} in {memory.upper()}" for memory, count in counts.items() if count)
+    return f" ({told})" if told else ""
+
+
+def _said(gpu: Gpu, source: str) -> list[Evidence]:
+    names = [
+        *(f"ecc_{c}_{k}" for c in ("volatile", "aggregate") for k in ("uncorrectable", "correctable")),
+        "ecc_aggregate_sram_uncorrectable",
+    ]
+    told = [f"{name} {getattr(gpu, name)}" for name in names if getattr(gpu, name) is not None]
+    return [Evidence(source, f"GPU {gpu.index}: {', '.join(told)}")] if told else []
+
+
+@check("memory.growth", "GPU memory errors do not accumulate now", tags={"gpu"})
+def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
+    """Corrected memory errors that appear within a second.
+
+    Why: corrected errors in quick succession are how a memory that is about to fail announces itself.
+    Fix disturbs: what runs on the GPU when it has to be reset or replaced.
+    """
+    told = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
+    counted = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
+    grown = [(gpu, count) for gpu, count in counted if count]
+    for gpu, count in grown:
+        rate = count / growth.seconds
+        said = [Evidence(GROWTH, f"GPU {gpu.index}: +{count} corrected errors in {growth.seconds} s")]
+        text = f"DCGM reports from {SINGLE_BIT_PER_SECOND} a second on."
+        judge = Finding.warn if rate >= SINGLE_BIT_PER_SECOND else Finding.info
+        fix = look_at(
+            gpu, f"{text} Look whether rows get remapped (memory.remap).", "memory.growth", _counters(gpu)
+        )
+        yield judge(f"{rate:.0f} corrected errors a second", subject=gpu.subject, evidence=said, fix=fix)
+    if not counted:
+        yield Finding.skip("no GPU here counts corrected memory errors")
+    elif not grown:
+        yield Finding.ok(f"none within {growth.seconds} s on {all_of([gpu for gpu, _ in counted])}")
+
+
+@check("memory.remap", "No GPU waits for a row remap or has run out of spare rows", tags={"fast", "gpu"})
+def remap(gpus: Gpus) -> Iterator[Finding]:
+    """Row remapping (Ampere and newer) and page retirement (before): pending, failed, how much is left.
+
+    Why: a pending remap means that bad memory is still in use; a failed one that no spare row is left.
+    Fix disturbs: what runs on the GPU while it is reset.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    names = ("remap_pending", "remap_failure", "retired_pages_pending", "remapped_uncorrectable")
+    told = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in names)]
+    findings = [finding for gpu in told for finding in (*_rows(gpu, gpus.source), *_pages(gpu, gpus.source))]
+    yield from findings
+    if not told:
+        yield untold("row remapping or page retirement", gpus.gpus, *names)
+    elif not any(finding.severity > 1 for finding in findings):
+        blind = len(gpus.gpus) - len(told)
+        hidden = [gpu for gpu in gpus.gpus if gpu not in told and not _without(gpu, names)]
+        if blind and hidden:
+            yield untold("row remapping", hidden, *names)
+        yield Finding.ok(f"nothing pending, nothing failed on {all_of(told)}")
+
+
+def _without(gpu: Gpu, names: tuple[str, ...]) -> bool:
+    return {gpu.errors.get(name) for name in names} <= NOT_KNOWN | {None}
+
+
+def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
+    rows = (
+        f"rows remapped: {gpu.remapped_uncorrectable} uncorrectable, {gpu.remapped_correctable} correctable"
+    )
+    said = [
+        Evidence(source, f"GPU {gpu.index}: {rows}, pending {gpu.remap_pending}, failed {gpu.remap_failure}")
+    ]
+    remapped = gpu.remapped_uncorrectable or 0
+    if gpu.remap_failure:
+        fix = replace_gpu(
+            gpu, "A row could not be remapped: there is no spare row left for it.", "memory.remap"
+        )
+        yield Finding.fail(
+            "row remapping has failed", subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix
+        )
+    elif remapped > _ROWS_LIMIT.number:
+        summary = (
+            f"{remapped} rows remapped for uncorrected errors; from {_ROWS_LIMIT.number:.0f} it is returned"
+        )
+        fix = replace_gpu(gpu, f"Source: {_ROWS_LIMIT.source}.", "memory.remap")
+        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
+    if gpu.remap_pending:
+        fix = reset_gpu(gpu, "A bad row is replaced by a spare one at the next reset.", "memory.remap")
+        yield Finding.fail("a row remap is pending", subject=gpu.subject, evidence=said, fix=fix)
+    banks = gpu.remap_banks
+    if banks and (banks.low or banks.none) and not gpu.remap_failure:
+        summary = f"spare rows run out: {banks.none} banks have none left, {banks.low} few"
+        text = "The next bad row there cannot be remapped. Plan to replace it."
+        fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
+        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
+    elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
+        yield Finding.info(f"{rows}: spare rows are for that", subject=gpu.subject, evidence=said)
+
+
+def _pages(gpu: Gpu, source: str) -> Iterator[Finding]:
+    """Before Ampere whole pages are taken out of use."""
+    counts = (gpu.retired_pages_single_bit, gpu.retired_pages_double_bit)
+    retired = sum(count or 0 for count in counts)
+    said = [
+        Evidence(source, f"GPU {gpu.index}: {retired} pages retired, pending {gpu.retired_pages_pending}")
+    ]
+    if gpu.retired_pages_pending:
+        fix = reset_gpu(gpu, "A page with errors is taken out of use at the next reset.", "memory.remap")
+        yield Finding.fail("a page retirement is pending", subject=gpu.subject, evidence=said, fix=fix)
+    if retired >= RETIRED_PAGES_MOST:
+        fix = replace_gpu(gpu, f"From {RETIRED_PAGES_MOST} retired pages on it is returned.", "memory.remap")
+        said.append(card(source, gpu))
+        yield Finding.fail(f"{retired} pages retired", subject=gpu.subject, evidence=said, fix=fix)
+    elif retired and not gpu.retired_pages_pending:
+        yield Finding.info(f"{retired} pages retired", subject=gpu.subject, evidence=said)

@@ -1,0 +1,208 @@
+"""Are all NVLinks of every GPU up, at full speed, and without errors?"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpu import Gpu, NvLink
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.knowledge.gpus import GpuModel, gpu_model
+from nodedoctor.model import Evidence, Expect, Finding, Fix
+
+from ..unavailable import numbers
+
+BRIDGE_LINKS = 4
+"""Each NVLink bridge of Ampere and Hopper cards carries four links (three bridges: twelve)."""
+SLOW = 0.9
+"""Of a link's line rate: sources print 50 or 53.125, 25 or 26.562 GB/s for the same link."""
+_UNREADABLE = Fix(
+    "Run `nvidia-smi nvlink -s` on the host and see the kernel log.", ("nvidia-smi nvlink -s",), action="none"
+)
+
+
+@check("nvlink.links", "All NVLinks of every GPU are up", tags={"fast", "gpu", "nvlink"})
+def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
+    """Active links of each GPU against its model's count, and against its peers.
+
+    Bridged cards without a bridge, twelve of eighteen links on H100 NVL, MIG, and a lone GPU of a cloud are
+    fine. Counts per model come from knowledge.gpus (A100 12, H100 SXM 18, H100 NVL 12).
+    Why: a link that is down makes every collective over that GPU slower, or the fabric refuses to start.
+    Fix disturbs: what runs on the board's GPUs while they are reset.
+    """
+    listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
+    up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
+    hidden = [gpu for gpu in links.gpus if gpu.state == "mig"]
+    findings = [f for gpu in listed if (f := _down(gpu, up, links, _ticket(gpus, gpu.index), expect))]
+    dark = [gpu for gpu in links.gpus if gpu.state == "all-inactive"]
+    findings += [finding for gpu in dark if (finding := _dark(gpu, links, gpus, board))]
+    silent = [gpu for gpu in links.gpus if gpu.state == "unreadable"]
+    yield from findings
+    for gpu in silent:
+        summary = f"the state of its links could not be read: {gpu.said}"
+        yield Finding.unknown("not-visible-here", summary, subject=gpu.subject, fix=_UNREADABLE)
+    if findings or silent:
+        return
+    if listed:
+        told = Counter(f"{up[gpu.index]} of {max(len(gpu.links), up[gpu.index])}" for gpu in listed)
+        words = ", ".join(f"{count} GPU{'s' if count > 1 else ''}: {text} up" for text, count in told.items())
+        yield Finding.ok(
+            words + (f"; MIG hides them on GPU {numbers(g.index for g in hidden)}" if hidden else "")
+        )
+    elif hidden and expect.get("nvlinks"):
+        yield Finding.unknown("not-visible-here", "MIG hides the links", fix=_UNREADABLE)
+    elif hidden:
+        yield Finding.skip("MIG hides the links")
+    elif any(gpu.state == "listed" for gpu in links.gpus):
+        yield Finding.unknown("not-visible-here", "the state of the links was not told", fix=_UNREADABLE)
+    else:
+        yield Finding.skip("no GPU here has NVLink in use")
+
+
+def _stated(gpu: GpuLinks) -> bool:
+    return any(link.active is not None for link in gpu.links)
+
+
+def _ticket(gpus: Gpus | None, index: int) -> Gpu | None:
+    return next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus else None
+
+
+def _model(gpu: GpuLinks) -> GpuModel | None:
+    return gpu_model(gpu.name or "")
+
+
+def _down(
+    gpu: GpuLinks, up: dict[int, int], links: NvLinks, known: Gpu | None, expect: Expect
+) -> Finding | None:
+    """Judge one GPU whose links are listed."""
+    down = [link.link for link in gpu.links if link.active is False]
+    active, model = up[gpu.index], _model(gpu)
+    wanted = int(told) if (told := expect.get("nvlinks") or "").isdecimal() else None
+    peers = [up[peer.index] for peer in links.gpus if peer.index in up and peer.name == gpu.name]
+    count = wanted or (model.nvlink_links if model and model.nvlink_links else _unlisted(gpu, active, peers))
+    said = [Evidence(links.source, f"GPU {gpu.index}: Link {link}: <inactive>") for link in down]
+    said = said[:18] or [Evidence(links.source, f"GPU {gpu.index}: {active} links")]
+    said += [card(links.source, known)] if known else []
+    summary = f"{active} of {count} NVLinks up" + (f"; down: {numbers(down)}" if down else "")
+    fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+    warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+    if active >= count:
+        return None
+    if wanted:
+        return fail
+    if not down and not gpu.complete:
+        return None  # a listing that was cut off
+    if model and not model.nvlink_optional:
+        return _module(active, peers, down, model, fail, warn)
+    return _bridged(active, peers, fail, warn)
+
+
+def _unlisted(gpu: GpuLinks, active: int, peers: Sequence[int]) -> int:
+    """What a model we do not know should have: as many as its peers; alone, and partly up, all it shows."""
+    alone = len(peers) == 1 and active > 0
+    return len(gpu.links) if alone else max(peers)
+
+
+def _module(
+    active: int, peers: Sequence[int], down: Sequence[int], model: GpuModel, fail: Finding, warn: Finding
+) -> Finding | None:
+    """SXM modules and superchips: every link is wired, except on boards of another build than the usual."""
+    if not model.topo_token:  # V100, P100, GH200: what is wired depends on the machine
+        return fail if active < max(peers) else None
+    if active == 0 and len(peers) == 1:
+        return None  # one GPU of a board, given to a virtual machine: its links are switched off
+    if not down and active == max(peers):
+        return warn  # none said to be down, and all alike: a board of a build we do not know
+    return fail
+
+
+def _bridged(active: int, peers: Sequence[int], fail: Finding, warn: Finding) -> Finding | None:
+    """Cards with optional bridges, and models we do not know: each bridge carries four links."""
+    most = max(peers)
+    if active == 0:
+        bridged = sum(peer > 0 for peer in peers)
+        alone = len(peers) - bridged
+        return warn if alone % 2 == 0 and alone * 3 <= len(peers) else None
+    if active < most and peers.count(most) > 1:
+        return fail
+    return (
+        None
+        if active % BRIDGE_LINKS == 0 and active == most and len(peers) > 1
+        else _partly(active, fail, warn)
+    )
+
+
+def _partly(active: int, fail: Finding, warn: Finding) -> Finding:
+    return warn if active % BRIDGE_LINKS == 0 else fail
+
+
+def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None) -> Finding | None:
+    """All links down: usual for cards without a bridge and for one GPU of a board in a virtual machine."""
+    model = _model(gpu)
+    if model is None or model.nvlink_optional or not model.topo_token:
+        return None
+    if len(links.gpus) == 1 and not (board and board.fabric):
+        return None
+    known = _ticket(gpus, gpu.index)
+    said = [Evidence(links.source, gpu.said), *([card(links.source, known)] if known else [])]
+    summary = f"none of {model.nvlink_links} NVLinks is up"
+    return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+
+
+def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") -> Fix:
+    text = (
+        "Links to a switch: see that the fabric manager runs (fabric.manager), reset the GPUs, then reboot. "
+        "A "
+        "bridge: reseat it. A link that stays down has a bad module, board or bridge."
+    )
+    commands = (
+        f"nvidia-smi nvlink -s -i {gpu.index}",
+        "sudo dmesg | grep -iE 'xid|sxid|nvlink'",
+        "sudo nvidia-smi --gpu-reset",
+    )
+    disturbs = "what runs on the board's GPUs while they are reset"
+    return look_at(known, text, verify, commands, "reset-gpu", disturbs)
+
+
+@check("nvlink.speed", "Every NVLink runs at its full rate", tags={"fast", "gpu", "nvlink"})
+def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
+    """The line rate of each active link against its model's (knowledge.gpus), and against the other links.
+
+    Why: a link at half its rate slows every collective that crosses it, without any error.
+    Fix disturbs: what runs on the board's GPUs while they are reset.
+    """
+    rated = [(gpu, link) for gpu in links.gpus for link in gpu.links if link.speed_gbytes_s]
+    if not rated:
+        yield Finding.skip("no link told its speed")
+        return
+    slow = [(gpu, link) for gpu, link in rated if _too_slow(gpu, link, rated)]
+    for index in sorted({gpu.index for gpu, _ in slow}):
+        gpu = next(gpu for gpu, _ in slow if gpu.index == index)
+        own = [link for other, link in slow if other.index == index]
+        known = _ticket(gpus, index)
+        lines = [
+            Evidence(links.source, f"GPU {index}: Link {x.link}: {x.speed_gbytes_s} GB/s") for x in own[:18]
+        ]
+        usual = _rate(gpu, rated)
+        plural = "s" if len(own) > 1 else ""
+        summary = f"{len(own)} NVLink{plural} at {own[0].speed_gbytes_s} GB/s instead of {usual} GB/s"
+        fix = _link_fix(gpu, known, "nvlink.speed")
+        yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
+    if not slow:
+        told = sorted({link.speed_gbytes_s for _, link in rated if link.speed_gbytes_s})
+        yield Finding.ok(f"{len(rated)} links at {', '.join(str(rate) for rate in told)} GB/s each way")
+
+
+def _rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:
+    """What a link of this GPU should have: its model's rate, else the best its peers show."""
+    model = _model(gpu)
+    if model and (model.nvlink_link_raw_gbps or model.nvlink_link_gbps):
+        return float(model.nvlink_link_raw_gbps or model.nvlink_link_gbps or 0)
+    return max(link.speed_gbytes_s or 0 for other, link in rated if other.name == gpu.name)
+
+
+def _too_slow(gpu: GpuLinks, link: NvLink, rated: Sequence[tuple[GpuLinks, NvLink]]) -> bool:
+    return (link.speed_gbytes_s or 0) < SLOW * _rate(gpu, rated)

@@ -1,0 +1,136 @@
+"""Do NVLinks carry data without errors? Totals are old news; what grows is not."""
+
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import NvLink
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding
+
+CRC_PER_SECOND = limit("nvlink_crc_per_second")
+ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
+SATURATED = 65535
+"""CRC counters have sixteen bits: at this value they only say "at least" (nvidia-smi nvlink -e)."""
+MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 1, "ecc": 1, "link_recovery_failed": 1}
+"""Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
+was trained anew; CRC and replays happen on sound links, in ones and twos."""
+BROKEN = {"crc_flit": SATURATED, "crc_data": SATURATED, "recovery": 10, "link_recovery_failed": 10}
+"""Totals from which a link is broken whenever that was: a full counter, or trained anew time and again."""
+EFFECTIVE_BER = 1e-6
+"""After error correction: the alarm level of Azure/cyclecloud-healthagent (defaults.yaml)."""
+
+_RATES = {
+    "crc_flit": CRC_PER_SECOND,
+    "crc_data": CRC_PER_SECOND,
+    "replay": ERRORS_PER_SECOND,
+    "recovery": ERRORS_PER_SECOND,
+    "link_recovery_failed": ERRORS_PER_SECOND,
+    "link_recovery": ERRORS_PER_SECOND,
+    "effective_errors": CRC_PER_SECOND,
+}
+"""Raw symbol errors are not among them: links with PAM4 signals (NVLink 4 and 5) have them all the time."""
+SEVERE = 10
+"""Times DCGM's limit, from which what grows is a fault and no longer a warning."""
+
+
+@check("nvlink.errors", "NVLinks carry data without errors", tags={"gpu", "nvlink"})
+def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
+    """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
+
+    Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
+    Fix disturbs: what runs on the board's GPUs while they are reset.
+    """
+    counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
+    findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]
+    yield from findings
+    if not counted:
+        yield Finding.skip("no link tells error counters here")
+    elif not any(finding.severity > 1 for finding in findings):
+        count = sum(len(gpu.links) for gpu in counted)
+        seen = (
+            f", none grew within {growth.seconds} s" if growth else "; totals only, growth was not looked at"
+        )
+        yield Finding.ok(f"{count} links of {len(counted)} GPU{'s' if len(counted) > 1 else ''}{seen}")
+
+
+def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
+    """At most one finding per GPU: what grows, else what stands out, else what is worth knowing."""
+    known = next((g for g in gpus.gpus if g.index == gpu.index), None) if gpus else None
+    growing = list(_growing(gpu, growth))
+    high = [line for link in gpu.links for line in _high(link)]
+    some = [line for link in gpu.links for line in _some(link)]
+    text = (
+        "Errors on one GPU's links only: its module or its seat; on links to one switch: that switch. Reset "
+        "the "
+        "GPUs, watch the counters, and have the part replaced when they come back. Limits: "
+        f"{CRC_PER_SECOND.source}."
+    )
+    commands = (f"nvidia-smi nvlink -e -i {gpu.index}", "sudo dmesg | grep -iE 'xid|sxid|nvlink'")
+    fix = look_at(
+        known, text, "nvlink.errors", commands, "reset-gpu", "the board's GPUs while they are reset"
+    )
+    if growing:
+        summary = f"errors grow on {len(growing)} link{'s' if len(growing) > 1 else ''} now"
+        lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line, _ in growing[:18]]
+        judge = Finding.fail if any(severe for _, severe in growing) else Finding.warn
+        yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
+    elif high:
+        summary = f"many errors since the driver was loaded: {high[0]}" + _more(len(high))
+        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
+        broken = any(
+            link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
+        )
+        yield (Finding.fail if broken else Finding.warn)(
+            summary, subject=gpu.subject, evidence=lines, fix=fix
+        )
+    elif some:
+        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in some[:18]]
+        summary = f"a few errors since the driver was loaded: {some[0]}" + _more(len(some))
+        yield Finding.info(summary, subject=gpu.subject, evidence=lines)
+
+
+def _more(count: int) -> str:
+    return f" and {count - 1} more" if count > 1 else ""
+
+
+def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[str, bool]]:
+    """Links whose counters grow faster than DCGM's health watch allows, and whether much faster."""
+    gained = growth.gpu(gpu.index) if growth else None
+    if growth is None or gained is None:
+        return
+    for link in gained.links:
+        fast = {
+            name: count
+            for name, count in link.gained.items()
+            if name in _RATES and count > 0 and count >= _RATES[name].number * growth.seconds
+        }
+        if fast:
+            allowed = {name: _RATES[name].number * growth.seconds for name in fast}
+            severe = any(count >= SEVERE * allowed[name] for name, count in fast.items())
+            yield f"Link {link.link}: {_words(fast, '+')} in {growth.seconds} s", severe
+
+
+def _high(link: NvLink) -> Iterator[str]:
+    many = {name: count for name, count in link.counters.items() if count >= MANY.get(name, SATURATED + 1)}
+    many = {name: count for name, count in many.items() if name in MANY}
+    if many:
+        yield f"Link {link.link}: {_words(many)}"
+    rate = link.ber.get("effective")
+    if rate is not None and rate > EFFECTIVE_BER:
+        yield f"Link {link.link}: effective bit error rate {rate:.0e}"
+
+
+def _some(link: NvLink) -> Iterator[str]:
+    few = {name: count for name, count in link.counters.items() if count and name in _RATES}
+    if few:
+        yield f"Link {link.link}: {_words(few)}"
+
+
+def _words(counts: Mapping[str, int], sign: str = "") -> str:
+    full = {name: "at least " if count == SATURATED else "" for name, count in counts.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {full[name]}{sign}{count}" for name, count in counts.items())

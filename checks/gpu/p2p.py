@@ -1,0 +1,144 @@
+"""May every GPU reach the memory of every other one?"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Evidence, Finding, Fix
+
+_KINDS = ("read", "write", "nvlink", "atomics")
+_MOSTLY = 0.7
+"""Share of pairs that must be OK before the others count as faults: one GPU of eight cut off leaves 0.75."""
+
+_Pair = tuple[int, int]
+_FIX = Fix(
+    "On a board with NVLink: see nvlink.links and fabric.state, and whether MIG is on. On PCIe: ACS or the "
+    "IOMMU (pcie.acs, pcie.iommu), a GPU behind another socket, or a driver that refuses. Until then NCCL "
+    "goes through host memory; NCCL_P2P_DISABLE=1 only hides it.",
+    ("nvidia-smi topo -p2p r", "nvidia-smi topo -p2p n", "nvidia-smi topo -m", "nvidia-smi nvlink -s"),
+    "investigate",
+    "nothing",
+    "nodedoctor p2p.status",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+)
+
+
+@check("p2p.status", "Every pair of GPUs has peer access", tags={"fast", "gpu", "nvlink"})
+def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterator[Finding]:
+    """Read, write, NVLink and atomics status of each ordered pair, as NVML or `topo -p2p` tell it.
+
+    On a board that joins all GPUs by NVLink every pair must be OK. Elsewhere pairs may be refused by design
+    (L4, GeForce, other sockets); what counts then is whether one GPU or pair differs from the rest.
+    Why: a pair without peer access sends everything through host memory, and NCCL takes the slowest path.
+    Fix disturbs: nothing to look; the GPU while it is reset.
+    """
+    if len(access.gpus) < 2:
+        yield Finding.skip("a single GPU has no peers")
+        return
+    apart = {gpu.index for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
+    joined = bool(board and board.joined)
+    kinds = _KINDS if joined else _KINDS[:2]
+    told = {kind: _kept(access.told(kind), apart) for kind in kinds}
+    told = {kind: pairs for kind, pairs in told.items() if pairs}
+    findings = [*_judged(told, access, gpus, joined)]
+    yield from findings
+    if not told:
+        yield (
+            Finding.skip("every GPU is in MIG mode: no peer access by design") if apart else _nothing(access)
+        )
+    elif not findings:
+        yield Finding.ok(f"{', '.join(told)} OK between all {len(access.gpus) - len(apart)} GPUs")
+
+
+def _kept(pairs: Mapping[_Pair, str], apart: set[int]) -> dict[_Pair, str]:
+    return {pair: status for pair, status in pairs.items() if not apart & set(pair)}
+
+
+def _nothing(access: PeerAccess) -> Finding:
+    others = {kind for kind in access.statuses if access.statuses[kind]} - {"read", "write"}
+    if others:
+        return Finding.info(f"only {', '.join(sorted(others))} was asked; peer access itself was not")
+    return Finding.unknown("unparsable", "no status of any pair was told")
+
+
+def _judged(
+    told: Mapping[str, Mapping[_Pair, str]], access: PeerAccess, gpus: Gpus | None, joined: bool
+) -> Iterator[Finding]:
+    seen: set[frozenset[_Pair]] = set()
+    for kind, pairs in told.items():
+        refused = {pair: status for pair, status in pairs.items() if status != "ok"}
+        if not refused or frozenset(refused) in seen:
+            continue
+        seen.add(frozenset(refused))
+        evidence = [Evidence(access.source or P2P, f"{kind}: {_listing(refused)}")]
+        why = _why_normal(refused, pairs, gpus)
+        if joined or why is None:
+            yield from _broken(kind, refused, pairs, evidence, joined)
+        else:
+            text = f"{kind} refused for {len(_joins(refused))} of {len(_joins(pairs))} pairs: {why}"
+            yield Finding.info(text, evidence=evidence, fix=_FIX)
+
+
+def _broken(
+    kind: str,
+    refused: Mapping[_Pair, str],
+    pairs: Mapping[_Pair, str],
+    evidence: list[Evidence],
+    joined: bool,
+) -> Iterator[Finding]:
+    """One finding per GPU that is cut off from most others, one per pair that is left."""
+    grave = joined or 1 - len(refused) / len(pairs) >= _MOSTLY
+    judge = Finding.fail if grave else Finding.warn
+    where = " although NVLink joins all GPUs of this board" if joined else ""
+    per_gpu = Counter(index for pair in _joins(refused) for index in pair)
+    per_gpu_told = Counter(index for pair in _joins(pairs) for index in pair)
+    bad = {index for index, count in per_gpu.items() if count * 4 > per_gpu_told[index] * 3}
+    if len(bad) == len(per_gpu_told):
+        summary = f"{kind} access is refused between all GPUs{where}"
+        yield judge(summary, evidence=evidence, fix=_FIX)
+        return
+    for index in sorted(bad):
+        words = ", ".join(sorted({status for pair, status in refused.items() if index in pair}))
+        summary = f"no {kind} access to or from other GPUs{where}: {words}"
+        yield judge(summary, subject=f"gpu:{index}", evidence=evidence, fix=_FIX)
+    rest = {pair: status for pair, status in refused.items() if not bad & set(pair)}
+    for one, other in sorted(_joins(rest)):
+        words = rest.get((one, other)) or rest[(other, one)]
+        way = "" if (one, other) in rest and (other, one) in rest else " in one direction"
+        summary = f"no {kind} access{way}{where}: {words}"
+        yield judge(summary, subject=f"pair:{one}-{other}", evidence=evidence, fix=_FIX)
+
+
+def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: Gpus | None) -> str | None:
+    """Why these refusals are no fault; None when one GPU or pair stands out."""
+    listed = {gpu.index: gpu for gpu in gpus.gpus} if gpus else {}
+    models = {i: gpu_model(g.name or "", g.pci_device_id or "") for i, g in listed.items()}
+    driver = [pair for pair in refused if any((m := models.get(i)) and not m.p2p for i in pair)]
+    if len(driver) == len(refused):
+        return "the driver refuses peer access over PCIe for GeForce cards"
+    names = {listed[i].name for pair in refused for i in pair if i in listed}
+    if len(names) > 1:
+        return "the cards differ"
+    if len(refused) == len(pairs):
+        return f"the same for all ({', '.join(sorted(set(refused.values())))}): NCCL uses host memory"
+    per_gpu = Counter(one for one, _ in refused)
+    rows = {per_gpu[one] for one, _ in pairs}
+    if len(rows) == 1:
+        count = rows.pop()
+        return f"every GPU is refused by {count} others alike, as across sockets or without a direct link"
+    small = len({index for pair in pairs for index in pair}) < 4
+    return "too few GPUs to tell what is normal" if small else None
+
+
+def _joins(pairs: Iterable[_Pair]) -> set[_Pair]:
+    """Pairs without their direction."""
+    return {(min(pair), max(pair)) for pair in pairs}
+
+
+def _listing(refused: Mapping[_Pair, str]) -> str:
+    told = [f"GPU{one}-GPU{other} {status}" for (one, other), status in sorted(refused.items())]
+    return ", ".join(told[:8]) + (f" and {len(told) - 8} more" if len(told) > 8 else "")

@@ -1,0 +1,71 @@
+"""May every GPU draw the power its board was built for?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.model import Evidence, Finding, Fix
+
+from ..unavailable import all_of, none_shown, untold
+
+TOLERANCE_W = 1.0
+"""Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
+
+
+@check("power.limit", "No GPU is held below its default power limit", tags={"fast", "gpu"})
+def power_limit(gpus: Gpus) -> Iterator[Finding]:
+    """The enforced power limit of every GPU against its own default (nvidia-smi(1)), or against its peers.
+
+    Why: a GPU with less power has lower clocks under load, and the slowest GPU sets the pace of all.
+    Fix disturbs: nothing.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.power_limit_w is not None]
+    defaults = [gpu for gpu in told if gpu.power_limit_default_w]
+    low = [(gpu, usual) for gpu in told if (usual := _usual(gpu, told)) and _below(gpu, usual)]
+    for gpu, usual in low:
+        yield _low(gpu, usual, gpus.source)
+    if not told:
+        yield untold("the power limit", gpus.gpus, "power_limit_w")
+    elif not low and not defaults:
+        note = f"{all_of(told)} at {told[0].power_limit_w:.0f} W; the default was not told"
+        alike = len({gpu.power_limit_w for gpu in told}) == 1
+        yield Finding.info(note) if alike and len(told) > 1 else untold("the default limit", told)
+    elif not low:
+        yield Finding.ok(f"{all_of(told)} at their default or above")
+
+
+def _usual(gpu: Gpu, told: list[Gpu]) -> float | None:
+    """Its own default; where a source does not tell it, what most of at least three like it have."""
+    if gpu.power_limit_default_w:
+        return gpu.power_limit_default_w
+    limits = [peer.power_limit_w for peer in told if peer.name == gpu.name and peer.power_limit_w]
+    common = max(set(limits), key=limits.count, default=None)
+    return common if len(limits) > 2 and limits.count(common or 0) * 2 > len(limits) else None
+
+
+def _below(gpu: Gpu, usual: float) -> bool:
+    return gpu.power_limit_w is not None and gpu.power_limit_w < usual - TOLERANCE_W
+
+
+def _low(gpu: Gpu, usual: float, source: str) -> Finding:
+    whose = "its default" if gpu.power_limit_default_w else "that of its peers"
+    fix = Fix(
+        "Set it back, unless somebody saves power on purpose; limits set with nvidia-smi are lost at a "
+        "reset, so look for a service that sets it at boot. A limit that comes back at "
+        "once is the chassis' (BMC).",
+        (
+            f"sudo nvidia-smi -i {gpu.index} -pl {usual:.0f}",
+            "grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*",
+        ),
+        "config",
+        "nothing",
+        "nodedoctor power.limit",
+        "https://docs.nvidia.com/deploy/nvidia-smi/",
+    )
+    said = f"GPU {gpu.index}: limit {gpu.power_limit_w} W, default {gpu.power_limit_default_w} W"
+    summary = f"power limit {gpu.power_limit_w:.0f} W, below {whose} of {usual:.0f} W"
+    return Finding.warn(summary, subject=gpu.subject, evidence=[Evidence(source, said)], fix=fix)

@@ -1,0 +1,182 @@
+"""Are the GPUs cool enough, and does none of them slow itself down?"""
+
+from collections.abc import Iterator
+from statistics import median
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Evidence, Finding, Fix
+
+from ..unavailable import all_of, none_shown, untold
+
+COOL_C = 75
+"""Below the maximum operating temperature of every model whose limits are known (83 C, V100)."""
+OUTLIER_C = 20
+"""Degrees above the median of peers at like power: front and rear GPUs of one chassis differ by up to 15."""
+LIKE_POWER = 0.3
+"""Peers count as equally loaded when their power is within this fraction of the GPU's own."""
+WARM_C = 60
+"""A GPU below is no outlier worth a word, whatever its peers are."""
+
+_EVENTS = {
+    "hw_thermal_slowdown": "it is too hot and the hardware halves its clocks or worse",
+    "hw_power_brake_slowdown": "the power supply or the chassis asks it to brake",
+    "hw_slowdown": "the hardware halves its clocks or worse: heat, power brake, or too little power",
+}
+"""nvml.h: nvmlClocksEventReasonHwSlowdown and its parts; the first one found names the cause."""
+
+
+@check("thermal.gpu", "Every GPU is below its own temperature limits", tags={"fast", "gpu"})
+def temperature(gpus: Gpus) -> Iterator[Finding]:
+    """Each GPU's temperature against its own thresholds (or the distance left), and against its peers.
+
+    Why: a hot GPU slows down, and with it every rank that waits for it in a collective.
+    Fix disturbs: nothing to look; the node while fans or filters are changed.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.temperature_c is not None or gpu.t_limit_margin_c is not None]
+    findings = [finding for gpu in told if (finding := _hot(gpu, gpus.source))]
+    known = {finding.subject for finding in findings}
+    findings += [f for gpu in told if gpu.subject not in known and (f := _hotter(gpu, told, gpus.source))]
+    unlimited = [gpu for gpu in told if not _limits(gpu) and (gpu.temperature_c or 0) > COOL_C]
+    yield from findings
+    if not told:
+        yield untold("temperature", gpus.gpus, "temperature_c", "t_limit_margin_c")
+    elif unlimited:
+        yield untold(f"the limit of a GPU at {unlimited[0].temperature_c} C", unlimited, "slowdown_c")
+    elif not findings:
+        hottest = max((gpu.temperature_c for gpu in told if gpu.temperature_c is not None), default=None)
+        degrees = "" if hottest is None else f", the hottest at {hottest} C"
+        yield Finding.ok(f"{all_of(told)} below their limits{degrees}")
+
+
+def _limits(gpu: Gpu) -> tuple[int, int, int] | None:
+    """What it has, where it slows down and what it should stay below, all on one scale; higher is hotter."""
+    if gpu.t_limit_margin_c is not None:
+        # Distances: 0 left is the maximum operating temperature, -2 the slowdown (nvidia-smi(1), T.Limit).
+        slowdown = -2 if gpu.slowdown_t_limit_c is None else gpu.slowdown_t_limit_c
+        return -gpu.t_limit_margin_c, -slowdown, -(gpu.max_operating_t_limit_c or 0)
+    if gpu.temperature_c is None:
+        return None
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    slowdown_c = gpu.slowdown_c or (model.slowdown_c if model else None)
+    operating = gpu.max_operating_c or (model.max_operating_c if model else None) or slowdown_c
+    if not slowdown_c or not operating:
+        return None
+    return gpu.temperature_c, slowdown_c, min(operating, slowdown_c)
+
+
+def _hot(gpu: Gpu, source: str) -> Finding | None:
+    said = [_evidence(gpu, source)]
+    fix = _cooling(gpu)
+    memory = gpu.memory_temperature_c
+    if limits := _limits(gpu):
+        now, slowdown, operating = limits
+        at = f"{gpu.temperature_c} C" if gpu.temperature_c is not None else "the GPU"
+        if now >= slowdown:
+            summary = f"{at}: at its slowdown threshold or above"
+            return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+        if now > operating:
+            summary = f"{at}: above its maximum operating temperature, {slowdown - now} C below slowdown"
+            return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    if memory is not None and gpu.memory_max_operating_c and memory > gpu.memory_max_operating_c:
+        summary = f"memory at {memory} C, above its maximum of {gpu.memory_max_operating_c} C"
+        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    return None
+
+
+def _hotter(gpu: Gpu, told: list[Gpu], source: str) -> Finding | None:
+    """Much hotter than its peers at the same power: a fan, a filter, thermal paste."""
+    now, draw = gpu.temperature_c, gpu.power_draw_w
+    if now is None or not draw or now < WARM_C:
+        return None
+    peers = [
+        peer.temperature_c
+        for peer in told
+        if peer is not gpu
+        and peer.name == gpu.name
+        and peer.temperature_c is not None
+        and peer.power_draw_w
+        and abs(peer.power_draw_w - draw) <= LIKE_POWER * draw
+    ]
+    if len(peers) < 2 or now - median(peers) < OUTLIER_C:
+        return None
+    summary = f"{now} C, {now - median(peers):.0f} C above the median of {len(peers)} GPUs at like power"
+    return Finding.warn(summary, subject=gpu.subject, evidence=[_evidence(gpu, source)], fix=_cooling(gpu))
+
+
+def _evidence(gpu: Gpu, source: str) -> Evidence:
+    told = (
+        ("temperature", gpu.temperature_c),
+        ("slowdown at", gpu.slowdown_c),
+        ("margin left", gpu.t_limit_margin_c),
+        ("memory", gpu.memory_temperature_c),
+    )
+    words = ", ".join(f"{name} {value} C" for name, value in told if value is not None)
+    return Evidence(source, f"GPU {gpu.index}: {words}")
+
+
+def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
+    commands = (
+        f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}",
+        "sudo ipmitool sdr type Fan",
+        "sudo ipmitool sdr type Temperature",
+    )
+    text = "Look at fans, filters, inlet temperature and blanking panels; then at the card's cooler."
+    return look_at(gpu, text, verify, commands)
+
+
+@check("thermal.throttle", "No GPU slows itself down because of heat or power", tags={"fast", "gpu"})
+def throttle(gpus: Gpus) -> Iterator[Finding]:
+    """The clock event reasons (before driver 535: throttle reasons) of every GPU, at this moment.
+
+    A software power cap under load, idle clocks and clocks somebody set are normal.
+    Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
+    Fix disturbs: nothing to look; the node while cooling or power is repaired.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.clock_event_reasons is not None]
+    findings = [finding for gpu in told if (finding := _slowed(gpu, gpus.source))]
+    yield from findings
+    if not told:
+        yield untold("the reasons for its clocks", gpus.gpus, "clock_event_reasons")
+    elif not findings:
+        yield Finding.ok(f"{all_of(told)} without hardware or thermal slowdown")
+
+
+def _slowed(gpu: Gpu, source: str) -> Finding | None:
+    reasons = gpu.clock_event_reasons or ()
+    clocks = f"; SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz" if gpu.clock_sm_mhz else ""
+    said = [Evidence(source, f"GPU {gpu.index}: {', '.join(reasons)}{clocks}"), card(source, gpu)]
+    active = next((name for name in _EVENTS if name in reasons), None)
+    if active:
+        summary = f"{active.replace('_', ' ').replace('hw ', 'hardware ')}: {_EVENTS[active]}"
+        return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_slowdown_fix(gpu, active))
+    if "sw_thermal_slowdown" in reasons:
+        summary = "software thermal slowdown: the driver lowers the clocks to keep it (or its memory) cool"
+        return Finding.warn(
+            summary, subject=gpu.subject, evidence=said, fix=_cooling(gpu, "thermal.throttle")
+        )
+    return None
+
+
+def _slowdown_fix(gpu: Gpu, reason: str) -> Fix:
+    if reason == "hw_thermal_slowdown":
+        return _cooling(gpu, "thermal.throttle")
+    text = (
+        "Look at power supplies, their cables and the chassis' power cap (BMC); a GPU that brakes alone "
+        "has a bad power connection or a bad board: reseat or replace it."
+    )
+    commands = (
+        f"nvidia-smi -q -d PERFORMANCE,POWER -i {gpu.index}",
+        "sudo ipmitool sdr type 'Power Supply'",
+        "sudo ipmitool sel list | tail -20",
+    )
+    return look_at(gpu, text, "thermal.throttle", commands, "drain", "every job on this node")

@@ -1,0 +1,222 @@
+"""Does the matrix of `nvidia-smi topo -m` look as this board's must, and has every GPU its adapter nearby?"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.links.topology import TOPO, Topology
+from nodedoctor.knowledge.gpus import platforms
+from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
+
+MESH_LINKS = 4
+"""NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
+_WHOLE = (4, 8, 16)
+"""GPUs of a complete board."""
+_NEAR = ("PIX", "PXB")
+_NVLINK = regex(r"NV(\d{1,2})")
+
+_Pair = tuple[str, str]
+_FIX = Fix(
+    "An odd row is a GPU whose NVLinks are down or whose fabric registration failed: see nvlink.links, "
+    "fabric.state and the kernel log (Xid 74); reset it, then the fabric manager, then the node. If it "
+    "stays, have the module or the board's switch replaced.",
+    (
+        "nvidia-smi topo -m",
+        "nvidia-smi nvlink -s",
+        "systemctl status nvidia-fabricmanager",
+        "sudo dmesg | grep -iE 'xid|nvswitch'",
+    ),
+    "investigate",
+    "every job on this node while GPUs are reset",
+    "nodedoctor topo.matrix",
+    "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide",
+)
+_RAIL = Fix(
+    "See whether an adapter is missing or dead (ib.ports, `lspci -d 15b3:`), and whether its switch is. "
+    "In a virtual machine the host must pass the topology on (NCCL_TOPO_FILE).",
+    ("nvidia-smi topo -m", "lspci -tv", "ibstat -s"),
+    "investigate",
+    "nothing",
+    "nodedoctor topo.nic-affinity",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-topo-file",
+)
+
+
+@check("topo.matrix", "Every pair of GPUs is joined as this board joins them", tags={"gpu", "nvlink"})
+def matrix(
+    topology: Topology, gpus: Gpus | None, board: Board | None, inventory: Inventory | None
+) -> Iterator[Finding]:
+    """The GPU part of `nvidia-smi topo -m`: each cell against the model's token, or against most others.
+
+    Tokens: NV12 on HGX A100, NV18 on HGX H100, H200, B200 (knowledge.gpus, platforms). Without NVLink any mix
+    of PIX PXB PHB NODE SYS is a matter of slots and sockets.
+    Why: NCCL builds its rings from this; one pair without NVLink drags all of them onto PCIe.
+    Fix disturbs: every job on the node while GPUs are reset.
+    """
+    apart = {f"GPU{gpu.index}" for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
+    names = tuple(name for name in topology.gpus if name not in apart)
+    if len(names) < 2:
+        why = "a single GPU" if len(topology.gpus) < 2 else "fewer than two GPUs without MIG"
+        yield Finding.skip(f"{why}: no pairs to look at")
+        return
+    cells = _cells(topology, names)
+    expected = _expected(cells, board, len(names))
+    odd = {pair: token for pair, token in cells.items() if expected and token not in expected}
+    findings = [*_odd(odd, cells, expected, board), *_unjoined(cells, names, expected)]
+    if not findings:
+        findings += [*_strange(cells, expected), *_incomplete(names, expected, inventory)]
+    yield from findings
+    if not findings:
+        counts = Counter(cells.values()).most_common()
+        told = ", ".join(f"{token} x{count}" for token, count in counts)
+        yield Finding.ok(f"{len(names)} GPUs: {told}")
+
+
+def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
+    """The tokens between these GPUs. The last one before a text was cut off may lack its end (NV1: NV18)."""
+    links = topology.links
+    cells = {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
+    shown = [name for name in topology.gpus if name in links]
+    if cells and len(shown) < len(topology.gpus):
+        cut = [pair for pair in cells if pair[0] == shown[-1]]
+        for pair in cut[-1:]:
+            del cells[pair]
+    return cells
+
+
+def _expected(cells: Mapping[_Pair, str], board: Board | None, gpus: int) -> frozenset[str]:
+    """The tokens every cell must have; empty where cells may differ."""
+    common, count = Counter(cells.values()).most_common(1)[0] if cells else ("", 0)
+    found = _NVLINK.fullmatch(common)
+    links = int(found[1]) if found else 0
+    model = board.known_model if board else None
+    if board and board.joined and model:
+        direct = links * (gpus - 1) == model.nvlink_links and count == len(cells)  # wired without a switch
+        return frozenset((common,)) if common in board.tokens or direct else board.tokens
+    if links >= MESH_LINKS and count * 2 > len(cells) > 2 and not _one_more(cells, common, gpus):
+        return frozenset((common,))
+    return frozenset()
+
+
+def _one_more(cells: Mapping[_Pair, str], common: str, gpus: int) -> bool:
+    """A whole board and one GPU besides, like the display adapter of a DGX Station."""
+    outside = Counter(name for pair, token in cells.items() if token != common for name in set(pair))
+    alone = [name for name, count in outside.items() if count == 2 * (gpus - 1)]
+    return gpus - 1 in _WHOLE and len(alone) == 1 and len(outside) == gpus
+
+
+def _odd(
+    odd: Mapping[_Pair, str], cells: Mapping[_Pair, str], expected: frozenset[str], board: Board | None
+) -> Iterator[Finding]:
+    """The GPUs whose whole row is odd, then single pairs; one finding when everything is."""
+    if not odd:
+        return
+    usual = " or ".join(sorted(expected))
+    where = f" on {board.platform}" if board and board.platform else ""
+    if len(odd) == len(cells):
+        told = ", ".join(sorted(set(odd.values())))
+        summary = f"no pair shows {usual}{where}: {told}"
+        yield Finding.fail(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        return
+    per_gpu = Counter(name for pair in odd for name in pair)
+    full = Counter(name for pair in cells for name in pair)
+    rows = {name for name, count in per_gpu.items() if count * 4 > full[name] * 3}
+    for name in sorted(rows, key=_number):
+        told = ", ".join(sorted({token for pair, token in odd.items() if name in pair}))
+        summary = f"joined to the others by {told}, not {usual}{where}"
+        subject = f"gpu:{_number(name)}"
+        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+    rest = {pair: token for pair, token in odd.items() if not rows & set(pair)}
+    for a, b in sorted({(min(p, key=_number), max(p, key=_number)) for p in rest}):
+        token = rest.get((a, b)) or rest[(b, a)]
+        way = "" if (a, b) in rest and (b, a) in rest else f" (the other way round {cells.get((b, a), '?')})"
+        summary = f"{token}{way}, not {usual}{where}"
+        subject = f"pair:{_number(a)}-{_number(b)}"
+        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {a, b}), fix=_FIX)
+
+
+def _unjoined(
+    cells: Mapping[_Pair, str], names: tuple[str, ...], expected: frozenset[str]
+) -> Iterator[Finding]:
+    """Cards joined by bridges, and one that most probably should be and is not."""
+    if expected:
+        return
+    partners = {name: {t for (a, _), t in cells.items() if a == name and _NVLINK.match(t)} for name in names}
+    joined = [name for name in names if partners[name]]
+    alone = [name for name in names if not partners[name]]
+    if len(joined) < 4 or not alone or len(alone) % 2 or len(alone) * 3 > len(names):
+        return
+    for name in alone:
+        summary = "no NVLink to any other GPU, unlike most here: a bridge may be missing or loose"
+        subject = f"gpu:{_number(name)}"
+        yield Finding.warn(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+
+
+def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[Finding]:
+    """Cells that are no path at all, and a mesh that no board is known to have."""
+    for (a, b), token in cells.items():
+        if token in ("X", "N/A") and _number(a) < _number(b):
+            subject = f"pair:{_number(a)}-{_number(b)}"
+            yield Finding.warn(
+                f"{token}: no path told", subject=subject, evidence=_lines(cells, {a}), fix=_FIX
+            )
+    known = {board.topo_token for board in platforms()}
+    if expected and len(cells) > 12 and not expected & known:
+        summary = (
+            f"all pairs show {', '.join(expected)}, which no known board has: links may be down on every GPU"
+        )
+        yield Finding.warn(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+
+
+def _incomplete(
+    names: tuple[str, ...], expected: frozenset[str], inventory: Inventory | None
+) -> Iterator[Finding]:
+    """Seven GPUs of a board of eight in a pasted matrix; on a node, driver.gpus-present knows better."""
+    if expected and len(names) in (7, 15) and not (inventory and inventory.looked):
+        summary = (
+            f"{len(names)} GPUs on a board that joins {len(names) + 1}: one is missing, or not given to you"
+        )
+        yield Finding.warn(summary, fix=_FIX)
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("GPU"))
+
+
+def _lines(cells: Mapping[_Pair, str], rows: set[str]) -> list[Evidence]:
+    shown = sorted(rows, key=_number)[:8]
+    told = [(a, " ".join(f"{b}={t}" for (x, b), t in cells.items() if x == a)) for a in shown]
+    return [Evidence(TOPO, f"{name}: {text}") for name, text in told]
+
+
+@check("topo.nic-affinity", "Every GPU has a network adapter under its own PCIe switch", tags={"gpu", "ib"})
+def nic_affinity(topology: Topology) -> Iterator[Finding]:
+    """The best path from each GPU to any adapter, where the board gives most GPUs one under their switch.
+
+    Why: GPUDirect RDMA is fast only below one switch; a GPU without its adapter is the slow rail of all.
+    Fix disturbs: nothing to look.
+    """
+    if not topology.nics:
+        yield Finding.skip("no adapter in the matrix")
+        return
+    nearest = {name: topology.nearest_nics(name) for name in topology.gpus}
+    near = [name for name, (path, _) in nearest.items() if path in _NEAR]
+    far = {name: path for name, (path, _) in nearest.items() if path not in _NEAR and path}
+    if len(near) < 3 or len(near) * 4 < len(topology.gpus) * 3:
+        paths = ", ".join(sorted({path for path, _ in nearest.values() if path})) or "none"
+        yield Finding.skip(
+            f"this machine does not put adapters under the GPUs' switches (best paths: {paths})"
+        )
+        return
+    for name, path in far.items():
+        said = Evidence(
+            TOPO, f"{name}: " + " ".join(f"{n}={topology.links[name].get(n)}" for n in topology.nics)
+        )
+        summary = f"its best adapter is {path} away; {len(near)} other GPUs have one under their switch"
+        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[said], fix=_RAIL)
+    if not far:
+        yield Finding.ok(f"{len(near)} GPUs have an adapter under their switch")

@@ -1,0 +1,251 @@
+"""Is there room on this node: memory, and file systems that answer, can be written and are not full?"""
+
+import shlex
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.disk import Disk, Volume
+from nodedoctor.facts.host.limits import Limits, Memory
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+_SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
+_HUGE_SHARE = 0.3  # of memory reserved as huge pages: PyTorch and NCCL use none of it
+_ROOM_GIB = 50.0  # 5 % of a 1 TB disk: larger ones may be fuller without alarm
+_LAST_GIB = 1.0
+_LAST_INODES = 0.01
+_FULL = 0.95  # imbue-ai/cluster-health: health_checks.py fails a disk there; Ray stops at the same share
+
+_DEAD = ("TIMEOUT", "ESTALE", "ENOTCONN", "EIO", "EREMOTEIO", "EHOSTDOWN", "ESHUTDOWN")
+_TEMPORARY = ("/tmp", "TMPDIR", "Ray's temporary files")
+_RAY = "Ray's temporary files"
+
+
+@check("limits.memory", "There is memory left, and no swapping", tags={"fast"})
+def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
+    """Memory of the host and of our control group without page cache, swap, and huge page reservations.
+
+    Why: when memory runs out the kernel, or Ray before it, kills a rank, and all others wait for it until the
+    watchdog fires; a rank that swaps is a late rank in every step.
+    Fix disturbs: the job whose memory use is lowered; turning swap off needs room to bring the pages back.
+    """
+    if limits.memory is None:
+        yield Finding.unknown("not-visible-here", "/proc/meminfo could not be read", subject="host")
+        return
+    ray = processes is not None and processes.ray
+    yield _host(limits.memory, ray)
+    yield from _group(limits, ray)
+    yield _swap(limits.memory)
+    huge = limits.memory.hugepages_gib
+    if huge > limits.memory.total_gib * _HUGE_SHARE:
+        summary = f"{huge:.0f} of {limits.memory.total_gib:.0f} GiB are reserved as huge pages"
+        fix = Fix(
+            "PyTorch and NCCL need none.", ("sudo sysctl -w vm.nr_hugepages=0",), "config", "who uses them"
+        )
+        yield Finding.info(summary, subject="hugepages", fix=fix)
+
+
+def _host(memory: Memory, ray: bool) -> Finding:
+    if memory.available_gib is None:
+        return Finding.unknown("unparsable", "/proc/meminfo has no MemAvailable", subject="host")
+    line = f"MemTotal {memory.total_gib:g} GiB, MemAvailable {memory.available_gib:g} GiB"
+    used = 1 - memory.available_gib / memory.total_gib if memory.total_gib else 1.0
+    summary = f"{memory.available_gib:.0f} of {memory.total_gib:.0f} GiB available on the host"
+    return _judge_memory("host", used, summary, Evidence("limits", line), ray)
+
+
+def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
+    """The control group's limit, where there is one below the host's memory."""
+    group, total = limits.cgroup, limits.memory.total_gib if limits.memory else 0.0
+    if group.memory_max_gib is not None and group.memory_max_gib < total:
+        if group.memory_used_gib is None:
+            yield Finding.unknown(
+                "denied", "the use of our control group could not be read", subject="cgroup"
+            )
+        else:
+            line = f"{group.path}: limit {group.memory_max_gib:g} GiB, used {group.memory_used_gib:g} GiB"
+            used = group.memory_used_gib / group.memory_max_gib if group.memory_max_gib else 1.0
+            summary = (
+                f"{group.memory_used_gib:.1f} of {group.memory_max_gib:.1f} GiB of our control group used"
+            )
+            yield _judge_memory("cgroup", used, summary, Evidence("limits", line), ray)
+    if group.oom_kills:
+        summary = f"the kernel has killed {group.oom_kills} processes of our control group for want of memory"
+        evidence = [Evidence("limits", f"{group.path}: oom_kill {group.oom_kills}")]
+        yield Finding.warn(summary, subject="cgroup:oom", evidence=evidence, fix=_LESS_MEMORY)
+
+
+_LESS_MEMORY = Fix(
+    "See who holds it. Data loaders (num_workers times prefetch_factor batches, per rank), a dataset read "
+    "into every rank and pinned buffers are usual; else raise the job's limit (docker --memory, the pod's "
+    "resources.limits.memory, srun --mem).",
+    ("ps -eo pid,rss,user,comm --sort=-rss | head -20",),
+    action="config",
+    disturbs="the job, when it is restarted with less",
+    verify="nodedoctor limits.memory",
+)
+
+
+def _judge_memory(subject: str, used: float, summary: str, evidence: Evidence, ray: bool) -> Finding:
+    """Ray kills its newest worker at the threshold; without Ray the kernel kills somebody not much later."""
+    high, kill = limit("ray_memory_warn"), limit("ray_memory_fail")
+    if used >= kill.number:
+        who = f"Ray kills workers above {kill.number:.0%}" if ray else "the next allocation may kill a rank"
+        return Finding.fail(f"{summary}: {who}", subject=subject, evidence=[evidence], fix=_LESS_MEMORY)
+    if used >= high.number:
+        return Finding.warn(
+            f"{summary}: {used:.0%} used", subject=subject, evidence=[evidence], fix=_LESS_MEMORY
+        )
+    return Finding.ok(summary, subject=subject, evidence=[evidence])
+
+
+def _swap(memory: Memory) -> Finding:
+    swap = limit("swap")
+    if not memory.swap_total_gib:
+        return Finding.ok("no swap", subject="swap")
+    used = memory.swap_total_gib - memory.swap_free_gib
+    line = f"SwapTotal {memory.swap_total_gib:g} GiB, SwapFree {memory.swap_free_gib:g} GiB"
+    evidence = [Evidence("limits", line)]
+    slow = "whatever waits for its pages to come back"
+    fix = Fix(swap.text, ("sudo swapoff -a",), "config", slow, "nodedoctor limits.memory")
+    if used > _SWAPPED_GIB:
+        return Finding.warn(f"{used:.1f} GiB are swapped out", subject="swap", evidence=evidence, fix=fix)
+    summary = f"{memory.swap_total_gib:.0f} GiB of swap, not used; training nodes do without ({swap.source})"
+    return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
+
+
+@check("limits.disk", "File systems answer, can be written and have room", tags={"fast"})
+def disk(disk: Disk, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
+    """The file systems behind /, /tmp, HOME, caches and Ray's files, and every network mount.
+
+    Why: a dead mount hangs whatever touches it, a full or read-only one kills the job at its next checkpoint
+    or spill, and Ray stops creating objects at 95 %.
+    Fix disturbs: remounting ends what uses the mount; freeing space nothing.
+    """
+    ray = processes is not None and processes.ray
+    inside = container is not None and container.inside
+    judged = [finding for volume in disk.volumes for finding in _judge_volume(volume, ray, inside)]
+    yield from judged
+    if not judged:
+        yield Finding.unknown("not-visible-here", "no file system of interest was seen")
+
+
+def _judge_volume(volume: Volume, ray: bool, inside: bool) -> Iterator[Finding]:
+    """The first thing that is wrong with one file system, else that nothing is."""
+    if volume.point == "/dev/shm":
+        return  # limits.shm judges it
+    subject, evidence = f"mount:{volume.point}", [Evidence("disk", _line(volume))]
+    if volume.error in _DEAD:
+        yield _dead(volume, subject, evidence)
+    elif not volume.answered:
+        if volume.uses:
+            yield Finding.unknown(
+                "denied", f"{_name(volume)}: {volume.error}", subject=subject, evidence=evidence
+            )
+    elif volume.stopped_writing:
+        yield _stopped(volume, subject, evidence)
+    elif volume.read_only:
+        yield from _read_only(volume, inside, subject, evidence)
+    else:
+        yield from _room(volume, ray, subject, evidence)
+
+
+def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
+    what = "did not answer in 3 s" if volume.error == "TIMEOUT" else f"answers {volume.error}"
+    fix = Fix(
+        "Bring its server or network back. If it stays away, detach the mount; processes already waiting in "
+        "it (state D) end only when the server answers or the node reboots.",
+        (
+            f"grep -F {shlex.quote(volume.point)} /proc/mounts",
+            "ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'",
+        ),
+        action="investigate",
+        disturbs="nothing while you look; a detach ends what uses the mount",
+        verify="nodedoctor limits.disk",
+    )
+    if volume.uses:
+        return Finding.fail(f"{_name(volume)} {what}", subject=subject, evidence=evidence, fix=fix)
+    summary = f"{_name(volume)} {what}; whatever touches it hangs, also df and ls"
+    return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
+    fix = Fix(
+        "The kernel stopped writing after an error of the device: read its log, then drain the node, check "
+        "the file system unmounted, and replace the disk if it reports errors.",
+        ("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail", f"findmnt {shlex.quote(volume.point)}"),
+        action="drain",
+        disturbs="every job on this node",
+        verify="nodedoctor limits.disk",
+    )
+    summary = f"{_name(volume)} has turned read-only: the kernel met an error on it"
+    bad = Finding.fail if volume.uses else Finding.warn
+    return bad(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Evidence]) -> Iterator[Finding]:
+    """Container images and diskless nodes are read-only by design; where jobs must write it is a fault."""
+    writes = [use for use in volume.uses if use not in ("/", "/var", "the working directory")]
+    temporary = [use for use in writes if use in _TEMPORARY]
+    where = "Mount a writable folder there in the container." if inside else "Mount it writable."
+    fix = Fix(where, (f"findmnt {shlex.quote(volume.point)}",), "config", "nothing", "nodedoctor limits.disk")
+    if temporary:
+        yield Finding.fail(f"{_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix)
+    elif writes:
+        summary = f"{', '.join(writes)} cannot be written: caches and checkpoints there fail"
+        yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+    elif volume.uses:
+        yield Finding.info(f"{_name(volume)} is read-only", subject=subject, evidence=evidence)
+
+
+def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> Iterator[Finding]:
+    free, used = volume.free_gib or 0.0, volume.used or 0.0
+    fix = Fix(
+        "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
+        (f"sudo du -xh --max-depth=2 {shlex.quote(volume.point)} | sort -h | tail -20",),
+        action="config",
+        disturbs="nothing, if nothing in use is deleted",
+        verify="nodedoctor limits.disk",
+    )
+    summary = f"{_name(volume)}: {free:.0f} GiB free, {used:.0%} used"
+    spills = ray and _RAY in volume.uses
+    short = used >= _FULL and free < _ROOM_GIB
+    if spills and used >= limit("ray_disk_fail").number:
+        summary += f"; Ray creates and spills no more objects above {limit('ray_disk_fail').number:.0%}"
+        yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    elif volume.uses and short and free < _LAST_GIB:
+        yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    elif volume.uses and (lack := _few_inodes(volume)):
+        judge = Finding.warn if volume.inodes_free else Finding.fail
+        yield judge(lack, subject=subject, evidence=evidence, fix=fix)
+    elif (spills and used >= limit("ray_disk_warn").number) or (volume.uses and short):
+        yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+    elif short:
+        yield Finding.info(summary, subject=subject, evidence=evidence, fix=fix)
+    else:
+        yield Finding.ok(summary, subject=subject, evidence=evidence)
+
+
+def _few_inodes(volume: Volume) -> str:
+    """What to say when the file system can hold hardly any more files; some types have no such limit."""
+    if not volume.inodes or volume.inodes_free is None or volume.inodes_free >= volume.inodes * _LAST_INODES:
+        return ""
+    return (
+        f"{_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free, however much space there is"
+    )
+
+
+def _name(volume: Volume) -> str:
+    """The mount with what it is used for, like `/home (HOME; nfs4)`."""
+    uses = [use for use in volume.uses if use != volume.point]
+    kind = [volume.fstype] if volume.network and volume.fstype else []
+    about = "; ".join([*uses, *kind])
+    return f"{volume.point} ({about})" if about else volume.point
+
+
+def _line(volume: Volume) -> str:
+    state = volume.error or f"{volume.free_gib:g} of {volume.size_gib:g} GiB free"
+    mode = "ro" if volume.read_only else "rw"
+    return f"{volume.point} {volume.fstype or '?'} {mode}: {state}"

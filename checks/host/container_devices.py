@@ -1,0 +1,262 @@
+"""Does the container have the devices and rights it needs, and does the host's runtime hand out GPUs?"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.host import Host
+from nodedoctor.facts.rdma.ports import Rails
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Evidence, Finding, Fix
+
+_ANEW = "everything in the container: it has to be started anew"
+_TOOLKIT_DOCS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/"
+_RELOAD_DOCS = f"{_TOOLKIT_DOCS}troubleshooting.html"
+_COMPAT_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+_SAFE_TOOLKIT = (1, 17, 8)
+"""The first release without the container escape CVE-2025-23266 (NVIDIA security bulletin)."""
+_FILTERED = 2  # Seccomp in /proc/PID/status: 2 is a filter, linux, Documentation/filesystems/proc.rst
+_WANTED = {
+    "SYS_NICE": "binding memory to a NUMA node (numactl, NCCL's placement)",
+    "IPC_LOCK": "locking memory beyond the limit",
+    "SYS_PTRACE": "py-spy and gdb on a hung rank, and pidfd_getfd for shared CUDA memory",
+}
+"""What a capability is for: NVIDIA/nccl troubleshooting (containers), docs.docker.com seccomp profile."""
+
+
+@check("container.devices", "The container has its devices and rights", tags={"fast"})
+def devices(
+    container: Container, inventory: Inventory | None, rails: Rails | None, host: Host | None
+) -> Iterator[Finding]:
+    """In a container: GPU and RDMA device nodes, capabilities, seccomp. On the host: links in /dev/char.
+
+    Why: a missing node or right shows as an error about something else, often in the middle of a run.
+    Fix disturbs: everything in the container: it has to be started anew.
+    """
+    if not container.inside:
+        yield _char_links(host) if host else Finding.skip("not in a container")
+        return
+    told: list[Finding] = []
+    if inventory is not None and inventory.cut_off:
+        told.append(_cut_off())
+    if rails is not None and host is not None and any(port.active for port in rails.ports):
+        told.extend(_uverbs(host, rails))
+    yield from told
+    missing = [name for name in _WANTED if name not in container.capabilities]
+    filtered = container.seccomp == _FILTERED
+    rights = f"without {', '.join(missing)}" if missing else "with all capabilities training uses"
+    evidence = [
+        Evidence(
+            "container",
+            f"capabilities {', '.join(container.capabilities) or 'none'}; seccomp {container.seccomp}",
+        )
+    ]
+    if missing:
+        uses = "; ".join(f"{name}: {_WANTED[name]}" for name in missing)
+        seccomp = "; a seccomp filter is on" if filtered else ""
+        fix = Fix(
+            "Add them if they are missed.",
+            tuple(f"docker run --cap-add={name} ..." for name in missing),
+            "config",
+            _ANEW,
+            "nodedoctor container.devices",
+        )
+        yield Finding.info(
+            f"{rights} ({uses}){seccomp}", subject="container:rights", evidence=evidence, fix=fix
+        )
+    elif not told:
+        yield Finding.ok(rights, evidence=evidence)
+
+
+def _cut_off() -> Finding:
+    """The device cgroup forgot the GPUs: systemd rewrote it."""
+    fix = Fix(
+        "Start the container anew. For good: create the missing links on the host, or hand GPUs out by CDI,"
+        " or let the runtime use cgroupfs.",
+        (
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            "docker run --device nvidia.com/gpu=all ...",
+        ),
+        "config",
+        _ANEW,
+        "nodedoctor driver.gpus-present",
+        _RELOAD_DOCS,
+    )
+    summary = (
+        "the device cgroup refuses the GPUs' nodes: `systemctl daemon-reload` on the host takes them away"
+    )
+    return Finding.fail(
+        summary,
+        subject="container:gpus",
+        evidence=[Evidence("driver-files", "/dev/nvidiactl: refused")],
+        fix=fix,
+    )
+
+
+def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:
+    """RDMA ports that sysfs shows need nodes below /dev/infiniband."""
+    fix = Fix(
+        "Hand the devices in.",
+        ("docker run --device=/dev/infiniband ...",),
+        "config",
+        _ANEW,
+        "nodedoctor container.devices",
+    )
+    subject = "container:rdma"
+    if not host.uverbs:
+        summary = f"{len(rails.ports)} RDMA ports, and no /dev/infiniband/uverbs*: NCCL falls back to TCP"
+        yield Finding.fail(summary, subject=subject, fix=fix)
+        return
+    closed = [name for name, access in host.uverbs.items() if access not in ("rw", "?")]
+    if closed:
+        yield Finding.fail(f"{', '.join(closed)} may not be opened", subject=subject, fix=fix)
+    elif len(host.uverbs) < len({port.hca for port in rails.ports}):
+        yield Finding.warn(
+            f"only {', '.join(host.uverbs)} for {len(rails.ports)} ports", subject=subject, fix=fix
+        )
+
+
+def _char_links(host: Host) -> Finding:
+    """Where systemd keeps docker's control groups, a daemon-reload takes GPUs away unless the links exist."""
+    docker = host.docker or ""
+    if not (host.docker_installed and host.toolkit_installed) or host.char_links is None:
+        return Finding.skip("not in a container, and no docker with GPUs here")
+    if host.char_links or host.cdi or "native.cgroupdriver=cgroupfs" in docker:
+        return Finding.ok("containers keep their GPUs over a daemon-reload")
+    fix = Fix(
+        "Create the links at every boot.",
+        ("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
+        "config",
+        "nothing",
+        "nodedoctor container.devices",
+        _RELOAD_DOCS,
+    )
+    return Finding.info(
+        "no links to GPUs in /dev/char: a daemon-reload would take them from containers", fix=fix
+    )
+
+
+@check("container.compat", "No old libcuda stands in front of the driver's")
+def compat(
+    libraries: Libraries | None, driver: Driver, gpus: Gpus | None, env: Env | None
+) -> Iterator[Finding]:
+    """The libcuda that programs would load, where it is one of NVIDIA's forward-compatibility package.
+
+    Why: one older than the driver makes CUDA fail with error 803, one on consumer GPUs with error 804.
+    Fix disturbs: nothing.
+    """
+    if driver.version is None:
+        yield Finding.skip("NVIDIA's driver is not loaded")
+        return
+    found = libraries.winner("libcuda.so") if libraries else None
+    if found is None or not found[0].path:
+        path = (env.get("LD_LIBRARY_PATH") if env else None) or ""
+        named = [part for part in path.split(":") if "/compat" in part]
+        if named:
+            yield Finding.unknown(
+                "not-visible-here", f"LD_LIBRARY_PATH names {named[0]}; which libcuda wins was not seen"
+            )
+        else:
+            yield Finding.skip(
+                "no Python with torch was looked at, and LD_LIBRARY_PATH names no compat folder"
+            )
+        return
+    yield _judge_compat(
+        found[0].path, found[0].real, found[1].version if found[1] else "", driver.version, gpus
+    )
+
+
+def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | None) -> Finding:
+    evidence = [Evidence("target-python", f"{path} -> {real} ({version or 'version unknown'})")]
+    if "/compat" not in path + real:
+        return Finding.ok(f"{path} is the driver's own", evidence=evidence)
+    fix = Fix(
+        f"Take {os.path.dirname(path)} out of LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
+        (),
+        "config",
+        "the job",
+        "nodedoctor container.compat",
+        _COMPAT_DOCS,
+    )
+    mine, theirs = numbers(version), numbers(driver)
+    if mine and mine < theirs:
+        summary = f"{path} is {version}, older than the driver's {driver}: CUDA error 803"
+        return Finding.fail(summary, subject="library:libcuda", evidence=evidence, fix=fix)
+    models = [gpu_model(gpu.name or "") for gpu in gpus.gpus] if gpus else []
+    if mine > theirs and any(model and not model.datacentre for model in models):
+        summary = f"{path} is for data-centre GPUs only: CUDA error 804"
+        return Finding.fail(summary, subject="library:libcuda", evidence=evidence, fix=fix)
+    return Finding.info(
+        f"{path} ({version or 'version unknown'}) stands in for the driver's {driver}", evidence=evidence
+    )
+
+
+@check("container.toolkit", "Containers on this host get GPUs", tags={"fast"})
+def toolkit(container: Container, host: Host, inventory: Inventory | None) -> Iterator[Finding]:
+    """On the host: the version of nvidia-container-toolkit, and whether docker or containerd know it.
+
+    Why: without it containers start and see no GPU; old releases let a container break out.
+    Fix disturbs: docker or containerd are restarted; running containers go on with live-restore.
+    """
+    runtimes = [
+        name
+        for name, there in (("docker", host.docker_installed), ("containerd", host.containerd is not None))
+        if there
+    ]
+    if container.inside:
+        yield Finding.skip("the toolkit is the host's; this is a container")
+    elif inventory is not None and inventory.none_here:
+        yield Finding.skip("no GPU to hand to containers")
+    elif not runtimes and not host.toolkit_installed:
+        yield Finding.skip("neither docker, containerd nor nvidia-container-toolkit here")
+    elif not host.toolkit_installed:
+        fix = Fix(
+            "Install it if containers should see GPUs.",
+            (),
+            "config",
+            "nothing",
+            "nodedoctor container.toolkit",
+            _TOOLKIT_DOCS,
+        )
+        yield Finding.info(f"{' and '.join(runtimes)} without nvidia-container-toolkit", fix=fix)
+    else:
+        yield _configured(host)
+
+
+def _configured(host: Host) -> Finding:
+    version = f"nvidia-container-toolkit {host.toolkit or 'of unknown version'}"
+    known = "nvidia" in (host.docker or "") or "nvidia" in (host.containerd or "") or host.cdi
+    setup = ("sudo nvidia-ctk runtime configure --runtime=docker", "sudo systemctl restart docker")
+    disturbs = "docker is restarted"
+    if not known:
+        fix = Fix(
+            "Make the runtime known to docker.",
+            setup,
+            "config",
+            disturbs,
+            "nodedoctor container.toolkit",
+            _TOOLKIT_DOCS,
+        )
+        return Finding.info(f"{version}, and neither docker nor containerd nor CDI is set up for it", fix=fix)
+    if host.toolkit and numbers(host.toolkit) < _SAFE_TOOLKIT:
+        fix = Fix(
+            "Update it.",
+            ("sudo apt-get install --only-upgrade nvidia-container-toolkit",),
+            "config",
+            disturbs,
+            "nodedoctor container.toolkit",
+            _TOOLKIT_DOCS,
+        )
+        return Finding.info(
+            f"{version}: releases before 1.17.8 let containers break out (CVE-2025-23266)", fix=fix
+        )
+    return Finding.ok(f"{version}, known to the container runtime")

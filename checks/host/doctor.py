@@ -1,0 +1,48 @@
+"""Is the doctor itself complete: do its plug-ins load, are its waivers readable and in force?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.plugins import Plugins
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.host.waivers import PATH, Waivers
+from nodedoctor.model import Evidence, Finding, Fix, Moment
+
+
+@check("doctor.plugins", "Every plug-in loads", tags={"fast"})
+def plugins(plugins: Plugins) -> Iterator[Finding]:
+    """Whether each check file from entry points and folders could be imported.
+
+    Why: a check that did not load has looked at nothing, and nothing else would say so.
+    """
+    for broken in plugins.broken:
+        yield Finding.unknown(
+            "crash",
+            f"{broken.name} did not load: {broken.error.splitlines()[-1]}",
+            subject=f"plugin:{broken.name}",
+            evidence=[Evidence("plugins", broken.error)],
+            fix=Fix(f"Repair or remove {broken.where}.", action="config", verify="nodedoctor doctor.plugins"),
+        )
+    if not plugins.broken:
+        yield Finding.ok(f"{plugins.loaded} checks loaded")
+
+
+@check("doctor.waivers", "Waivers are readable and in force", tags={"fast"})
+def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
+    """The lines of /etc/nodedoctor/waivers: `id until reason`, the date as YYYY-MM-DD.
+
+    Why: an expired or mistyped waiver waives nothing, which surprises whoever relied on it.
+    """
+    for line in waivers.unreadable:
+        yield Finding.warn(
+            f"not a waiver: {line!r}",
+            evidence=[Evidence("waivers", line)],
+            fix=Fix(f"Write it as `id until reason` in {PATH}.", action="config"),
+        )
+    for waiver in waivers.waivers:
+        if moment.started.date() > waiver.until:
+            summary = f"{waiver.id}: expired on {waiver.until} ({waiver.reason})"
+            yield Finding.info(summary, subject=f"waiver:{waiver.id}")
+    if not waivers.waivers and not waivers.unreadable:
+        yield Finding.skip("no waivers on this node")
+    elif not waivers.unreadable:
+        yield Finding.ok(f"{len(waivers.waivers)} waivers")

@@ -1,0 +1,176 @@
+"""Do the environment variables of the libraries do what they were set for?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.host.settings import Setting, Settings
+from nodedoctor.facts.network.net import Net
+from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.loaded_nccl import LoadedNccl
+from nodedoctor.facts.stack.pins import wheels_of
+from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.lint.devices import judge_devices
+from nodedoctor.lint.forwarding import judge_forwarding
+from nodedoctor.lint.habits import judge_habit
+from nodedoctor.lint.names import judge_name
+from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.lint.together import judge_together
+from nodedoctor.lint.values import judge_value
+from nodedoctor.model import Evidence, Finding, Fix, Reason
+
+RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
+
+_UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM": "denied"}
+
+
+@check("env.lint", "Environment variables do what they are meant to", tags={"fast"})
+def lint(
+    settings: Settings,
+    target: TargetPython | None,
+    torch: Torch | None,
+    libraries: Libraries | None,
+    loaded: LoadedNccl | None,
+    gpus: Gpus | None,
+    nvlinks: NvLinks | None,
+    net: Net | None,
+    rdma: Rdma | None,
+) -> Iterator[Finding]:
+    """Every variable of NCCL, torch, CUDA, gloo, Ray and UCX: here, in NCCL's files, in --env-file, in ranks.
+
+    Unknown and useless names, names and values of other versions, units, contradictions, devices that do not
+    exist, diagnosis left on, and what was set too late to reach the ranks.
+    Why: a variable that nothing reads is believed to protect the job, one left from a test costs its speed.
+    Fix disturbs: nothing that runs; the job reads its environment when it is started.
+    """
+    node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma)
+    remarks = _remarks(settings, node)
+    values = {name: [one for one in settings.all() if one.name == name] for name in remarks}
+    for name in sorted(remarks):
+        yield _finding(name, remarks[name], values[name])
+    for path, error in settings.unread.items():
+        yield _unread(path, error)
+    for path, names in settings.misread.items():
+        yield _misread(path, names)
+    if not (remarks or settings.unread or settings.misread):
+        count = len({one.name for one in settings.all()})
+        yield Finding.ok(f"{count} variables of the libraries are set{_where(settings)}, none amiss")
+
+
+def _unread(path: str, error: str) -> Finding:
+    if error == "ENOENT":
+        return Finding.warn(f"{path} was named, and there is no such file", subject=f"file:{path}")
+    reason = _UNREAD.get(error, "denied")
+    return Finding.unknown(reason, f"{path} could not be read: {error}", subject=f"file:{path}")
+
+
+def _where(settings: Settings) -> str:
+    return f" here and in {len(settings.ranks)} processes that train" if settings.ranks else " here"
+
+
+def _remarks(settings: Settings, node: Node) -> dict[str, list[Remark]]:
+    """Everything there is to say, by variable; the same words for several values count once."""
+    found: dict[str, list[Remark]] = {}
+    for setting in settings.all():
+        for rule in RULES:
+            for remark in rule(setting, node):
+                known = found.setdefault(setting.name, [])
+                known += [] if remark in known else [remark]
+    for name, remark in judge_together(node):
+        found.setdefault(name, []).append(remark)
+    return found
+
+
+def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Finding:
+    """One finding per variable: the gravest remark first, the others after it."""
+    ordered = sorted(remarks, key=lambda remark: -remark.rank)
+    worst = ordered[0]
+    values = sorted({setting.value for setting in settings})
+    head = f"{name}={values[0]}" if len(values) == 1 else name
+    text = "; also: ".join(remark.text for remark in ordered)
+    fix = _fix(ordered)
+    evidence = [Evidence(setting.probe, setting.line) for setting in settings]
+    say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
+    return say(f"{head}: {text}", subject=f"env:{name}", evidence=evidence, fix=fix)
+
+
+def _fix(remarks: list[Remark]) -> Fix | None:
+    first = next((remark for remark in remarks if remark.fix), None)
+    if first is None:
+        return None
+    return Fix(first.fix, first.commands, "restart-job", "the job", "nodedoctor env.lint", first.docs)
+
+
+def _misread(path: str, names: tuple[str, ...]) -> Finding:
+    """NVIDIA/nccl, src/misc/param.cc: what stands before = is the name, what stands after it the value."""
+    return Finding.warn(
+        f"{path}: NCCL takes lines as they are, and {', '.join(names)} stands there with `export`, quotes or "
+        "blanks: it sets something else",
+        subject=f"file:{path}",
+        fix=Fix("Write NAME=VALUE and nothing else.", action="config", verify="nodedoctor env.lint"),
+    )
+
+
+def _node(
+    settings: Settings,
+    target: TargetPython | None,
+    torch: Torch | None,
+    libraries: Libraries | None,
+    loaded: LoadedNccl | None,
+    gpus: Gpus | None,
+    nvlinks: NvLinks | None,
+    net: Net | None,
+    rdma: Rdma | None,
+) -> Node:
+    ports = [(hca, port) for hca in rdma.hcas for port in hca.ports] if rdma else []
+    silent = [hca.name for hca in rdma.hcas if not hca.ports] if rdma else []
+    names = (*(f"{hca.name}/{port.number}" for hca, port in ports), *silent)
+    return Node(
+        settings,
+        nccl=_nccl(target, libraries, loaded),
+        torch=torch.version if torch else "",
+        rocm=bool(torch and torch.hip),
+        interfaces=tuple(one.name for one in net.interfaces) if net and net.interfaces else None,
+        hcas=names if rdma else None,
+        active_rdma=any(port.active for _, port in ports) if rdma else None,
+        nvlink=_nvlink(gpus, nvlinks),
+        gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
+        skyrl=_skyrl(target),
+    )
+
+
+def _skyrl(target: TargetPython | None) -> str:
+    """The version of SkyRL, by either name of its package."""
+    found = (target.package(name) for name in ("skyrl", "skyrl-train")) if target else ()
+    return next((package.version for package in found if package), "")
+
+
+def _nccl(target: TargetPython | None, libraries: Libraries | None, loaded: LoadedNccl | None) -> str:
+    """The version that ranks have mapped, else the one torch would load, else what is installed."""
+    if loaded is not None and len(loaded.versions) == 1:
+        return loaded.versions[0]
+    won = libraries.winner("libnccl.so") if libraries else None
+    if won is not None and won[1] is not None and won[1].version:
+        return won[1].version
+    if libraries is not None and libraries.nccl_built_in:
+        return libraries.nccl_built_in
+    wheels = wheels_of(target, "nccl") if target else ()
+    return wheels[0].version if len(wheels) == 1 else ""
+
+
+def _nvlink(gpus: Gpus | None, nvlinks: NvLinks | None) -> bool | None:
+    """Whether GPUs here are joined by NVLink: by their links, else by their model."""
+    if nvlinks is not None and any(link.active for gpu in nvlinks.gpus for link in gpu.links):
+        return True
+    models = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in gpus.gpus] if gpus else []
+    known = [model for model in models if model]
+    if not known or len(known) < len(models):
+        return None
+    if len(known) > 1 and any(model.nvlink_links and not model.nvlink_optional for model in known):
+        return True
+    bridged = len(known) > 1 and any(model.nvlink_links for model in known)  # or not: it was not seen
+    return None if bridged else False

@@ -1,0 +1,287 @@
+"""Do shared memory, locked memory and open files suffice for training?"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.nvidia_presence import looked, signs
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm
+from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+GIB = 1024**3
+_SHM_SUBJECT = f"mount:{SHM}"
+_NEARLY_FULL_GIB = 0.25  # an NCCL channel's buffer is some 10 MB, a loader's batch some 100: a handful fits
+_RAY = ("raylet", "ray-worker", "gcs-server")
+_NEAR_THE_LIMIT = 0.8  # of the open files allowed; sockets of one more communicator come in hundreds
+
+
+@check("limits.shm", "Shared memory is large enough", tags={"fast"})
+def shm(
+    limits: Limits,
+    container: Container | None,
+    processes: Processes | None,
+    pci: Pci | None,
+    driver: Driver | None,
+) -> Iterator[Finding]:
+    """Size and free space of /dev/shm, and Ray's object store against it.
+
+    Why: NCCL, data loaders and Ray exchange data there; when it is full NCCL fails to extend its file,
+    loaders die of a bus error, and Ray's object store falls back to the disk.
+    Fix disturbs: the container, which has to be started anew; on the host nothing.
+    """
+    found = limits.shm
+    fix = more_shm(container.runtime if container else None)
+    if found is None:
+        yield _no_shm(limits.errors.get(SHM), fix)
+        return
+    yield _judge_shm(found, fix, _trains(processes, pci, driver))
+    ray = _ray_store(found, limits, processes, fix)
+    if ray is not None:
+        yield ray
+
+
+def _trains(processes: Processes | None, pci: Pci | None, driver: Driver | None) -> bool:
+    """False on a machine where no GPU is and nothing trains: what is short there breaks nothing."""
+    return bool(processes and processes.training) or not looked(pci, driver) or bool(signs(pci, driver))
+
+
+def _no_shm(error: str | None, fix: Fix) -> Finding:
+    if error == "ENOENT":
+        return Finding.fail("there is no /dev/shm", subject=_SHM_SUBJECT, fix=fix)
+    if error == "TIMEOUT":
+        return Finding.unknown("timeout", "/dev/shm did not answer", subject=_SHM_SUBJECT)
+    why = error or "its size was not recorded"
+    return Finding.unknown("not-visible-here", f"/dev/shm: {why}", subject=_SHM_SUBJECT)
+
+
+def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
+    docker, least, usual = (limit(key) for key in ("shm_docker_default", "shm_nccl_min", "shm_training"))
+    line = f"{SHM}: {_size(shm.size_gib)}, {_size(shm.free_gib)} free ({shm.fstype or '?'})"
+    evidence = [Evidence("limits", line)]
+    bad = Finding.fail if trains else Finding.warn
+    if shm.size_gib * 1024 <= docker.number:
+        summary = f"{_size(shm.size_gib)}, Docker's default; NCCL needs {least.number:g} GiB ({least.source})"
+        return bad(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
+    if shm.free_gib < min(_NEARLY_FULL_GIB, shm.size_gib / 4):
+        return bad(
+            f"{_size(shm.free_gib)} of {_size(shm.size_gib)} free: the next job finds no room",
+            subject=_SHM_SUBJECT,
+            evidence=evidence,
+            fix=_leftovers(fix),
+        )
+    if shm.size_gib < least.number:
+        summary = f"{_size(shm.size_gib)}; NCCL needs {least.number:g} GiB ({least.source})"
+        return Finding.warn(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
+    if not shm.own_mount:
+        summary = f"it is a directory on {shm.fstype or 'the root file system'}, not memory: slow"
+        return Finding.warn(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
+    if shm.size_gib < usual.number:
+        summary = f"{_size(shm.size_gib)}; recipes start at {usual.number:g} GiB ({usual.source})"
+        return Finding.info(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
+    summary = f"{_size(shm.size_gib)}, {_size(shm.free_gib)} free"
+    return Finding.ok(summary, subject=_SHM_SUBJECT, evidence=evidence)
+
+
+def _leftovers(fix: Fix) -> Fix:
+    """A full one is usually full of what killed jobs left behind."""
+    text = (
+        "Killed jobs leave files behind: with no job running, remove the nccl-*, torch_* and plasma* files "
+        f"of the user who left them. If a running job needs it all: {fix.text[0].lower()}{fix.text[1:]}"
+    )
+    return replace(fix, text=text, commands=("ls -lSh /dev/shm | head -20", *fix.commands))
+
+
+def _ray_store(shm: Shm, limits: Limits, processes: Processes | None, fix: Fix) -> Finding | None:
+    """Ray takes 30 % of the memory it may have for its store, at most 200 GB, unless told otherwise."""
+    memory = _memory_gib(limits.memory, limits.cgroup.memory_max_gib)
+    if processes is None or not processes.ray or memory is None:
+        return None
+    share, most = limit("ray_object_store_fraction"), limit("ray_object_store_max_bytes")
+    store = min(memory * share.number, most.number / GIB)
+    evidence = [Evidence("limits", f"{SHM}: {shm.size_gib:g} GiB; memory Ray sees: {memory:.0f} GiB")]
+    if shm.size_gib >= store * 0.95:
+        summary = f"holds Ray's object store ({store:.0f} GiB by default)"
+        return Finding.ok(summary, subject="ray", evidence=evidence)
+    return Finding.warn(
+        f"smaller than Ray's object store by default ({store:.0f} GiB, {share.source}): Ray moves it to "
+        "/tmp, which is slow, unless ray start was given a smaller --object-store-memory",
+        subject="ray",
+        evidence=evidence,
+        fix=fix,
+    )
+
+
+def _memory_gib(memory: Memory | None, cgroup_gib: float | None) -> float | None:
+    sizes = [size for size in (memory.total_gib if memory else None, cgroup_gib) if size is not None]
+    return min(sizes, default=None)
+
+
+@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"})
+def memlock(
+    limits: Limits, rdma: Rdma | None, container: Container | None, processes: Processes | None
+) -> Iterator[Finding]:
+    """The locked-memory limit (RLIMIT_MEMLOCK) of running ranks and raylets, else of this shell.
+
+    Why: RDMA registers the buffers of every connection; below the need, ibv_reg_mr and ibv_create_qp fail,
+    and with them ncclCommInit or the first collective between nodes.
+    Fix disturbs: jobs have to be started anew to get the new limit.
+    """
+    needed = rdma is None or any(port.active for _, port in rdma.ports)
+    runtime = container.runtime if container else None
+    for role, group in _by_role(processes.training if processes else ()).items():
+        process = min(group, key=lambda one: _soft(one, "memlock_bytes"))
+        bound = process.limits.get("memlock_bytes")
+        fix = raise_limit("memlock", runtime, ray=role in _RAY)
+        evidence = Evidence("processes", f"{process.label}: Max locked memory {_amount(bound)}")
+        yield _judge_memlock(bound, needed, process.may_lock_memory, role, evidence, fix)
+    if not (processes and processes.training):
+        own = limits.rlimits.get("memlock_bytes")
+        exempt = container is not None and container.may_lock_memory
+        evidence = Evidence("limits", f"Max locked memory {_amount(own)}")
+        yield _judge_memlock(own, needed, exempt, "shell", evidence, raise_limit("memlock", runtime))
+
+
+def _judge_memlock(
+    bound: Bound | None, needed: bool, exempt: bool, who: str, evidence: Evidence, fix: Fix
+) -> Finding:
+    best, least = limit("memlock"), limit("memlock_min")
+    if bound is None:
+        return Finding.unknown("denied", f"the limit of {who} could not be read", subject=who)
+    if bound.soft is None:
+        return Finding.ok("unlimited", subject=who, evidence=[evidence])
+    amount = _amount(bound)
+    if exempt:
+        summary = f"{amount}, which does not bind it: it has the capability IPC_LOCK"
+        return Finding.info(summary, subject=who, evidence=[evidence])
+    if not needed:
+        summary = f"{amount}; there is no active RDMA port that would need more"
+        return Finding.info(summary, subject=who, evidence=[evidence], fix=fix)
+    if bound.soft < least.number * GIB:
+        summary = f"{amount}; RDMA needs it {best.value} ({best.source})"
+        return Finding.fail(summary, subject=who, evidence=[evidence], fix=fix)
+    summary = f"{amount}: enough for small jobs, and it should be {best.value} ({best.source})"
+    return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
+
+
+@check("limits.nofile", "Enough files may be open", tags={"fast"})
+def nofile(
+    limits: Limits,
+    processes: Processes | None,
+    container: Container | None,
+    pci: Pci | None,
+    driver: Driver | None,
+) -> Iterator[Finding]:
+    """The real limit on open files of running raylets and ranks, and how many they have open.
+
+    Why: every connection to every peer is a descriptor; Ray and NCCL die or hang when they run out, mostly
+    late and with a message about something else.
+    Fix disturbs: jobs have to be started anew; prlimit raises the limit of a running process.
+    """
+    runtime = container.runtime if container else None
+    training = processes.training if processes else ()
+    for group in _by_role(training).values():
+        process = min(group, key=_room)
+        yield _judge_nofile(process, process.limits.get("nofile"), len(group), runtime)
+    if not training:
+        yield _judge_shell(limits.rlimits.get("nofile"), runtime, _trains(processes, pci, driver))
+    yield from _whole_system(limits)
+
+
+def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: str | None) -> Finding:
+    role, low, recommended = process.role, limit("nofile_fail"), limit("nofile_warn")
+    if bound is None:
+        return Finding.unknown("denied", f"the limit of {process.label} could not be read", subject=role)
+    opened = process.descriptors
+    use = "use not visible" if opened is None else f"{opened} open"
+    evidence = [Evidence("processes", f"{process.label}: Max open files {_files(bound.soft)}, {use}")]
+    fix = _nofile_fix(process, bound, runtime)
+    among = f", the lowest of {count}" if count > 1 else ""
+    if bound.soft is not None and bound.soft <= low.number:
+        summary = f"{process.label}: {bound.soft} open files allowed, {use}{among}. {low.text}"
+        return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)
+    if bound.soft is not None and opened is not None and opened > bound.soft * _NEAR_THE_LIMIT:
+        summary = f"{process.label}: {opened} of {bound.soft} open files used"
+        return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)
+    if bound.soft is not None and bound.soft < recommended.number:
+        summary = f"{process.label}: {bound.soft} open files allowed, {use}{among}. {recommended.text}"
+        return Finding.warn(summary, subject=role, evidence=evidence, fix=fix)
+    return Finding.ok(f"{role}: {_files(bound.soft)} allowed, {use}", subject=role, evidence=evidence)
+
+
+def _nofile_fix(process: Process, bound: Bound, runtime: str | None) -> Fix:
+    fix = raise_limit("nofile", runtime, ray=process.role in _RAY)
+    most = "1048576" if bound.hard is None else str(bound.hard)
+    if bound.hard is not None and bound.soft is not None and bound.hard <= bound.soft:
+        return fix
+    text = f"For this process at once, until it ends: prlimit. {fix.text}"
+    return replace(fix, text=text, commands=(f"prlimit --pid {process.pid} --nofile={most}", *fix.commands))
+
+
+def _judge_shell(bound: Bound | None, runtime: str | None, trains: bool) -> Finding:
+    """A shell's soft limit is what its jobs start with; alone it is a note, because launchers raise it."""
+    recommended = limit("nofile_warn")
+    fix = raise_limit("nofile", runtime)
+    if bound is None:
+        return Finding.unknown("denied", "the limit of this shell could not be read", subject="shell")
+    evidence = [Evidence("limits", f"Max open files {_files(bound.soft)} {_files(bound.hard)}")]
+    if bound.hard is not None and bound.hard < recommended.number:
+        summary = f"no more than {bound.hard} can be asked for from here. {recommended.text}"
+        judge = Finding.warn if trains else Finding.info
+        return judge(summary, subject="shell", evidence=evidence, fix=fix)
+    if bound.soft is not None and bound.soft < recommended.number:
+        summary = f"this shell starts jobs with {bound.soft}; up to {_files(bound.hard)} can be asked for"
+        return Finding.info(summary, subject="shell", evidence=evidence, fix=fix)
+    return Finding.ok(f"this shell starts jobs with {_files(bound.soft)}", subject="shell", evidence=evidence)
+
+
+def _whole_system(limits: Limits) -> Iterator[Finding]:
+    most, opened = limits.sysctl.get("fs.file-max"), limits.open_files
+    if most and opened is not None and opened > most * _NEAR_THE_LIMIT:
+        commands = (f"sudo sysctl -w fs.file-max={limit('file_max').number:.0f}",)
+        fix = Fix("Raise it.", commands, "config", "nothing", "nodedoctor limits.nofile")
+        evidence = [Evidence("limits", f"fs.file-nr {opened}, fs.file-max {most}")]
+        summary = f"{opened} of {most} open files of the whole node are used"
+        yield Finding.fail(summary, subject="node", evidence=evidence, fix=fix)
+
+
+def _by_role(processes: Iterable[Process]) -> dict[str, list[Process]]:
+    groups: dict[str, list[Process]] = {}
+    for process in processes:
+        groups.setdefault(process.role, []).append(process)
+    return groups
+
+
+def _soft(process: Process, name: str) -> tuple[bool, float]:
+    """For finding the lowest limit: unlimited is above every number, and not known above that."""
+    bound = process.limits.get(name)
+    return bound is None, float("inf") if bound is None or bound.soft is None else bound.soft
+
+
+def _room(process: Process) -> tuple[bool, float]:
+    unknown, soft = _soft(process, "nofile")
+    return unknown, soft - (process.descriptors or 0)
+
+
+def _files(count: int | None) -> str:
+    return "unlimited" if count is None else str(count)
+
+
+def _amount(bound: Bound | None) -> str:
+    if bound is None:
+        return "not known"
+    return "unlimited" if bound.soft is None else _size(bound.soft / GIB)
+
+
+def _size(gib: float) -> str:
+    for unit in ("GiB", "MiB", "KiB"):
+        if gib >= 1 or unit == "KiB":
+            break
+        gib *= 1024
+    return f"{gib:.0f} {unit}" if gib >= 10 else f"{gib:.3g} {unit}"

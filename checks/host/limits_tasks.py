@@ -1,0 +1,207 @@
+"""Do tasks, stacks and processors suffice, and does shared memory survive the end of a login?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.host.numa import cpu_list
+from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+_NEARLY = 0.9
+_CPUS_PER_GPU = 2
+"""A rank has its Python thread and NCCL's proxy; with fewer processors they take turns."""
+_MANY_CPUS = 256
+
+
+@check("limits.processes", "Enough tasks may run", tags={"fast"})
+def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) -> Iterator[Finding]:
+    """The pids limit of our control group and its use, the process limit of running ranks, kernel.pid_max.
+
+    Why: every rank starts hundreds of threads; at the limit fork and pthread_create fail, mostly in a loader
+    or in Ray, and the message is about something else.
+    Fix disturbs: the container or job: it has to be started anew.
+    """
+    group = limits.cgroup
+    low = limit("pids_warn")
+    told: list[Finding] = []
+    if group.pids_max is not None:
+        told.append(_group_tasks(group.pids_max, group.pids_current, bool(processes and processes.training)))
+    for process in processes.training if processes else ():
+        bound = process.limits.get("nproc")
+        if bound and bound.soft is not None and bound.soft < low.number and process.uid != 0:
+            told.append(_nproc(process, bound.soft))
+            break
+    highest = limits.sysctl.get("kernel.pid_max")
+    cpus = machine.cpus if machine else None
+    if highest is not None and highest <= limit("pid_max_low").number and cpus and cpus >= _MANY_CPUS:
+        told.append(
+            Finding.info(f"kernel.pid_max is {highest} with {cpus} processors", subject="kernel.pid_max")
+        )
+    yield from told or [
+        Finding.ok("no limit on tasks" if "pids" in group.controllers else "no limit on tasks seen")
+    ]
+
+
+def _group_tasks(most: int, used: int | None, trains: bool) -> Finding:
+    low = limit("pids_warn")
+    summary = f"{most} tasks for our control group" + (f", {used} in use" if used is not None else "")
+    fix = Fix(
+        "Raise it: --pids-limit for docker, TasksMax= in the unit, podPidsLimit of the kubelet.",
+        ("docker run --pids-limit -1 ...",),
+        "config",
+        "the container or job: it has to be started anew",
+        "nodedoctor limits.processes",
+    )
+    evidence = [Evidence("limits", f"pids.max {most}, pids.current {used}")]
+    if used is not None and used >= most * _NEARLY:
+        return Finding.fail(
+            f"{summary}: the next threads fail", subject="cgroup:pids", evidence=evidence, fix=fix
+        )
+    if most >= low.number:
+        return Finding.ok(summary, subject="cgroup:pids", evidence=evidence)
+    build = Finding.warn if trains else Finding.info
+    return build(
+        f"{summary}; training wants {low.number:g}", subject="cgroup:pids", evidence=evidence, fix=fix
+    )
+
+
+def _nproc(process: Process, soft: int) -> Finding:
+    fix = Fix(
+        "Raise it where the job is started.",
+        ("ulimit -u unlimited",),
+        "config",
+        "the job",
+        "nodedoctor limits.processes",
+    )
+    evidence = [Evidence("processes", f"{process.label}: Max processes {soft}")]
+    return Finding.warn(
+        f"{process.label} may have {soft} tasks of its user",
+        subject="rlimit:nproc",
+        evidence=evidence,
+        fix=fix,
+    )
+
+
+@check("limits.stack", "Threads get the stack NCCL needs", tags={"fast"})
+def stack(limits: Limits, processes: Processes | None, target: TargetPython | None) -> Iterator[Finding]:
+    """The stack limit of running ranks, else of this shell: unlimited is what hurts.
+
+    Why: with an unlimited stack glibc gives threads 2 MiB, which NCCL before 2.28 overruns: it crashes.
+    Fix disturbs: the job: it has to be started anew.
+    """
+    ranks = processes.training if processes else ()
+    bounds = [(process.label, process.limits.get("stack_bytes")) for process in ranks]
+    who, bound = next(
+        ((w, b) for w, b in bounds if b and b.soft is None), ("this shell", limits.rlimits.get("stack_bytes"))
+    )
+    if ranks and who == "this shell":
+        bound = next((b for _, b in bounds if b), bound)
+    if bound is None:
+        yield Finding.unknown("not-visible-here", "the stack limit could not be read")
+        return
+    if bound.soft is not None:
+        yield Finding.ok(f"{bound.soft // 1024} KiB")
+        return
+    yield _unlimited(who, _nccl(target))
+
+
+def _unlimited(who: str, nccl: str) -> Finding:
+    since, usual = limit("stack_unlimited_safe_since"), limit("stack_kib")
+    if nccl and numbers(nccl) >= numbers(str(since.value)):
+        return Finding.ok(f"unlimited for {who}; NCCL {nccl} sets its threads' stack itself")
+    fix = Fix(
+        "Use the default.", (f"ulimit -s {usual.number:g}",), "config", "the job", "nodedoctor limits.stack"
+    )
+    evidence = [Evidence("limits", f"{who}: Max stack size unlimited")]
+    if not nccl:
+        return Finding.info(
+            f"unlimited for {who}: bad for NCCL before {since.value}", evidence=evidence, fix=fix
+        )
+    return Finding.warn(
+        f"unlimited for {who}, and NCCL is {nccl} ({usual.source})", evidence=evidence, fix=fix
+    )
+
+
+def _nccl(target: TargetPython | None) -> str:
+    packages = target.packages if target else ()
+    return next((one.version for one in packages if one.name.startswith("nvidia-nccl-cu")), "")
+
+
+@check("limits.cpu", "There are processors for every GPU")
+def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[Finding]:
+    """The processor quota and cpuset of our control group against the GPUs we see.
+
+    Why: ranks that share a processor take turns; the slowest of them sets the pace, or looks like a hang.
+    Fix disturbs: the container or job: it has to be started anew.
+    """
+    group, online = limits.cgroup, machine.cpus if machine else None
+    own = len(cpu_list(group.cpus)) if group.cpus else online
+    allowed = min((n for n in (group.cpu_cores, own) if n), default=None)
+    if allowed is None:
+        yield Finding.unknown("not-visible-here", "neither quota nor processors could be read")
+        return
+    count = len(gpus.gpus) if gpus else 0
+    told = f"{allowed:g} processors" + (f" of {online}" if online and allowed < online else "")
+    evidence = [Evidence("limits", f"cpu quota {group.cpu_cores}, cpuset {group.cpus}, online {online}")]
+    least = _CPUS_PER_GPU * count
+    if not count:
+        yield Finding.ok(told, evidence=evidence)
+    elif allowed < least and (group.cpu_cores is not None or (online and allowed < online)):
+        fix = Fix(
+            "Ask for more processors.",
+            (f"srun --cpus-per-gpu={4 * _CPUS_PER_GPU} ...", "docker run --cpus ..."),
+            "config",
+            "the job",
+            "nodedoctor limits.cpu",
+        )
+        yield Finding.warn(
+            f"{told} for {count} GPUs; a rank wants {_CPUS_PER_GPU} at least", evidence=evidence, fix=fix
+        )
+    else:
+        yield Finding.ok(f"{told} for {count} GPUs", evidence=evidence)
+
+
+@check("limits.removeipc", "Shared memory survives the end of a login", tags={"fast"})
+def removeipc(limits: Limits, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
+    """systemd-logind's RemoveIPC, and whether ranks of ordinary users run outside a service.
+
+    Why: when a user's last session ends, logind deletes that user's files in /dev/shm, NCCL's among them.
+    Fix disturbs: nothing; logind reads it when it is restarted.
+    """
+    if container is not None and container.inside:
+        yield Finding.skip("logind is the host's; this is a container")
+        return
+    row = limit("remove_ipc")
+    if limits.remove_ipc is False:
+        yield Finding.ok("RemoveIPC=no")
+        return
+    said = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, and yes is the default"
+    fix = Fix(
+        "Set it in /etc/systemd/logind.conf.",
+        ("sudo systemctl restart systemd-logind",),
+        "config",
+        "nothing",
+        "nodedoctor limits.removeipc",
+    )
+    loose = [
+        one
+        for one in (processes.ranks if processes else ())
+        if one.uid and "user.slice" in (one.cgroup or "")
+    ]
+    evidence = [Evidence("limits", f"{said} ({row.source})")]
+    if loose:
+        summary = f"{said}; {loose[0].label} of {loose[0].user or loose[0].uid} runs in a login session"
+        yield Finding.warn(summary, evidence=evidence, fix=fix)
+    else:
+        yield Finding.info(
+            f"{said}; it concerns jobs started from a login that ends", evidence=evidence, fix=fix
+        )

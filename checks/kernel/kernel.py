@@ -1,0 +1,140 @@
+"""What the kernel reported of the PCI bus, the IOMMU and the host's memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.kernel.events import IommuFault, PcieError, RamError, evidence_of, times
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.model import Finding, Fix, Moment
+
+from .pci_address import role, subject_of
+
+_FLOOD = 100
+"""Corrected errors of one device in one log from which its link deserves a look: operational experience."""
+_SEATING = (
+    "Reseat the card and its riser, look at the power cables, update firmware; replace it if it returns."
+)
+
+
+@check("kernel.pcie", "No PCI error of a GPU or adapter in the kernel log", tags={"fast"})
+def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
+    """AER, DPC and lost links since boot or --since, by device. Corrected errors matter only in masses.
+
+    Why: an uncorrected error on the way to a GPU or network adapter ends the job, corrected ones in masses
+    slow every transfer.
+    Fix disturbs: every job on this node.
+    """
+    by_device: dict[str | None, list[PcieError]] = {}
+    for event in log.pcie:
+        if log.counts(event.when, moment):
+            by_device.setdefault(event.device, []).append(event)
+    for device, events in by_device.items():
+        vendor = next((event.vendor for event in events if event.vendor), None)
+        owner = role(device, vendor, log, pci) or _owner(events)
+        yield _pcie_device(subject_of(device, None, pci), owner, events, log)
+    if not by_device:
+        yield Finding.ok(f"no PCI error in {log.span}")
+
+
+def _owner(events: Iterable[PcieError]) -> str | None:
+    """What the driver in front of the line says where nothing else does."""
+    drivers = {event.driver or "" for event in events}
+    if drivers & {"nvidia", "nvidia-nvswitch"}:
+        return "GPU"
+    return "network adapter" if any(d.startswith(("mlx4_", "mlx5_", "bnxt_")) for d in drivers) else None
+
+
+def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: KernelLog) -> Finding:
+    kinds = Counter(event.severity for event in events)
+    told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    summary = f"{owner or 'another device'}: {told}{times(events)}"
+    worst = [event for event in events if event.severity != "corrected"] or events
+    evidence = evidence_of(worst)
+    fix = Fix(_SEATING, ("sudo lspci -vvv",), "investigate", "every job on this node", "nodedoctor pcie")
+    if set(kinds) == {"corrected"}:
+        if kinds["corrected"] < _FLOOD:
+            return Finding.info(f"{summary}: repaired by the link", subject=subject, evidence=evidence)
+        return Finding.warn(f"{summary}: a marginal link", subject=subject, evidence=evidence, fix=fix)
+    if owner is None and _elsewhere(events):
+        summary = f"{summary}: repaired by its driver"
+        return Finding.info(summary, subject=subject, evidence=evidence)
+    if owner is None or all(event.when.at < log.booted for event in worst):
+        return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+    return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _elsewhere(events: Iterable[PcieError]) -> bool:
+    """Whether nothing worse than non-fatal happened, to a device of its own and not to a bridge."""
+    mild = all(event.severity in ("corrected", "non-fatal") for event in events)
+    return mild and all(event.driver not in (None, "pcieport") for event in events)
+
+
+@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"})
+def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
+    """Faults that the IOMMU of Intel, AMD or ARM reported, by device.
+
+    Why: transfers between GPUs and adapters that it stops come back as wrong data or a hang.
+    Fix disturbs: every job on this node: it takes a boot parameter.
+    """
+    by_device: dict[str | None, list[IommuFault]] = {}
+    for event in log.iommu:
+        if log.counts(event.when, moment):
+            by_device.setdefault(event.device, []).append(event)
+    for device, events in by_device.items():
+        owner = role(device, None, log, pci) or _named_owner(events)
+        summary = f"{len(events)} accesses of {owner or 'another device'} refused{times(events)}"
+        fix = Fix(
+            "On bare metal boot with iommu=pt (or the IOMMU off); else look for a driver or firmware update.",
+            (),
+            "reboot",
+            "every job on this node",
+            "nodedoctor pcie.iommu",
+        )
+        grave = owner is not None and events[-1].when.at >= log.booted
+        build = Finding.fail if grave else Finding.warn
+        yield build(summary, subject=subject_of(device, None, pci), evidence=evidence_of(events), fix=fix)
+    if not by_device:
+        yield Finding.ok(f"no fault in {log.span}")
+
+
+def _named_owner(events: Iterable[IommuFault]) -> str | None:
+    text = next(iter(events)).text
+    if text.startswith("nvidia "):
+        return "GPU"
+    return "network adapter" if text.startswith(("mlx4_", "mlx5_", "bnxt_")) else None
+
+
+@check("kernel.memory", "The host's memory has no errors", tags={"fast"})
+def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Errors of the host's memory modules (EDAC, machine checks); corrected ones matter only in masses.
+
+    Why: an uncorrected one kills the process that owned the page, with SIGBUS, or halts the node.
+    Fix disturbs: every job on this node.
+    """
+    groups: dict[tuple[bool, str | None], list[RamError]] = {}
+    for event in log.ram:
+        if log.counts(event.when, moment):
+            groups.setdefault((event.corrected, event.place), []).append(event)
+    for (corrected, place), events in groups.items():
+        what = "corrected" if corrected else "uncorrected"
+        summary = f"{place or 'the host memory'}: {what} error{times(events)}"
+        subject, evidence = f"ram:{place or 'unknown'}", evidence_of(events)
+        fix = Fix(
+            "Reboot so that the firmware can repair or map out the row; replace the module if it returns.",
+            ("sudo ras-mc-ctl --errors",),
+            "drain",
+            "every job on this node",
+            "nodedoctor kernel.memory",
+        )
+        if corrected and len(events) < _FLOOD:
+            yield Finding.info(summary, subject=subject, evidence=evidence)
+        elif corrected or events[-1].when.at < log.booted:
+            yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        else:
+            yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    if not groups:
+        yield Finding.ok(f"no memory error in {log.span}")

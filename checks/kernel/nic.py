@@ -1,0 +1,124 @@
+"""What the drivers of RDMA adapters reported in the kernel log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.model import Action, Finding, Fix, Moment
+
+from .pci_address import NO_ADDRESS
+
+_FLAPS = 3
+"""Times a link went down from which it flaps (Azure/azurehpc-health-checks: link flaps; healthagent: 3)."""
+_BOOT_SECONDS = 300.0
+"""Links that are still without a cable are reported within minutes of boot."""
+
+
+@check("kernel.nic", "RDMA adapters reported no trouble", tags={"fast"})
+def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """What the drivers of ConnectX and its like said: firmware, cable module, power, temperature, link.
+
+    Why: a dead or flapping adapter stops every collective that crosses nodes.
+    Fix disturbs: every job that uses the adapter.
+    """
+    events = [event for event in log.nics if log.counts(event.when, moment)]
+    by_device: dict[str | None, list[NicEvent]] = {}
+    for event in events:
+        by_device.setdefault(event.device, []).append(event)
+    for device, told in by_device.items():
+        yield from _adapter(f"pci:{device}" if device else NO_ADDRESS, told, log)
+    if not events:
+        yield Finding.ok(f"no trouble of an adapter in {log.span}")
+
+
+_NIC: dict[NicKind, tuple[str, str, Action]] = {
+    "dead": (
+        "the driver could not start or recover it",
+        "Update driver and firmware together, or power the node off and on.",
+        "investigate",
+    ),
+    "firmware": (
+        "its firmware failed or stopped answering",
+        "Reset the adapter or reboot; update its firmware.",
+        "reboot",
+    ),
+    "queue": (
+        "it stopped sending for seconds",
+        "Update driver and firmware together; look for pause frames at the switch.",
+        "investigate",
+    ),
+    "module": (
+        "its cable module reports an error",
+        "Reseat or replace cable and transceiver.",
+        "replace",
+    ),
+    "power": (
+        "too little power in its slot, or for its module",
+        "Look at the slot's power limit and the module's class.",
+        "investigate",
+    ),
+    "temperature": (
+        "it or its module is too hot",
+        "Look at the air flow and the fans.",
+        "investigate",
+    ),
+}
+
+
+def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[Finding]:
+    """Trouble by kind; then what the link did."""
+    for kind, (meaning, advice, action) in _NIC.items():
+        same = [event for event in events if event.kind == kind]
+        if same:
+            grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
+            build = Finding.fail if grave else Finding.warn
+            fix = Fix(advice, (), action, "every job that uses the adapter", "nodedoctor kernel.nic ib")
+            where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
+            yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
+    links = [event for event in events if event.kind in ("link-down", "link-up")]
+    if links:
+        yield _link(f"{subject}/link", links)
+    rest = [event for event in events if event.kind in ("slow-slot", "errors")]
+    if rest:
+        text = "limited by its slot" if rest[-1].kind == "slow-slot" else "work requests ended in errors"
+        yield Finding.info(
+            f"{text}{times(rest)}", subject=f"{subject}/{rest[-1].kind}", evidence=evidence_of(rest)
+        )
+
+
+def _link(subject: str, events: list[NicEvent]) -> Finding:
+    """A link that went down after boot; a port without a cable says so once, when it is configured."""
+    downs = [event for event in events if event.kind == "link-down"]
+    was_up = [
+        event for event in downs if any(e.kind == "link-up" and e.when.at < event.when.at for e in events)
+    ]
+    late = [event for event in downs if _after_boot(event)]
+    stays = events[-1].kind == "link-down"
+    fix = Fix(
+        "Reseat or replace cable and transceiver; look at the switch port.",
+        (),
+        "investigate",
+        "",
+        "nodedoctor ib",
+    )
+    evidence = evidence_of(events)
+    if len(downs) >= _FLAPS and (was_up or late):
+        return Finding.warn(
+            f"its link went down {len(downs)} times", subject=subject, evidence=evidence, fix=fix
+        )
+    if stays and (was_up or late):
+        return Finding.warn(f"its link is down{times(downs)}", subject=subject, evidence=evidence, fix=fix)
+    if downs:
+        state = "has no link" if stays else "has a link again"
+        return Finding.info(f"a port {state}{times(downs)}", subject=subject, evidence=evidence)
+    return Finding.ok("its link came up", subject=subject)
+
+
+def _after_boot(event: NicEvent) -> bool:
+    """True when the line is surely not of the minutes after boot."""
+    found = re.match(r"(\d+\.\d+) s after boot", event.when.text)
+    return found is not None and float(found.group(1)) > _BOOT_SECONDS

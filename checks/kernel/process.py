@@ -1,0 +1,110 @@
+"""What the kernel reported of processes: killed for want of memory, hung, crashed in a library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.regex import regex
+
+_TRAINING = regex(
+    r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
+)
+_LIBRARY = regex(r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\.")
+_DRIVERS = regex(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
+
+
+@check("kernel.oom", "The kernel killed no process for want of memory", tags={"fast"})
+def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Processes the OOM killer ended since boot or --since, with their size and the group whose limit it was.
+
+    Why: it explains a rank that died without a word; the other ranks then wait until their timeout.
+    Fix disturbs: the job, which is started with less memory or a higher limit.
+    """
+    killed = [kill for kill in log.oom if log.counts(kill.when, moment)]
+    for name, victims in _by_name(killed).items():
+        yield _killed(name, victims)
+    if not killed:
+        yield Finding.ok(f"nothing was killed in {log.span}")
+
+
+def _by_name(killed: Iterable[OomKill]) -> dict[str, list[OomKill]]:
+    groups: dict[str, list[OomKill]] = {}
+    for kill in killed:
+        groups.setdefault(kill.name, []).append(kill)
+    return groups
+
+
+def _killed(name: str, victims: list[OomKill]) -> Finding:
+    """One finding per program: FAIL when it is of the kind that trains, WARN for anything else."""
+    last = victims[-1]
+    size = f" with {last.rss_gib:g} GiB" if last.rss_gib is not None else ""
+    whose = f"its control group's limit ({last.cgroup})" if last.cgroup else "its control group's limit"
+    summary = f"{name} (pid {last.pid}) was killed{size} at {last.when.short or 'an unknown time'}"
+    summary += f" by {whose if last.limited else 'want of memory on the node'}"
+    summary += f"; {len(victims)} processes of this name in all" if len(victims) > 1 else ""
+    text = (
+        "Raise the group's memory limit, or let the job use less: fewer loader workers, less pinned memory."
+        if last.limited
+        else "Let the job use less host memory: fewer data-loader workers, a smaller object store or offload."
+    )
+    build = Finding.fail if _TRAINING.search(name) else Finding.warn
+    fix = Fix(text, (), "config", "the job", "nodedoctor limits.memory")
+    return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
+
+
+@check("kernel.hung", "No hang, lockup, kernel fault or crash in a GPU library", tags={"fast"})
+def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Tasks blocked for minutes, locked-up processors, faults of the kernel, crashes inside NCCL or CUDA.
+
+    Why: a rank that sleeps inside a driver cannot be killed and holds up all others; a segfault in a library
+    kills its rank without a Python traceback.
+    Fix disturbs: the job; where the driver hangs every job on this node.
+    """
+    stalls = [stall for stall in log.stalls if log.counts(stall.when, moment)]
+    groups: dict[tuple[str, str | None], list[Stall]] = {}
+    for stall in stalls:
+        what = stall.where if stall.kind == "dead-mount" else stall.name
+        groups.setdefault((stall.kind, what), []).append(stall)
+    for events in groups.values():
+        yield _stalled(events, log)
+    if not stalls:
+        yield Finding.ok(f"no hang and no crash in {log.span}")
+
+
+_STALLS = {
+    "hung-task": "waited without waking",
+    "soft-lockup": "held a processor without yielding",
+    "hard-lockup": "a processor stopped taking interrupts",
+    "rcu-stall": "a processor made no progress",
+    "crash": "crashed",
+    "oops": "the kernel itself failed",
+    "dead-mount": "a file server does not answer",
+}
+
+
+def _stalled(events: list[Stall], log: KernelLog) -> Finding:
+    last = events[-1]
+    where = next((event.where for event in reversed(events) if event.where), None)
+    who = f"{last.name} (pid {last.pid}) " if last.name else ""
+    seconds = f" for {last.seconds} s" if last.seconds else ""
+    inside = f" in {where}" if where else ""
+    summary = f"{who}{_STALLS[last.kind]}{seconds}{inside}{times(events)}"
+    subject = f"process:{last.name}" if last.name else f"stall:{last.kind}"
+    evidence = evidence_of(events)
+    trains = bool(_TRAINING.search(last.name or ""))
+    if last.kind == "crash":
+        known = bool(_LIBRARY.search(where or ""))
+        text = "Look at the library's version and the job's log; a core dump names the call."
+        fix = Fix(text, (), "investigate", "nothing", "nodedoctor stack")
+        if not known:
+            return Finding.info(summary, subject=subject, evidence=evidence)
+        return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    grave = last.kind in ("hard-lockup", "oops") or trains or bool(_DRIVERS.match(where or ""))
+    text = "Look for a lost GPU, a dead file system or a starved host then; what sleeps so ends by reboot."
+    fix = Fix(text, (), "investigate", "every job on this node", "nodedoctor kernel host driver")
+    build = Finding.fail if grave and last.when.at >= log.booted else Finding.warn
+    return build(summary, subject=subject, evidence=evidence, fix=fix)

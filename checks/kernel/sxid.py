@@ -1,0 +1,72 @@
+"""Errors of NVSwitches that their driver reported in the kernel log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.kernel.events import Sxid, Xid
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.knowledge import xids as table
+from nodedoctor.model import Evidence, Finding, Fix, Moment
+
+DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
+_FOLLOWS_SECONDS = 60.0
+"""NVSwitches report the loss of a GPU within seconds (leptonai/gpud: 12 s between Xid 79 and SXid 20034)."""
+
+
+@check("kernel.sxid", "No NVSwitch error in the kernel log", tags={"fast"})
+def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Every SXid since boot or --since, by switch; a fatal one that follows the loss of a GPU is its echo.
+
+    Why: a fatal one takes the job on the GPU behind that port with it, some of them the whole fabric.
+    Fix disturbs: every job on the GPUs of the fabric.
+    """
+    by_switch: dict[tuple[str, int], list[Sxid]] = {}
+    for event in log.sxids:
+        if log.counts(event.when, moment):
+            by_switch.setdefault((event.switch, event.code), []).append(event)
+    for (switch, code), events in by_switch.items():
+        yield _switch(switch, code, events, log)
+    if not by_switch:
+        yield Finding.ok(f"no SXid in {log.span}")
+
+
+def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Finding:
+    row = table.sxid(code)
+    fatal = any(event.fatal for event in events)  # the switch knows its port; the table only the number
+    always = row is not None and row.kind == "always-fatal"
+    kind = table.sxid_kind("always-fatal" if always else "fatal" if fatal else "non-fatal")
+    links = sorted({event.link for event in events if event.link is not None})
+    summary = f"SXid {code}" + (f" {row.name}" if row else "")
+    summary += f" on link {', '.join(map(str, links))}" if links else ""
+    summary += f", {len(events)} times" if len(events) > 1 else ""
+    evidence = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:3]]
+    subject = f"nvswitch:{switch.removeprefix('nvswitch')}"
+    verify = "nodedoctor kernel.sxid nvlink fabric"
+    fix = Fix(kind.advice, (), kind.action, "every job on the fabric's GPUs", verify, DOCS)
+    cause = _cause(events[0], log)
+    if not (fatal or always):
+        build = Finding.warn if _repeats(events) else Finding.info
+        return build(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
+    if cause is not None:
+        summary += f": follows Xid {cause.code} of GPU {cause.device}, which is the cause"
+        return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+    return Finding.fail(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
+
+
+def _repeats(events: list[Sxid]) -> bool:
+    """Whether a harmless one came more than once on one link."""
+    return max(Counter(event.link for event in events).values()) > 1
+
+
+def _cause(event: Sxid, log: KernelLog) -> Xid | None:
+    """The loss of a GPU just before, whose links then go down at the switch."""
+    lost = [xid for xid in log.xids if xid.code == 79 and xid.when.at < event.when.at]
+    for xid in reversed(lost):
+        if event.when.seconds is None or xid.when.seconds is None:
+            return xid
+        if event.when.seconds - xid.when.seconds <= _FOLLOWS_SECONDS:
+            return xid
+    return None

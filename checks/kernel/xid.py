@@ -1,0 +1,255 @@
+"""Errors of GPUs that the NVIDIA driver reported in the kernel log, judged by NVIDIA's catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.kernel.events import Xid
+from nodedoctor.facts.kernel.log import KernelLog, is_over
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.knowledge import xids as table
+from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+from .pci_address import gpu_index, subject_of
+
+DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
+_CONTAINED = 94
+"""Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
+_RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = regex(
+    r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
+)
+_DISTURBS: dict[Action, str] = {
+    "reset-gpu": "every job on this GPU",
+    "drain": "nothing until the job has ended",
+    "reboot": "every job on this node",
+    "restart-job": "the job",
+}
+_RANK = (Status.FAIL, Status.WARN, Status.PASS)
+
+
+@noun
+class Judged:
+    """All errors of one number on one GPU: how bad, what they mean, what to do."""
+
+    code: int
+    status: Status
+    meaning: str
+    action: Action
+    advice: str
+    events: tuple[Xid, ...]
+    of_program: bool = False
+
+    @property
+    def times(self) -> str:
+        """How often, as it stands behind the number."""
+        return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
+
+
+@check("kernel.xid", "No GPU error in the kernel log", tags={"fast"})
+def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
+    """Every Xid since boot or --since: what NVIDIA's catalogue says of it, on which GPU, of whose process.
+
+    Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
+    Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
+    """
+    by_device: dict[str | None, list[Xid]] = {}
+    for event in log.xids:
+        if log.counts(event.when, moment):
+            by_device.setdefault(event.device, []).append(event)
+    for device, events in by_device.items():
+        yield _gpu(device, events, log, gpus, pci)
+    if not by_device:
+        yield Finding.ok(f"no Xid in {log.span}")
+
+
+def _gpu(
+    device: str | None, events: list[Xid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
+) -> Finding:
+    """One finding per GPU: the worst of its errors, the others named beside it."""
+    starts = log.starts(device)
+    done = max((event.when.at for event in events if _asked(event) == 0), default=-1)
+    over = [event.when.at < done or is_over(event.when, starts) for event in events]
+    branch = _branch(log, gpus)
+    now, before = (
+        _judged([e for e, o in zip(events, over, strict=True) if o is was], branch) for was in (False, True)
+    )
+    subject = subject_of(device, gpus, pci)
+    gpu = _gpu_at(device, gpus)
+    harmless = all(one.of_program or one.status is Status.PASS for one in before)
+    if not now and before and (done >= 0 or harmless or (gpu is not None and clean(gpu))):
+        codes = ", ".join(one.times for one in before)
+        summary = f"{codes}: before the last reset or driver load, and no sign of it is left"
+        return Finding.info(summary, subject=subject, evidence=_evidence(before))
+    index = gpu_index(device, gpus, pci) if device else None
+    return _finding(now or before, subject, device if index is None else str(index))
+
+
+def _judged(events: Iterable[Xid], branch: int) -> list[Judged]:
+    """The errors by number, the worst first."""
+    by_code: dict[int, list[Xid]] = {}
+    causes: dict[int, Xid] = {}
+    for event in events:
+        by_code.setdefault(event.code, []).append(event)
+        cause = _CAUSED.search(event.text) if event.code == 45 else None
+        if cause:
+            causes.setdefault(int(cause.group(1)), event)
+    for code, event in causes.items():  # the line of the cause itself is lost
+        by_code.setdefault(code, [event])
+    judged = [_judge(code, tuple(found), branch) for code, found in by_code.items()]
+    known = [one for one in judged if one is not None]
+    return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
+
+
+def _judge(code: int, events: tuple[Xid, ...], branch: int) -> Judged | None:
+    row = table.xid(code)
+    if row is None:
+        return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Ask the vendor.", events)
+    if code == 154:
+        return _recovery(events)
+    advice = row.what_to_do
+    if row.level == "decode":
+        return max((_nvlink5(event, events, row, branch) for event in events), key=_badness)
+    status = {"fatal": Status.FAIL, "warn": Status.WARN, "info": Status.PASS}[row.level]
+    if code == _CONTAINED:
+        status = Status.FAIL
+    if advice.key == "ignore_unless_repeat" and len(events) == 1:
+        status = Status.PASS
+    if row.legacy:
+        status = Status.WARN
+    return Judged(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)
+
+
+def _advice(row: table.XidRow) -> str:
+    """What to do, and the catalogue's rule where one number has several stories."""
+    rule = table.workflow(row.investigate or "") or table.workflow(row.bucket or "")
+    return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
+
+
+def _recovery(events: tuple[Xid, ...]) -> Judged | None:
+    """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
+    value = _asked(events[-1])
+    asked = table.recovery_action(value) if value is not None else None
+    if value == 0:
+        return None
+    name = asked.name if asked else "an action this table does not know"
+    action: Action = asked.action if asked else "investigate"
+    return Judged(154, Status.FAIL, f"the driver asks for: {name}", action, f"{name}.", events)
+
+
+def _nvlink5(event: Xid, events: tuple[Xid, ...], row: table.XidRow, branch: int) -> Judged:
+    """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
+    found = _NVLINK5.search(event.text)
+    words = (
+        [int(word, 16) for word in re.findall(r"0x([0-9a-fA-F]{1,8})\b", found.group("words"))]
+        if found
+        else []
+    )
+    code = (
+        table.nvlink5(event.code, words[0], words[1], branch, found.group("unit"))
+        if found and len(words) > 1
+        else None
+    )
+    fatal = found is not None and found.group("grade") == "Fatal"
+    if code is not None:
+        ignore, reset = code.bucket == "IGNORE", code.bucket == "RESET_GPU"
+        status = Status.PASS if ignore else Status.FAIL if reset else Status.WARN
+        advice = table.advice("ignore" if ignore else "reset_gpu" if reset else "restart_app")
+        return Judged(
+            event.code,
+            status,
+            f"{row.meaning} {code.unit}: {code.bucket}",
+            advice.action,
+            advice.text,
+            events,
+        )
+    advice = table.advice("reset_gpu") if fatal else row.what_to_do
+    return Judged(
+        event.code, Status.FAIL if fatal else Status.WARN, row.meaning, advice.action, advice.text, events
+    )
+
+
+def _badness(one: Judged) -> int:
+    return -_RANK.index(one.status)
+
+
+def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
+    if not judged:
+        return Finding.info("Xid 154: the driver asks for no recovery any more", subject=subject)
+    worst, evidence = judged[0], _evidence(judged)
+    summary = f"{worst.times}{_whom(worst)}: {worst.meaning.rstrip('.')}"
+    rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
+    ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
+    summary += f"; also {', '.join(rest)}" if rest else ""
+    if worst.status is Status.PASS:
+        codes = ", ".join([worst.times, *ignored])
+        return Finding.info(f"{codes}: nothing to do. {worst.meaning}", subject=subject, evidence=evidence)
+    summary += f" ({', '.join(ignored)} only follow: ignore)" if ignored else ""
+    asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
+    fix = _fix(asked, index, worst)
+    build = Finding.fail if worst.status is Status.FAIL else Finding.warn
+    return build(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
+    text = asked.advice if asked is worst else f"{asked.advice} {worst.advice}"
+    reset = asked.action == "reset-gpu" and index is not None
+    commands = (f"sudo nvidia-smi --gpu-reset -i {index}",) if reset else ()
+    disturbs = _DISTURBS.get(asked.action, "")
+    return Fix(text, commands, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
+
+
+def _whom(one: Judged) -> str:
+    """The processes that were hit, and the first and last time."""
+    owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
+    named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(2)]
+    more = f" and {len(owners) - 2} more" if len(owners) > 2 else ""
+    first, last = one.events[0].when.short, one.events[-1].when.short
+    times = f" at {first}" if first else ""
+    times += f" to {last}" if first and last != first else ""
+    return f"{times}{', ' + ', '.join(named) + more if named else ''}"
+
+
+def _evidence(judged: list[Judged]) -> list[Evidence]:
+    """The first line of each of the worst three, and the last of the worst."""
+    lines = [one.events[0] for one in judged[:3]]
+    if judged and len(judged[0].events) > 1:
+        lines.insert(1, judged[0].events[-1])
+    return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in lines]
+
+
+def _asked(event: Xid) -> int | None:
+    """The recovery action an Xid 154 changes to; None for any other."""
+    told = _RECOVERY.search(event.text) if event.code == 154 else None
+    return int(told.group(1), 16) if told else None
+
+
+def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:
+    index = gpu_index(device, gpus, None) if device and gpus else None
+    return (
+        next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus and index is not None else None
+    )
+
+
+def clean(gpu: Gpu) -> bool:
+    """Whether nothing the GPU counts or asks for now speaks of an error."""
+    asks = gpu.recovery_action not in (None, "none") or gpu.reset_required
+    memory = gpu.remap_pending or gpu.remap_failure or gpu.ecc_volatile_uncorrectable
+    links = any(link.active is False for link in gpu.nvlinks or ())
+    return not (asks or memory or links or gpu.retired_pages_pending)
+
+
+def _branch(log: KernelLog, gpus: Gpus | None) -> int:
+    """The driver branch, which decides how NVLink 5 words are read; the newer layout when it is not known."""
+    loaded = [event.version for event in log.driver if event.kind == "loaded" and event.version]
+    version = (gpus.driver_version if gpus else None) or (loaded[-1] if loaded else None) or ""
+    found = re.match(r"\d{3}", version)
+    return int(found.group()) if found else table.RELABELLED_BRANCH

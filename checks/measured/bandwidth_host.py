@@ -1,0 +1,155 @@
+"""Do copies with the host and inside a GPU reach what they should, and arrive unharmed?"""
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.measured.bandwidth import Bandwidth, HostCopy
+from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
+from nodedoctor.knowledge.gpus import gpu_model, pcie_gen
+from nodedoctor.model import Evidence, Finding
+
+LOW = 0.9
+"""Of the median of the peers; ours, for the reasons in bandwidth.py."""
+BROKEN = 0.5
+"""Of the median of the peers; ours: what lost half its lanes. Floors by PCIe generation have their sources in
+the knowledge tables."""
+MEMORY_FLOOR = 0.45
+"""Of the data sheet; ours, just below the lowest of DCGM's limits: H200 NVL 2212 of 4800 GB/s is 46 %, B200
+4072 of 8000 is 51 %, A100 80GB 1173 of 2039 and H100 SXM 1905 of 3350 about 57 %
+(NVIDIA/DCGM, nvvs/diag-skus.yaml.in). What this floor misses is judged by the other GPUs."""
+
+
+@check("bandwidth.host", "Copies with the host are fast and arrive unharmed", tags={"gpu", "pcie"})
+def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
+    """GB/s to and from pinned memory of the NUMA node next to each idle GPU, and the data that came back.
+
+    Why: batches, offloaded optimizers and checkpoints go this way; half the lanes is half the speed.
+    Fix disturbs: every job on the node when a card has to be reseated.
+    """
+    copies = [copy for copy in bandwidth.host if copy.kind == "near"]
+    good = [copy for copy in copies if not copy.error]
+    findings = [*_unstarted(bandwidth), *_host_errors(bandwidth)]
+    if bandwidth.cut_short:
+        findings.append(Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}"))
+    for copy in [copy for copy in bandwidth.host if copy.wrong]:
+        summary = "data copied to this GPU and back is not what was sent"
+        said = Evidence("bandwidth", f"GPU {copy.index}: {_first_wrong(copy.wrong)}")
+        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=[said], fix=WRONG))
+    findings += _slow_hosts(good, _by_index(gpus))
+    yield from findings
+    if good and not findings:
+        low = min(min(_both_ways(copy)) for copy in good)
+        yield Finding.ok(
+            f"at least {low:.0f} GB/s to and from {len(good)} GPUs", evidence=map(_host_line, good)
+        )
+    elif not findings and not bandwidth.left_out:
+        yield Finding.unknown("crash", "no copy with the host was measured")
+    yield from _busy(bandwidth)
+
+
+@check("bandwidth.memory", "GPU memory is as fast as its model's", tags={"gpu", "deep"})
+def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
+    """GB/s of copies inside each idle GPU, read plus written, against the data sheet and the other GPUs.
+
+    Why: most kernels wait for memory; one GPU with slow memory makes all ranks wait.
+    Fix disturbs: every job on the GPU while it is reset.
+    """
+    speeds, known = bandwidth.memory_gbytes_s, _by_index(gpus)
+    if bandwidth.deep and bandwidth.cut_short:
+        yield Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}")
+    elif not speeds:
+        yield Finding.skip(
+            "measured only with --deep" if not bandwidth.deep else "no GPU memory was measured"
+        )
+    if not speeds:
+        return
+    usual = median(speeds.values())
+    low = False
+    for index, speed in speeds.items():
+        model = gpu_model(known[index].name or "") if index in known else None
+        sheet = (model.memory_bandwidth_gbps if model else None) or 0.0
+        evidence = [Evidence("bandwidth-deep", f"GPU {index}: {speed:.0f} GB/s, median {usual:.0f} GB/s")]
+        if speed < MEMORY_FLOOR * sheet:
+            summary = f"{speed:.0f} GB/s, below {MEMORY_FLOOR:.0%} of the data sheet's {sheet:.0f}"
+            yield Finding.fail(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
+        elif speed < LOW * usual:
+            summary = f"{speed:.0f} GB/s where the other GPUs reach {usual:.0f}"
+            yield Finding.warn(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
+        low |= speed < max(MEMORY_FLOOR * sheet, LOW * usual)
+    if not low:
+        yield Finding.ok(
+            f"{min(speeds.values()):.0f} to {max(speeds.values()):.0f} GB/s on {len(speeds)} GPUs"
+        )
+
+
+def _host_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
+    for copy in bandwidth.host:
+        if copy.error and copy.kind == "near":
+            yield Finding.unknown(
+                "crash", f"could not be measured: {copy.error}", subject=f"gpu:{copy.index}"
+            )
+
+
+def _slow_hosts(copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Finding]:
+    if not copies:
+        return
+    usual = median(min(_both_ways(copy)) for copy in copies)
+    low = []
+    for copy in copies:
+        floor, wanted = _host_floors(known.get(copy.index))
+        speed = min(_both_ways(copy))
+        if speed < max(floor, wanted, LOW * usual):
+            low.append((copy, speed, max(floor, BROKEN * usual), max(wanted, LOW * usual)))
+    if len(low) == len(copies) > 2:
+        said = [_host_line(copy) for copy, *_ in low[:4]]
+        broken = any(speed < floor for _, speed, floor, _ in low)
+        judge = Finding.fail if broken else Finding.warn
+        summary = f"copies with the host are slow on every GPU: {usual:.0f} GB/s, {low[0][3]:.0f} is usual"
+        yield judge(summary, evidence=said, fix=SYSTEM)
+        return
+    for copy, speed, floor, wanted in low:
+        judge = Finding.fail if speed < floor else Finding.warn
+        summary = f"copies with the host reach {speed:.0f} GB/s, {wanted:.0f} is the least that is usual"
+        yield judge(summary, subject=f"gpu:{copy.index}", evidence=[_host_line(copy)], fix=HOST)
+
+
+def _host_floors(gpu: Gpu | None) -> tuple[float, float]:
+    """Below which the PCIe link of a GPU is broken, and below which it is worth a look; 0 where not known."""
+    row = pcie_gen(gpu.pcie_generation_max) if gpu and gpu.pcie_generation_max else None
+    if row is None or gpu is None or not gpu.pcie_width_max or gpu.pcie_width_max < 4:
+        return 0.0, 0.0  # width 1 is what a GPU on NVLink-C2C reports
+    share = gpu.pcie_width_max / 16
+    return (row.host_floor_gbps or 0.0) * share, (row.host_warn_gbps or 0.0) * share
+
+
+def _by_index(gpus: Gpus | None) -> dict[int, Gpu]:
+    return {gpu.index: gpu for gpu in gpus.gpus} if gpus else {}
+
+
+def _both_ways(copy: HostCopy) -> tuple[float, float]:
+    return copy.h2d_gbytes_s or 0.0, copy.d2h_gbytes_s or 0.0
+
+
+def _host_line(copy: HostCopy) -> Evidence:
+    where = f"node {copy.node}" if copy.node is not None else "anywhere"
+    up, down = _both_ways(copy)
+    return Evidence("bandwidth", f"GPU {copy.index}, {copy.kind} memory ({where}): to {up} from {down} GB/s")
+
+
+def _unstarted(bandwidth: Bandwidth) -> Iterator[Finding]:
+    if bandwidth.unstarted:
+        said = Evidence("bandwidth", f"cuInit: {bandwidth.unstarted}")
+        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=[said], fix=UNSTARTED)
+
+
+def _busy(bandwidth: Bandwidth) -> Iterator[Finding]:
+    for index, why in bandwidth.left_out.items():
+        yield Finding.skip(f"not measured: {why}", subject=f"gpu:{index}")
+
+
+def _first_wrong(wrong: Mapping[str, int] | None) -> str:
+    told = wrong or {}
+    return f"byte {told.get('offset')} is {told.get('found')}, not {told.get('wanted')}"

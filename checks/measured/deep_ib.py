@@ -1,0 +1,86 @@
+"""Does every rail carry what its port promises? Measured with perftest, on this host alone."""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
+from nodedoctor.facts.rdma.ports import Ib
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+BROKEN = 0.5
+"""Of the port's rate; ours: a PCIe slot with half its lanes, or of the generation before, gives half."""
+_SLOW = Fix(
+    "See whether its PCIe link has full width and speed, and whether ACS or an IOMMU slows it; then compare "
+    "firmware and settings with those of a rail that is fast.",
+    ("nodedoctor pcie ib topo", "sudo lspci -vv -d 15b3:"),
+    "investigate",
+    "nothing to look; every job on the node when a card is reseated",
+    "nodedoctor deep.ib-write-bw",
+    "https://github.com/linux-rdma/perftest",
+)
+_FAILED = Fix(
+    "Run the test by hand, the first line in one shell, the second in another; see limits.memlock when "
+    "memory cannot be registered.",
+    ("ib_write_bw -d HCA -F --report_gbits", "ib_write_bw -d HCA -F --report_gbits 127.0.0.1"),
+    "investigate",
+    "nothing",
+    "nodedoctor deep.ib-write-bw",
+    "https://github.com/linux-rdma/perftest",
+)
+
+
+@check("deep.ib-write-bw", "Every rail carries what its port promises", tags={"ib", "deep"})
+def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
+    """Gbit/s of ib_write_bw from this host through each active rail and back, against the port's rate.
+
+    The adapter reads from host memory and writes to it: this tests card and slot, not cable and switch.
+    Why: between nodes every collective is as slow as its slowest rail.
+    Fix disturbs: every job on the node when a card has to be reseated.
+    """
+    share, rates = _share(), {port.name: port.rate_gbps for port in ib.ports} if ib else {}
+    good = 0
+    for loop in told.ports:
+        finding = _unmeasured(loop) or _slow(loop, rates.get(loop.port) or 0.0, share)
+        if finding:
+            yield finding
+        good += not finding
+    if good:
+        said = [_line(loop, rates.get(loop.port)) for loop in told.ports if loop.average_gbps is not None]
+        yield Finding.ok(f"{good} of {len(told.ports)} rails carry what they promise", evidence=said)
+
+
+def _share() -> float:
+    """Of the port's rate: 180 of 200 Gb/s, as 360 of 400 (Azure/azurehpc-health-checks, conf).
+
+    Those fail a node, but with GPUDirect and between adapters; through host memory we warn.
+    """
+    return limit("ib_bus_share_200").number / 200
+
+
+def _unmeasured(loop: Loop) -> Finding | None:
+    if not loop.error:
+        return None
+    subject, lines = f"port:{loop.port}", [line for line in loop.said.splitlines() if line.strip()]
+    said = [Evidence("ib-write-bw", line.strip()[:200]) for line in lines[-2:]]
+    if loop.error == "failed":
+        why = f"ib_write_bw failed: {said[-1].text if said else 'it said nothing'}"
+        return Finding.unknown("crash", why, subject=subject, evidence=said, fix=_FAILED)
+    why = "no time was left for it" if loop.error == "late" else "ib_write_bw did not end in 8 s"
+    return Finding.unknown("timeout", why, subject=subject, evidence=said, fix=_FAILED)
+
+
+def _slow(loop: Loop, rate: float, share: float) -> Finding | None:
+    average, subject = loop.average_gbps or 0.0, f"port:{loop.port}"
+    if not rate:
+        summary = f"{average:.0f} Gb/s measured, but the port's rate is not known: see ib.rate"
+        return Finding.unknown("not-visible-here", summary, subject=subject, evidence=[_line(loop, rate)])
+    if average >= share * rate:
+        return None
+    judge = Finding.fail if average < BROKEN * rate else Finding.warn
+    summary = f"{average:.0f} Gb/s through a port of {rate:.0f}; {share * rate:.0f} is the least usual"
+    return judge(summary, subject=subject, evidence=[_line(loop, rate)], fix=_SLOW)
+
+
+def _line(loop: Loop, rate: float | None) -> Evidence:
+    return Evidence("ib-write-bw", f"{loop.port}: BW average {loop.average_gbps} Gb/sec, rate {rate or '?'}")

@@ -1,0 +1,211 @@
+"""Will ranks of several nodes find each other: name, interface, packet size, ports, clock, resolver?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.network.net import Interface, Net, is_loopback, several_nodes
+from nodedoctor.facts.network.peers import Peers
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+_FEW_PORTS = 4096
+"""Every connection of NCCL and gloo takes a port; the kernel's default range has 28 232 of them."""
+_SLOW_SECONDS = 1.0
+"""A resolver answers in milliseconds; each of several hundred connections may ask it."""
+_TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd")
+
+
+@check("net.hostname", "The node's own name leads to its own address", tags={"fast"})
+def hostname(
+    net: Net, processes: Processes | None, container: Container | None, peers: Peers | None
+) -> Iterator[Finding]:
+    """What /etc/hosts, else the resolver, makes of this node's name.
+
+    Why: gloo and launchers announce the address of the own name to other nodes; 127.0.1.1 leads them astray.
+    Fix disturbs: nothing; jobs see it when they are started anew.
+    """
+    evidence = [
+        Evidence(
+            "net", f"{net.hostname}: {', '.join(net.name_addresses) or net.name_error} ({net.name_source})"
+        )
+    ]
+    fix = Fix(
+        "Give the name its real address in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
+        (),
+        "config",
+        "nothing",
+        "nodedoctor net.hostname",
+    )
+    if not net.name_source:
+        yield Finding.unknown(
+            "not-visible-here", f"{net.hostname}: not in /etc/hosts; the resolver was not asked"
+        )
+    elif not net.name_addresses:
+        why = net.name_error or "no address"
+        yield Finding.warn(f"{net.hostname} cannot be resolved: {why}", evidence=evidence, fix=fix)
+    elif all(is_loopback(address) for address in net.name_addresses):
+        summary = f"{net.hostname} is {net.name_addresses[0]}"
+        if peers is not None or several_nodes(processes):
+            yield Finding.warn(f"{summary}: other nodes cannot use it", evidence=evidence, fix=fix)
+        else:
+            yield Finding.info(f"{summary}: right for one node only", evidence=evidence)
+    else:
+        yield _own_address(net, container, evidence, fix)
+
+
+def _own_address(net: Net, container: Container | None, evidence: list[Evidence], fix: Fix) -> Finding:
+    owned = [net.owns(address) for address in net.name_addresses]
+    summary = f"{net.hostname} is {', '.join(net.name_addresses)}"
+    if any(owned) or None in owned or (container is not None and container.inside):
+        return Finding.ok(summary, evidence=evidence)
+    return Finding.warn(f"{summary}, which no interface of this node has", evidence=evidence, fix=fix)
+
+
+@check("net.mtu", "Packet sizes agree", tags={"fast"})
+def mtu(net: Net) -> Iterator[Finding]:
+    """The MTU of interfaces in one bundle, and of the one the default route uses.
+
+    Why: where two ends differ, large packets vanish while small ones pass: connections open and then hang.
+    Fix disturbs: the network connections of this node.
+    """
+    bundles: dict[str, list[Interface]] = {}
+    for one in net.interfaces:
+        if one.master and one.physical:
+            bundles.setdefault(one.master, []).append(one)
+    odd = {name: parts for name, parts in bundles.items() if len({part.mtu for part in parts}) > 1}
+    for name, parts in odd.items():
+        told = ", ".join(f"{part.name} {part.mtu}" for part in parts)
+        fix = Fix(
+            "Set one MTU on all of them and on the switch.",
+            (),
+            "config",
+            "this node's connections",
+            "nodedoctor net.mtu",
+        )
+        yield Finding.warn(f"parts of {name} differ: {told}", subject=f"net:{name}", fix=fix)
+    ways = [one for one in map(net.get, net.default_routes) if one and one.mtu]
+    if not odd and ways:
+        yield Finding.ok(f"{ways[0].name} has MTU {ways[0].mtu}")
+    elif not odd:
+        yield Finding.skip("no default route over an interface seen here")
+
+
+@check("net.ports", "Ports for connections between nodes are free and open", tags={"fast"})
+def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Iterator[Finding]:
+    """The range of local ports, and firewalls of this node that may drop connections between nodes.
+
+    Why: NCCL and gloo listen on ports of that range; a dropped one shows as a hang at the first collective.
+    Fix disturbs: nothing.
+    """
+    row = limit("local_port_range")
+    span = limits.local_ports if limits else None
+    if span is not None and span[1] - span[0] + 1 < _FEW_PORTS:
+        fix = Fix(
+            "Widen it.",
+            ("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",),
+            "config",
+            "nothing",
+            "nodedoctor net.ports",
+        )
+        yield Finding.warn(
+            f"only {span[1] - span[0] + 1} local ports: {span[0]} to {span[1]}", subject="net:ports", fix=fix
+        )
+    wall = _firewall(net)
+    several = several_nodes(processes)
+    if wall:
+        fix = Fix(
+            f"{row.text} Open the range between the nodes of the cluster.",
+            (),
+            "config",
+            "nothing",
+            "nodedoctor net.ports",
+        )
+        build = Finding.warn if several else Finding.info
+        yield build(f"{wall}: ports {row.value} must pass between nodes", subject="net:firewall", fix=fix)
+    elif net.input_rules is None:
+        where = "only root may read the packet filter" if span else "the local port range was not told"
+        yield Finding.info(f"{_span(span)}; {where}", subject="net:firewall")
+    else:
+        yield Finding.ok(f"{_span(span)}; no rule here drops what comes in")
+
+
+def _span(span: tuple[int, int] | None) -> str:
+    return f"local ports {span[0]} to {span[1]}" if span else "local ports unknown"
+
+
+def _firewall(net: Net) -> str:
+    """What speaks for a firewall; empty when nothing does."""
+    rules = net.input_rules or ()
+    closed = [rule for rule in rules if re.match(r"-P INPUT (?:DROP|REJECT)", rule)]
+    closed += [
+        rule for rule in rules if re.match(r"-A INPUT(?: -m comment --comment \S+)? -j (?:DROP|REJECT)", rule)
+    ]
+    if closed:
+        return f"the packet filter refuses what it does not know ({closed[0]})"
+    return "ufw is enabled" if net.ufw else ""
+
+
+@check("net.clock", "The clock is synchronised", tags={"fast"})
+def clock(net: Net, services: Services | None) -> Iterator[Finding]:
+    """The kernel's word on its clock (adjtimex), and the time services that run.
+
+    Why: logs of nodes can only be put in order, and tokens only be checked, when their clocks agree.
+    Fix disturbs: nothing.
+    """
+    running = (
+        [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
+    )
+    told = f" ({', '.join(running)})" if running else ""
+    if net.synchronised is None:
+        yield Finding.unknown("not-visible-here", "the kernel does not tell")
+    elif net.synchronised:
+        bound = net.clock_error_seconds
+        yield Finding.ok(f"synchronised{told}" + (f", within {bound:.3g} s" if bound is not None else ""))
+    else:
+        fix = Fix(
+            "Run one time service.",
+            ("sudo timedatectl set-ntp true", "chronyc tracking"),
+            "config",
+            "nothing",
+            "nodedoctor net.clock",
+        )
+        yield Finding.warn(f"not synchronised{told}", fix=fix)
+
+
+@check("net.dns", "Names are resolved in time", tags={"fast"})
+def dns(net: Net) -> Iterator[Finding]:
+    """Name servers in /etc/resolv.conf, and how long the lookup of the own name took where it was needed.
+
+    Why: a resolver that waits for a dead server makes every start and every rendezvous late.
+    Fix disturbs: nothing.
+    """
+    servers = f"{len(net.nameservers)} name servers" if net.nameservers else "no name server"
+    fix = Fix(
+        "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
+        ("resolvectl status",),
+        "config",
+        "nothing",
+        "nodedoctor net.dns",
+    )
+    if net.name_error == "TIMEOUT":
+        yield Finding.warn(
+            f"the resolver did not answer in {net.name_seconds:.0f} s; {servers}"
+            if net.name_seconds
+            else "no answer",
+            fix=fix,
+        )
+    elif net.name_seconds is not None and net.name_seconds > _SLOW_SECONDS:
+        yield Finding.warn(f"the resolver took {net.name_seconds:.1f} s; {servers}", fix=fix)
+    elif net.name_seconds is not None:
+        yield Finding.ok(f"answered in {net.name_seconds:.2f} s; {servers}")
+    elif not net.nameservers:
+        yield Finding.info("no name server; the own name stands in /etc/hosts")
+    else:
+        yield Finding.info(f"{servers}, not asked: the own name stands in /etc/hosts")

@@ -1,0 +1,113 @@
+"""Do NCCL and gloo find an interface that leads to the other nodes?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.network.net import Interface, Net, several_nodes
+from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
+
+NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+_VIRTUAL = regex(r"docker|br-|virbr|veth|cni|flannel|cali|lxd?br|podman|tailscale|zt|tun|tap|dummy|ifb|kube")
+
+
+@check("net.interface", "NCCL and gloo find the right interface", tags={"fast"})
+def interface(net: Net, env: Env | None, processes: Processes | None) -> Iterator[Finding]:
+    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME against the interfaces there are; unset, what NCCL picks.
+
+    Why: ranks that listen on docker0 or on an interface that is down are waited for until the timeout.
+    Fix disturbs: the job.
+    """
+    told = False
+    for variable, prefixes in (("NCCL_SOCKET_IFNAME", True), ("GLOO_SOCKET_IFNAME", False)):
+        for value, where in _settings(variable, env, processes).items():
+            told = True
+            yield _judge_setting(variable, value, where, net, prefixes)
+    if not told:
+        yield _picked(net, several_nodes(processes))
+
+
+def _settings(variable: str, env: Env | None, processes: Processes | None) -> dict[str, str]:
+    """Every value of a variable and one place where it is set."""
+    found: dict[str, str] = {}
+    for process in processes.training if processes else ():
+        if value := process.environment.get(variable):
+            found.setdefault(value, process.label)
+    if env is not None:
+        if value := env.get(variable):
+            found.setdefault(value, "the environment")
+        for path in (USER_CONF, SYSTEM_CONF):
+            file = env.file(path.lstrip("~"))
+            if file is not None and (value := file.variables.get(variable)):
+                found.setdefault(value, path)
+    return found
+
+
+def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bool) -> Finding:
+    subject = f"env:{variable}"
+    evidence = [
+        Evidence("net", ", ".join(f"{one.name} {'up' if one.up else 'down'}" for one in net.interfaces))
+    ]
+    chosen = matching(value, net.interfaces, prefixes)
+    fix = Fix(
+        f"Name an interface that is up: {_usable(net)}.",
+        (),
+        "config",
+        "the job",
+        "nodedoctor net.interface",
+        NCCL_ENV,
+    )
+    if not chosen:
+        summary = f"{variable}={value} in {where}: no such interface"
+        return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    if not any(one.up for one in chosen):
+        summary = f"{variable}={value} in {where}: {', '.join(one.name for one in chosen)} is down"
+        return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    up = ", ".join(one.name for one in chosen if one.up)
+    return Finding.ok(f"{variable}={value} means {up}", subject=subject, evidence=evidence)
+
+
+def matching(value: str, interfaces: tuple[Interface, ...], prefixes: bool = True) -> list[Interface]:
+    """The interfaces a value means: prefixes, `=` whole names, `^` all but these (NVIDIA/nccl, docs/env)."""
+    without = prefixes and value.startswith("^")
+    exact = not prefixes or value.lstrip("^").startswith("=")
+    words = [word.strip() for word in value.lstrip("^=").split(",") if word.strip()]
+
+    def named(name: str) -> bool:
+        return any(name == word if exact else name.startswith(word) for word in words)
+
+    return [one for one in interfaces if named(one.name) is not without]
+
+
+def _usable(net: Net) -> str:
+    names = [
+        one.name for one in net.interfaces if one.up and not one.loopback and not _VIRTUAL.match(one.name)
+    ]
+    return ", ".join(names) or "none here"
+
+
+def _picked(net: Net, several: bool) -> Finding:
+    """What NCCL takes when nothing is set: ib* first, then all but docker and lo, then docker, then lo."""
+    up = [one for one in net.interfaces if one.up and one.addresses]
+    rest = [one for one in up if not one.loopback and not one.name.startswith("docker")]
+    order = [one for one in up if one.name.startswith("ib")] or rest or up
+    if not order:
+        return Finding.unknown("not-visible-here", "no interface with an address was seen")
+    first = order[0]
+    address = first.addresses[0]
+    summary = f"nothing is set; NCCL would take {first.name} ({address})"
+    if not (first.loopback or _VIRTUAL.match(first.name)) or not several:
+        return Finding.ok(summary)
+    fix = Fix(
+        f"Set NCCL_SOCKET_IFNAME, e.g. to {_usable(net)}.",
+        (),
+        "config",
+        "the job",
+        "nodedoctor net.interface",
+        NCCL_ENV,
+    )
+    return Finding.warn(f"{summary}, which leads to no other node", subject=f"net:{first.name}", fix=fix)

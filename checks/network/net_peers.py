@@ -1,0 +1,177 @@
+"""Do the other nodes of the job answer, without loss, with large packets, and at the rendezvous port?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.network.net import is_loopback
+from nodedoctor.facts.network.peers import Peer, Peers
+from nodedoctor.model import Evidence, Finding, Fix
+
+_LOSS_FAILS = 0.2
+"""Two of ten packets. A wired network loses none; TCP slows down with the root of the loss (RFC 5348)."""
+_VERIFY = "nodedoctor net.peers --peers {}"
+_TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
+
+
+@check("net.peers", "The other nodes are reached")
+def reached(peers: Peers) -> Iterator[Finding]:
+    """Name, loss, latency, path MTU and the rendezvous port of every host named with --peers.
+
+    Why: one node that the others cannot reach, or only with small packets, stops the job at its first step.
+    Fix disturbs: nothing here; a change of MTU or firewall is felt by every connection of that node.
+    """
+    if not peers.peers:
+        yield Finding.unknown("unparsable", "the answer names no peer")
+    for peer in peers.peers:
+        found = [*_way(peer, peers), *_packets(peer), *_port(peer, peers)]
+        yield from found or [_fine(peer, peers)]
+
+
+def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
+    """Whether it has a name and an answer, and how much got lost."""
+    evidence = _evidence(peer)
+    if not peer.addresses:
+        yield _nameless(peer)
+    elif peer.by_name and all(is_loopback(address) for address in peer.addresses):
+        summary = f"{peer.host} is {peer.addresses[0]} here, which leads back to this node"
+        fix = _fix(peer, "Give it its real address in /etc/hosts of every node.")
+        yield Finding.warn(summary, subject=_subject(peer), evidence=evidence, fix=fix)
+    elif not peer.answers and _tried(peer, peers):
+        fix = _fix(
+            peer,
+            "See that it is up, and how packets leave for it.",
+            f"ip route get {quote(peer.addresses[0])}",
+        )
+        summary = f"{peer.host} ({peer.addresses[0]}) does not answer: {_heard(peer)}"
+        yield Finding.fail(summary, subject=_subject(peer), evidence=evidence, fix=fix)
+    elif not peer.answers_ping:
+        yield _blind(peer)
+    elif peer.ping is not None and peer.ping.loss > 0:
+        lost = f"{peer.ping.sent - peer.ping.received} of {peer.ping.sent} packets to {peer.host} got lost"
+        build = Finding.fail if peer.ping.loss >= _LOSS_FAILS else Finding.warn
+        fix = _fix(peer, "Look for errors at both ends' interfaces, cables and the switch.", "ip -s link")
+        yield build(lost, subject=_subject(peer), evidence=evidence, fix=fix)
+
+
+def _tried(peer: Peer, peers: Peers) -> bool:
+    """Whether silence means something: ping asked, or the port is the job's, or the kernel knows no way."""
+    pinged = peer.ping is not None and peer.ping.refused not in ("denied", "unsupported")
+    return pinged or (peer.tcp == "ETIMEDOUT" and peers.port_named) or peer.tcp not in ("", "ETIMEDOUT")
+
+
+def _nameless(peer: Peer) -> Finding:
+    if not peer.finished and not peer.name_error:
+        why, hint = "the resolver did not answer in time", "Repair the resolver (net.dns), or use /etc/hosts."
+    else:
+        why, hint = peer.name_error or "no address", "Put it into /etc/hosts or DNS, or correct the name."
+    fix = _fix(peer, hint, f"getent hosts {quote(peer.host)}")
+    return Finding.fail(f"{peer.host} cannot be resolved: {why}", subject=_subject(peer), fix=fix)
+
+
+def _blind(peer: Peer) -> Finding:
+    """Loss and packet sizes were not seen, whatever the port said."""
+    told = f"{peer.host}: {_port_word(peer)}; loss and packet sizes were not seen, "
+    subject, refused = _subject(peer), peer.ping.refused if peer.ping else None
+    if peer.ping_error == "ENOENT":
+        fix = Fix("Install ping: iputils-ping (Debian, Ubuntu) or iputils (RHEL, SLES).", action="none")
+        return Finding.unknown("missing-tool", f"{told}there is no ping here", subject=subject, fix=fix)
+    if refused == "denied" or peer.ping_error in ("EACCES", "EPERM"):
+        fix = Fix(
+            "Let everybody ping, or run as root.",
+            ("sudo sysctl -w net.ipv4.ping_group_range='0 2147483647'",),
+            "none",
+        )
+        return Finding.unknown("denied", f"{told}ping is not allowed to send", subject=subject, fix=fix)
+    if peer.ping is None:
+        return Finding.unknown("timeout", f"{told}ping was not done in time", subject=subject)
+    if refused == "unsupported" or not peer.ping.sent:
+        return Finding.unknown("unparsable", f"{told}this ping is of an unknown kind", subject=subject)
+    fix = Fix("Let ICMP echo pass between the nodes.", action="none")
+    return Finding.unknown("not-visible-here", f"{told}it answers no ping", subject=subject, fix=fix)
+
+
+def _packets(peer: Peer) -> Iterator[Finding]:
+    """Packets as large as the interface sends them must come through; loss would look the same."""
+    whole, most = peer.interface_mtu, peer.path_mtu
+    lossy = peer.ping is not None and peer.ping.loss >= _LOSS_FAILS
+    if not peer.answers_ping or whole is None or most is None or most >= whole or lossy:
+        return
+    subject, evidence = f"{_subject(peer)}/mtu", _evidence(peer)
+    fix = _fix(
+        peer,
+        "Set one MTU at both ends and at every switch between.",
+        f"tracepath -n {quote(peer.addresses[0])}",
+    )
+    told = f"the interface sends {whole} bytes, the way to {peer.host} carries"
+    if peer.told_mtu is not None:
+        summary = f"{told} {peer.told_mtu}: TCP adapts, RDMA and UDP do not"
+        yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+    elif most:
+        summary = f"{told} {most}: larger packets vanish without a word"
+        yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    elif peer.finished:
+        summary = f"{peer.host} answers small pings and none of 576 bytes or more"
+        yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _port(peer: Peer, peers: Peers) -> Iterator[Finding]:
+    """A port that is dropped, on a host that answers, is a firewall's work."""
+    if not peer.answers_ping or peer.tcp in ("", "open", "ECONNREFUSED"):
+        return
+    if peer.tcp == "ETIMEDOUT":
+        summary = f"connections to port {peers.port} of {peer.host} are dropped"
+    else:
+        summary = f"connections to port {peers.port} of {peer.host} are rejected: {peer.tcp}"
+    named = "MASTER_PORT names it" if peers.port_named else "torchrun's default; MASTER_PORT is not set here"
+    fix = _fix(
+        peer, "Let the firewalls pass all TCP ports between the nodes.", "sudo iptables -S INPUT", _TORCHRUN
+    )
+    build = Finding.fail if peers.port_named else Finding.warn
+    subject = f"{_subject(peer)}/port"
+    yield build(f"{summary} ({named})", subject=subject, evidence=_evidence(peer), fix=fix)
+
+
+def _fine(peer: Peer, peers: Peers) -> Finding:
+    ping = peer.ping
+    parts = [f"none of {ping.sent if ping else 0} packets lost"]
+    parts += [f"{ping.average_ms:.3g} ms"] if ping and ping.average_ms is not None else []
+    parts.append(f"packets of {peer.path_mtu} bytes pass" if peer.path_mtu else "packet sizes were not tried")
+    if peer.tcp:
+        parts.append(
+            f"port {peers.port} {'is open' if peer.tcp == 'open' else 'is not used: nothing listens'}"
+        )
+    summary, subject, evidence = "; ".join(parts), _subject(peer), _evidence(peer)
+    if not peer.finished:
+        return Finding.unknown(
+            "timeout", f"{summary}; the rest was not done in time", subject=subject, evidence=evidence
+        )
+    build = Finding.ok if peer.tcp == "open" and peer.path_mtu else Finding.info
+    return build(summary, subject=subject, evidence=evidence)
+
+
+def _port_word(peer: Peer) -> str:
+    return {"open": "its port is open", "ECONNREFUSED": "it refuses the port, so it is there"}.get(
+        peer.tcp, "it was not reached"
+    )
+
+
+def _heard(peer: Peer) -> str:
+    ping = f"{peer.ping.received} of {peer.ping.sent} pings came back" if peer.ping and peer.ping.sent else ""
+    refused = "no way leads there" if peer.ping and peer.ping.refused == "unreachable" else ""
+    return ", ".join(word for word in (ping, refused, f"TCP says {peer.tcp}" if peer.tcp else "") if word)
+
+
+def _subject(peer: Peer) -> str:
+    return f"peer:{peer.host}"
+
+
+def _evidence(peer: Peer) -> tuple[Evidence, ...]:
+    return (Evidence("peers", f"{peer.host} ({', '.join(peer.addresses)}): {_heard(peer)}"),)
+
+
+def _fix(peer: Peer, text: str, command: str = "", docs: str = "") -> Fix:
+    commands = (command,) if command else ()
+    return Fix(text, commands, "config", "connections of that node", _VERIFY.format(quote(peer.host)), docs)

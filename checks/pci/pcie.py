@@ -1,0 +1,255 @@
+"""Is every PCIe link as wide and fast as it must be, and does it repeat packets?"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.knowledge.gpus import GpuModel, gpu_model
+from nodedoctor.knowledge.limits import Limit, limit
+from nodedoctor.model import Evidence, Expect, Finding, Fix
+
+from ..unavailable import all_of, none_shown, untold
+
+LOADED_PERCENT = 50
+"""Utilisation from which a link is expected at full speed: idle GPUs clock it down (nvidia-smi(1))."""
+REPLAYS_PEERS = 100
+"""A GPU with as many times the replays of its peers' median has a bad link of its own ..."""
+REPLAYS_LEAST = 1000
+"""... if there are at least so many: a handful at the start of a link is normal."""
+_REPLAY_LIMITS = {gen: limit(f"pcie_replays_gen{gen}_per_minute") for gen in (3, 4, 5)}
+
+_LOOK = Fix(
+    "Run where NVML or nvidia-smi answers, or paste `nvidia-smi -q`.", ("nvidia-smi -q",), action="none"
+)
+_RESEAT = (
+    "Reseat the card, its riser or the module; compare the slot's BIOS setting (bifurcation). A link that "
+    "stays narrow has a bad lane: board, riser or card."
+)
+
+
+@check("pcie.width", "Every PCIe link has its full width", tags={"fast", "gpu", "pcie"})
+def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
+    """Lanes of each GPU's and RDMA adapter's link, against what both ends can do, and against its peers.
+
+    Why: a GPU on 8 of 16 lanes loads data and reaches adapters at half the speed, and all others wait for it.
+    Fix disturbs: every job on the node while a card is reseated.
+    """
+    told = [gpu for gpu in gpus.gpus if gpu.pcie_width] if gpus else []
+    source = gpus.source if gpus else ""
+    wanted = _expected(expect)[1]
+    findings = [finding for gpu in told if (finding := _gpu_width(gpu, told, board, source, wanted))]
+    # Without a driver that answers, sysfs knows the links of GPUs, too.
+    unasked = pci.gpus if pci and not (gpus and gpus.gpus) else ()
+    devices = (*unasked, *(pci.mellanox_nics if pci else ()))
+    findings += [finding for device in devices if (finding := _device_width(device, devices))]
+    looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
+    yield from findings
+    if gpus and gpus.gpus and not told:
+        yield untold("the width of PCIe links", gpus.gpus, "pcie_width")
+    elif not looked:
+        yield _nothing(gpus, pci)
+    elif not any(finding.severity > 1 for finding in findings):
+        yield Finding.ok(f"{' and '.join(looked)} at the width expected here")
+
+
+def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
+    if pci and not pci.gpus and not (gpus and gpus.gpus):
+        return Finding.skip("neither a GPU nor an RDMA adapter to look at")
+    return (
+        none_shown(gpus) if gpus else Finding.unknown("not-visible-here", "no PCIe link was told", fix=_LOOK)
+    )
+
+
+def _counted(count: int, noun: str) -> list[str]:
+    return [f"{count} {noun}{'s' if count > 1 else ''}"] if count else []
+
+
+def _expected(expect: Expect) -> tuple[int, int]:
+    """Generation and width somebody expects, from `5x16`; zeros when nothing is."""
+    generation, _, lanes = (expect.get("pcie") or "").partition("x")
+    ok = generation.isdecimal() and lanes.isdecimal() and len(generation + lanes) < 5
+    return (int(generation), int(lanes)) if ok else (0, 0)
+
+
+def _gpu_width(
+    gpu: Gpu, told: Sequence[Gpu], board: Board | None, source: str, expected: int
+) -> Finding | None:
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    now, most = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+    if model and model.form == "grace":
+        return None  # the CPU is reached over NVLink-C2C, the PCIe link is only for control
+    peers = [peer.pcie_width or 0 for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
+    widest = max(peers, default=0)
+    full = model.pcie_width if model and model.form == "sxm" and not (board and board.virtual) else 0
+    wanted = expected or max(most, full, widest)
+    if now >= wanted:
+        return None
+    said = [
+        Evidence(source, f"GPU {gpu.index}: PCIe link width {now}x, at most {most or '?'}x"),
+        card(source, gpu),
+    ]
+    fix = look_at(gpu, _RESEAT, "pcie.width", _link_commands(gpu.bus_id), "drain", "every job on this node")
+    summary = f"x{now} of x{wanted}"
+    if not expected and (why := _by_design(model, now, most, peers)):
+        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:1])
+    if now < widest:
+        summary += f": {sum(peer > now for peer in peers)} like GPUs have a wider link"
+    return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]) -> str | None:
+    """Why a narrow link is the way this machine was built: cards in slots, unlike modules on a board."""
+    if model and model.form == "sxm":
+        return None
+    wider = sum(peer > now for peer in peers)
+    if not peers:
+        return "a single card of its kind"
+    if not wider:
+        return f"like the other {len(peers)} of its kind"
+    if model and model.datacentre:
+        return None
+    few = wider < 3 or wider * 2 <= len(peers)
+    return "slots of a workstation differ" if few or now == most else None
+
+
+def _link_commands(address: str | None) -> tuple[str, ...]:
+    where = f"-s {address} " if address else ""
+    return (f"sudo lspci {where}-vv | grep -E 'LnkCap:|LnkSta:'", "sudo dmesg | grep -iE 'aer|pcieport'")
+
+
+def _lanes(device: PciDevice) -> int:
+    return device.link.width or 0 if device.link else 0
+
+
+def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | None:
+    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
+    now, most = _lanes(device), (device.link.max_width or 0) if device.link else 0
+    peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
+    if not now or now >= most:
+        return None
+    said = [Evidence("pci", f"{device.address} {device.pci_id}: width x{now}, at most x{most}")]
+    subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
+    wider = sum(peer > now for peer in peers)
+    if wider * 2 <= len(peers) or len(peers) < 2:
+        return Finding.info(f"{summary}; no better slot is known here", subject=subject, evidence=said)
+    fix = Fix(
+        _RESEAT, _link_commands(device.address), "drain", "every job on this node", "nodedoctor pcie.width"
+    )
+    return Finding.fail(f"{summary}: {wider} like devices have more", subject=subject, evidence=said, fix=fix)
+
+
+@check("pcie.speed", "Every PCIe link runs at its generation", tags={"fast", "gpu", "pcie"})
+def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
+    """PCIe generation of each GPU's link under load, and the best that slot and card can do, against peers.
+
+    Why: each generation halves the way to host memory and adapters; a link falls back when signals are bad.
+    Fix disturbs: every job on the node while a card is reseated.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.pcie_generation and not _grace(gpu)]
+    wanted = _expected(expect)[0]
+    findings = [finding for gpu in told if (finding := _generation(gpu, told, gpus.source, wanted))]
+    yield from findings
+    if not told and any(_grace(gpu) for gpu in gpus.gpus):
+        why = "these GPUs reach their CPU over NVLink-C2C, not over PCIe"
+        yield Finding.info(why) if wanted else Finding.skip(why)
+    elif not told:
+        yield untold("the speed of PCIe links", gpus.gpus, "pcie_generation")
+    elif not findings:
+        slower = [gpu for gpu in told if (gpu.pcie_generation or 0) < (gpu.pcie_generation_max or 0)]
+        idle = f"; {len(slower)} clocked down while idle, which is normal" if slower else ""
+        yield Finding.ok(f"{all_of(told)} at the speed expected now{idle}")
+
+
+def _grace(gpu: Gpu) -> bool:
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    return bool(model and model.form == "grace")
+
+
+def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Finding | None:
+    now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+    peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
+    said = [
+        Evidence(source, f"GPU {gpu.index}: PCIe generation {now}, at most {most or '?'}"),
+        card(source, gpu),
+    ]
+    text = f"Reseat the card or riser, look at the slot's speed in the BIOS. {_RESEAT}"
+    fix = look_at(gpu, text, "pcie.speed", _link_commands(gpu.bus_id), "drain", "every job on this node")
+    if expected and (most or now) < expected:
+        summary = f"generation {most or now} at its best; {expected} expected"
+        return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    usual = Counter(peer.pcie_generation_max or 0 for peer in peers).most_common(1)
+    if len(peers) > 1 and most and usual[0][0] > most and usual[0][1] == len(peers):
+        summary = (
+            f"slot and card manage generation {most} together; {len(peers)} like GPUs manage {usual[0][0]}"
+        )
+        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    if now >= most or (gpu.gpu_utilization_percent or 0) < LOADED_PERCENT or (gpu.pstate or 0) > 2:
+        return None
+    judge = Finding.fail if now * 2 <= most else Finding.warn
+    return judge(f"generation {now} of {most} under load", subject=gpu.subject, evidence=said, fix=fix)
+
+
+@check("pcie.replays", "PCIe links do not repeat packets", tags={"gpu", "pcie"})
+def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:
+    """Replay counters: their growth within a second, their mean rate since boot, and peers.
+
+    Why: every replay is a packet that arrived broken; many make a link slow, and it may drop out altogether.
+    Fix disturbs: every job on the node while a card is reseated.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.pcie_replays is not None]
+    uptime = machine.uptime_seconds if machine else None
+    findings = [f for gpu in told if (f := _replays(gpu, told, growth, uptime, gpus.source))]
+    yield from findings
+    if not told:
+        yield untold("a replay counter", gpus.gpus, "pcie_replays")
+    elif not any(finding.severity > 1 for finding in findings):
+        seen = "" if growth else "; totals only, their growth was not looked at"
+        yield Finding.ok(f"no more replays than a sound link has on {all_of(told)}{seen}")
+
+
+def _replays(
+    gpu: Gpu, told: Sequence[Gpu], growth: ErrorGrowth | None, uptime: float | None, source: str
+) -> Finding | None:
+    count = gpu.pcie_replays or 0
+    allowed = _REPLAY_LIMITS.get(gpu.pcie_generation_max or 0, _REPLAY_LIMITS[5])
+    per_second = allowed.number * (gpu.pcie_width or 16) / 60
+    gained = growth.gpu(gpu.index) if growth else None
+    grown = gained.gained.get("pcie_replays", 0) if gained else 0
+    said = [Evidence(source, f"GPU {gpu.index}: {count} replays"), card(source, gpu)]
+    others = sorted(peer.pcie_replays or 0 for peer in told if peer is not gpu)
+    median = others[len(others) // 2] if len(others) > 1 else None
+    # Two in a second may be chance where one in two seconds is allowed; five are not.
+    if growth and grown > max(5.0, per_second * growth.seconds):
+        said.insert(0, Evidence(GROWTH, f"GPU {gpu.index}: +{grown} replays in {growth.seconds} s"))
+        summary = f"{grown / growth.seconds:.0f} replays a second now"
+    elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
+        summary = f"{count} replays since boot, more than DCGM allows in that time"
+    elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * max(median, 1):
+        summary = f"{count} replays; the median of its peers is {median}"
+    elif count >= REPLAYS_LEAST:
+        return Finding.info(f"{count} replays in total", subject=gpu.subject, evidence=said)
+    else:
+        return None
+    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_replay_fix(gpu, allowed))
+
+
+def _replay_fix(gpu: Gpu, allowed: Limit) -> Fix:
+    text = (
+        f"Reseat the card, riser or cable. {allowed.what}: at most {allowed.value} per minute and lane "
+        f"({allowed.source})."
+    )
+    commands = ("sudo dmesg | grep -iE 'aer|pcieport'", *_link_commands(gpu.bus_id)[:1])
+    return look_at(gpu, text, "pcie.replays", commands, "drain", "every job on this node")

@@ -1,0 +1,1 @@
+"""Checks of InfiniBand and RoCE."""

@@ -1,0 +1,232 @@
+"""Are the InfiniBand and RoCE ports that training uses up, at full rate, and known to a subnet manager?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.rdma.port import IbPort
+from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
+from nodedoctor.knowledge.infiniband import phys_state, port_state
+from nodedoctor.model import Expect, Finding, Fix
+
+_RAIL_GBPS = 100
+"""Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
+_SETS = (8, 16)
+"""How many rails boards have; more ports of the kind than these serve something else."""
+
+
+@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"})
+def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
+    """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
+
+    Why: NCCL leaves out a port that is not active; all traffic between nodes then shares the others, or the
+    job falls back to TCP.
+    Fix disturbs: nothing but what uses that port.
+    """
+    wanted = expect.get("ib")
+    for name in ib.silent:
+        yield _silent(name)
+    for said in ib.disagreements:
+        yield Finding.info(said, subject="ib:sources")
+    if wanted is not None:
+        yield _expected(wanted, rails)
+    inside = container is not None and container.inside
+    if ib.driverless:
+        yield _driverless(ib.driverless, inside)
+    elif not ib.ports and wanted is None and not ib.silent:
+        yield Finding.skip(ib.absent + (" that this container can see" if inside else ""))
+    for word in rails.unknown:
+        yield _no_such(word, rails)
+    yield from _judge_ports(ib, rails)
+
+
+def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    active = [port for port in rails.ports if port.active]
+    if active:
+        names = ", ".join(port.name for port in active)
+        kinds = Counter(f"{port.link_layer or 'RDMA'}" for port in active)
+        told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+        yield Finding.ok(f"{told} active: {names}", evidence=ib.evidence(active[0]))
+    for port in rails.ports:
+        physical = phys_state(port.phys_state or "")
+        if not port.active:
+            yield _not_active(port, rails, ib)
+        elif physical is not None and not physical.healthy:
+            summary = f"ACTIVE, yet {port.phys_state}: {physical.meaning}"
+            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=cable())
+    idle = [port for port in rails.others if not port.active]
+    if idle:
+        names = ", ".join(f"{port.name} {port.phys_state or port.state or 'not active'}" for port in idle)
+        yield Finding.info(f"not used by NCCL and without a link: {names}", subject="ib:others")
+    elif not rails.ports and rails.others:
+        yield Finding.info(
+            f"NCCL uses none of {len(rails.others)} ports ({rails.chosen_by})", subject="ib:others"
+        )
+
+
+def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
+    """What a port of the rails that is not active amounts to."""
+    logical, physical = port_state(port.state or ""), phys_state(port.phys_state or "")
+    why = next((row.meaning for row in (physical, logical) if row and not row.healthy), "not active")
+    summary = f"{port.state or '?'}, {port.phys_state or 'physical state unknown'}: {why}"
+    evidence = ib.evidence(port)
+    if port.state is None and port.phys_state is None:
+        return Finding.unknown("unparsable", "its state is not told", subject=port.subject, evidence=evidence)
+    if rails.off:
+        return Finding.info(f"{summary}; NCCL_IB_DISABLE=1", subject=port.subject, evidence=evidence)
+    if not rails.explicit and (spare := _spare(port, rails)):
+        return Finding.info(f"{summary}; {spare}", subject=port.subject, evidence=evidence)
+    if port.state == "ARMED":
+        return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    return Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+
+
+def _spare(port: IbPort, rails: Rails) -> str:
+    """Why a port without a link is likely not meant to have one; empty when it is missed."""
+    active = [other for other in rails.ports if other.active]
+    idle = [other for other in rails.ports if not other.active]
+    if port.state == "INIT":
+        return ""
+    cards = Counter(other.card for other in active if other.card)
+    shared = {other.card for other in rails.ports if other.card}
+    several = max(Counter(other.card for other in rails.ports if other.card).values(), default=1)
+    if several > 1 and len(set(cards.values())) == 1 and set(cards) == shared:
+        return "the same port of every such card is unused"
+    if len(active) in _SETS and len(idle) < len(active) / 2:
+        return f"all {len(active)} rails are active without it"
+    if port.infiniband or len(idle) == len(rails.ports):
+        return ""
+    rates = [other.rate_gbps or 0 for other in active]
+    rail = len(active) > max(1, len(idle)) and min(rates, default=0) >= _RAIL_GBPS
+    return "" if rail else "an Ethernet port nobody may use"
+
+
+def _fix(port: IbPort) -> Fix:
+    if port.state == "INIT":
+        return subnet_manager()
+    if port.phys_state == "Disabled":
+        netdev = port.netdevs[0].name if port.netdevs else None
+        return enable(port.hca, port.number, netdev, port.infiniband)
+    return cable()
+
+
+def _silent(name: str) -> Finding:
+    fix = Fix(
+        "Reset the adapter or reboot; update its firmware.",
+        (),
+        "reboot",
+        "every job on this node",
+        "nodedoctor ib",
+    )
+    return Finding.unknown(
+        "stuck", f"{name} does not answer: a read of its files hangs", subject=f"hca:{name}", fix=fix
+    )
+
+
+def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
+    summary = f"{len(addresses)} InfiniBand adapters on the bus ({addresses[0]} ...) and no RDMA device"
+    if inside:
+        fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")
+        return Finding.unknown("not-visible-here", summary, subject="ib:driver", fix=fix)
+    text = "Load the adapters' driver; where that fails the kernel's log says why."
+    commands = ("sudo modprobe mlx5_ib", "nodedoctor kernel.nic")
+    fix = Fix(text, commands, "config", "nothing", "nodedoctor ib.ports")
+    return Finding.fail(summary, subject="ib:driver", fix=fix)
+
+
+def _no_such(word: str, rails: Rails) -> Finding:
+    fix = Fix(
+        "Name adapters that exist, or leave the variable out.",
+        ("unset NCCL_IB_HCA",),
+        "config",
+        "the job",
+        "nodedoctor ib.ports",
+    )
+    return Finding.fail(
+        f"{rails.chosen_by} names {word}, which this node does not have", subject=f"hca:{word}", fix=fix
+    )
+
+
+def _expected(wanted: str, rails: Rails) -> Finding:
+    """`8x400`: so many active rails of at least that rate in Gbit/s; `8` alone: so many."""
+    found = re.fullmatch(r"(\d{1,3})(?:x(\d{1,4}(?:\.\d)?))?", wanted.strip())
+    if found is None:
+        return Finding.unknown(
+            "unparsable", f"--expect ib={wanted}: not of the form 8x400", subject="ib:expected"
+        )
+    count, rate = int(found.group(1)), float(found.group(2) or 0)
+    have = [port for port in rails.ports if port.active and (port.rate_gbps or 0) >= rate]
+    summary = f"{len(have)} active ports of {wanted} expected"
+    if len(have) < count:
+        return Finding.fail(
+            summary,
+            subject="ib:expected",
+            fix=port_fix("Find the missing ports.", ("ibstat",)),
+        )
+    return Finding.ok(summary, subject="ib:expected")
+
+
+@check("ib.sm", "A subnet manager has configured every InfiniBand rail", tags={"fast", "ib"})
+def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    """State Initializing, and the address (LID) of the subnet manager, of InfiniBand rails with a link.
+
+    Why: without one no port becomes active; when it is lost, new connections fail.
+    Fix disturbs: nothing.
+    """
+    linked = [p for p in rails.ports if p.infiniband and (p.active or p.state in ("INIT", "ARMED"))]
+    if not linked:
+        yield _no_infiniband(ib)
+        return
+    waiting = [port for port in linked if port.state == "INIT"]
+    lost = [port for port in linked if port.active and port.sm_lid == 0]
+    for port in waiting:
+        summary = "the link is up and no subnet manager has configured it"
+        yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=subnet_manager())
+    for port in lost:
+        yield Finding.warn(
+            "active, but it knows no subnet manager", subject=port.subject, fix=subnet_manager()
+        )
+    if not waiting and not lost:
+        lids = sorted({port.sm_lid for port in linked if port.sm_lid})
+        yield Finding.ok(
+            f"{len(linked)} ports, subnet manager at LID {', '.join(map(str, lids)) or 'unknown'}"
+        )
+
+
+@check("ib.firmware", "Adapters of one kind run one firmware", tags={"fast", "ib"})
+def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    """Firmware versions of the rails' adapters, by model.
+
+    Why: mixed firmware behaves differently under congestion and is the first thing a vendor asks about.
+    Fix disturbs: the adapter is reset; every job on this node.
+    """
+    by_model: dict[str, Counter[str]] = {}
+    for port in rails.ports:
+        if port.firmware:
+            by_model.setdefault(port.model or "adapter", Counter())[port.firmware] += 1
+    if not by_model:
+        yield ib.nothing("no firmware version is told")
+    for model, versions in by_model.items():
+        told = ", ".join(f"{n} x {version}" for version, n in versions.most_common())
+        if len({version.rpartition(".")[0] for version in versions}) > 1:
+            fix = Fix(
+                "Bring them to one release.",
+                ("sudo mlxfwmanager --query",),
+                "config",
+                "every job on this node",
+                "nodedoctor ib.firmware",
+            )
+            yield Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
+        elif len(versions) > 1:
+            yield Finding.info(f"{model}: {told}", subject=f"model:{model}")
+        else:
+            yield Finding.ok(f"{model}: {told}", subject=f"model:{model}")
+
+
+def _no_infiniband(ib: Ib) -> Finding:
+    return Finding.skip("no InfiniBand rail has a link" if ib.ports else ib.absent)

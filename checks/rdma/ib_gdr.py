@@ -1,0 +1,194 @@
+"""Can adapters reach GPU memory, and is RoCE set up as NCCL needs it?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.rdma.port import IbPort
+from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, versions_in_use
+from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.knowledge.fixes.rdma import NCCL_DOCS, port_fix
+from nodedoctor.knowledge.limits import limit
+from nodedoctor.model import Evidence, Finding, Fix
+
+_DMABUF_KERNEL = (5, 12)
+"""The first kernel with DMA-BUF for RDMA (NVIDIA/nccl, GPU troubleshooting: kernel >= 5.12, open module)."""
+_OLD_NAMES = frozenset({"nv_mem", "nv_mem_nc"})
+"""All that old NCCL looks for below /sys/kernel/mm/memory_peers (NVIDIA/nccl, src/transport/net_ib.cc)."""
+_IB_MTUS = (256, 512, 1024, 2048, 4096)
+_ROCE_HEADERS = 96
+"""Bytes RoCE needs beside its payload: linux, include/rdma/ib_addr.h, iboe_get_mtu."""
+
+
+@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"})
+def gdr(
+    rails: Rails,
+    driver: Driver,
+    machine: Machine | None,
+    loaded: LoadedNccl | None,
+    libraries: Libraries | None,
+    target: TargetPython | None,
+) -> Iterator[Finding]:
+    """GPUDirect RDMA: nvidia_peermem loaded and known to this NCCL, or DMA-BUF by kernel and open module.
+
+    Why: without it every byte between nodes takes the way through host memory, several times slower.
+    Fix disturbs: nothing; jobs use it when they are started anew.
+    """
+    if not rails.ports or not any(port.active for port in rails.ports):
+        yield Finding.skip("NCCL uses no active RDMA port here")
+    elif not driver.loaded:
+        yield Finding.skip("NVIDIA's kernel module is not loaded")
+    else:
+        yield _gdr(driver, machine, dict(versions_in_use(loaded, libraries, target)))
+
+
+def _gdr(driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Finding:
+    modules = driver.modules or {}
+    loaded = next((name for name in ("nvidia_peermem", "nv_peer_mem") if name in modules), None)
+    version = re.match(r"(\d{1,3})\.(\d{1,4})", (machine.kernel if machine else None) or "")
+    kernel = (int(version.group(1)), int(version.group(2))) if version else None
+    dmabuf = driver.kind == "open" and kernel is not None and kernel >= _DMABUF_KERNEL
+    if loaded is not None:
+        missed = loaded == "nvidia_peermem" and not _OLD_NAMES & set(driver.peer_memory)
+        blind = [one for one in nccl if missed and _misses_peermem(one, dmabuf)]
+        evidence = [Evidence("driver-files", f"{loaded} in /proc/modules")]
+        if blind:
+            return _not_recognised(blind[0], nccl[blind[0]], evidence)
+        return Finding.ok(f"{loaded} is loaded", evidence=evidence)
+    if dmabuf:
+        since = limit("dmabuf_nccl_since").value
+        return Finding.ok(
+            f"DMA-BUF: kernel {machine.kernel if machine else ''}, open module; NCCL >= {since} uses it"
+        )
+    if driver.modules is None or driver.kind is None or (driver.kind == "open" and kernel is None):
+        return Finding.unknown(
+            "not-visible-here", "neither the loaded modules nor the kind of driver are told"
+        )
+    row = limit("peermem")
+    summary = (
+        f"nvidia_peermem is not loaded, and DMA-BUF needs the open module and kernel 5.12 ({row.source})"
+    )
+    fix = Fix(
+        "Load the module, now and at every boot.",
+        (
+            "sudo modprobe nvidia_peermem",
+            "echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
+        ),
+        "config",
+        "nothing; jobs use it when they are started anew",
+        "nodedoctor ib.gdr",
+        NCCL_DOCS,
+    )
+    return Finding.warn(summary, evidence=[Evidence("driver-files", driver.version_text)], fix=fix)
+
+
+def _misses_peermem(version: str, dmabuf: bool) -> bool:
+    """Whether this NCCL knows only the module's old name, and cannot do without it."""
+    release, last = numbers(version)[:3], numbers(str(limit("peermem_old_nccl").value))
+    helped = dmabuf and release >= numbers(str(limit("dmabuf_nccl_since").value))
+    return bool(release) and release <= last and not helped
+
+
+def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Finding:
+    row = limit("peermem_old_nccl")
+    summary = (
+        f"nvidia_peermem is loaded, and NCCL {version} ({where}) does not recognise it: "
+        "it looks for nv_mem, copies through host memory, and is about ten times slower between nodes"
+    )
+    fix = Fix(
+        "Use NCCL 2.23.4 or newer. Until then: the open kernel module, with which DMA-BUF does the same.",
+        ("ls /sys/kernel/mm/memory_peers",),
+        "config",
+        "the Python environment, and the job",
+        "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
+        row.source,
+    )
+    evidence = [*evidence, Evidence("driver-files", "no nv_mem below /sys/kernel/mm/memory_peers")]
+    return Finding.warn(summary, subject="nccl:peermem", evidence=evidence, fix=fix)
+
+
+@check("ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"})
+def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
+    """GID table, NCCL_IB_GID_INDEX and MTU of the rails whose link layer is Ethernet.
+
+    Why: without a RoCE v2 address no connection is made, with a wrong index it goes nowhere or unprotected.
+    Fix disturbs: what uses that port.
+    """
+    ours = [port for port in rails.ports if port.active and port.link_layer == "Ethernet"]
+    readable = [port for port in ours if port.gids]
+    if not ours:
+        yield Finding.skip("no active RoCE rail" if ib.ports else ib.absent)
+        return
+    if not readable and ib.source != "rdma":
+        yield Finding.unknown(
+            "not-visible-here", f"{ib.source} prints no GID table; /sys/class/infiniband has it"
+        )
+        return
+    told = [finding for port in ours for finding in _addresses(port, ib)]
+    told += _index(ours, env.get("NCCL_IB_GID_INDEX") if env else None, ib)
+    told += _packets(ours)
+    yield from told
+    if not told:
+        yield Finding.ok(f"{len(ours)} ports with RoCE v2 addresses")
+
+
+def _addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
+    kinds = {gid.kind for gid in port.gids if gid.kind}
+    fix = port_fix(
+        "Give its network interface an address; the driver then makes the RoCE v2 entries.", (), "config"
+    )
+    if not port.gids:
+        yield Finding.fail(
+            "its GID table is empty", subject=port.subject, evidence=ib.evidence(port), fix=fix
+        )
+    elif kinds and "RoCE v2" not in kinds:
+        summary = "its GID table has no RoCE v2 entry"
+        yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
+
+
+def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
+    """NCCL_IB_GID_INDEX names a row that must be there, and be of RoCE v2, on every rail."""
+    if said is None or not re.fullmatch(r"\d{1,3}", said):
+        return
+    fix = Fix(
+        "Leave NCCL_IB_GID_INDEX out (NCCL >= 2.21 finds the row), or name a RoCE v2 row.",
+        ("show_gids",),
+        "config",
+        "the job",
+    )
+    for port in ports:
+        row = next((gid for gid in port.gids if gid.index == int(said)), None)
+        if row is None and port.gids and int(said) <= 15:
+            summary = f"NCCL_IB_GID_INDEX={said}, and its GID table has no such row"
+            yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
+        elif row is not None and row.kind not in (None, "RoCE v2"):
+            summary = f"NCCL_IB_GID_INDEX={said} is {row.kind}, which switches do not route"
+            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
+
+
+def _packets(ports: list[IbPort]) -> Iterator[Finding]:
+    """MTU of the interfaces: equal on all rails, and large enough for 4096 bytes of payload."""
+    mtus = {
+        port.name: net.mtu
+        for port in ports
+        for net in port.netdevs
+        if net.mtu and net.port in (None, port.number)
+    }
+    if len(set(mtus.values())) > 1:
+        told = ", ".join(f"{name} {mtu}" for name, mtu in mtus.items())
+        fix = port_fix("Set one MTU on all rails and on the switch.", (), "config")
+        yield Finding.warn(f"the rails differ in MTU: {told}", subject="ib:mtu", fix=fix)
+    elif mtus:
+        mtu = next(iter(mtus.values()))
+        payload = max((size for size in _IB_MTUS if size + _ROCE_HEADERS <= mtu), default=0)
+        if payload < 4096:
+            summary = f"MTU {mtu} makes RDMA packets of {payload} bytes; 4200 and more makes 4096"
+            yield Finding.info(summary, subject="ib:mtu")

@@ -1,0 +1,176 @@
+"""Do the ports that training uses run at full rate, on all lanes, without errors?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.rdma.error_growth import RdmaGrowth
+from nodedoctor.facts.rdma.port import IbPort
+from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.knowledge.fixes.rdma import cable
+from nodedoctor.knowledge.infiniband import Counter, adapter, counter
+from nodedoctor.knowledge.infiniband import rate as generation
+from nodedoctor.model import Finding
+
+_SETS = (8, 16)
+"""How many rails boards have; more ports of the kind than these serve something else."""
+_LOWEST_GBPS = 20
+"""Four lanes of DDR: every adapter since 2008 does more (knowledge: ib rates)."""
+_SYMBOLS_PER_SECOND = 10
+"""Symbol errors a second above which a link is bad (NVIDIA/NVSentinel:docs/nic-health-monitor)."""
+
+
+@check("ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"})
+def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    """The rate of each active rail against its peers and against what the adapter can do.
+
+    Why: a collective runs at the pace of its slowest rail.
+    Fix disturbs: what uses that port.
+    """
+    known = [port for port in rails.ports if port.active and port.rate_gbps is not None]
+    if not known:
+        yield ib.nothing("no rate is told of an active port")
+        return
+    top = max(port.rate_gbps or 0 for port in known)
+    slow = [port for port in known if port.rate_gbps != top]
+    full = len(known) - len(slow)
+    for port in slow:
+        yield _slow(port, top, full, len(slow), ib)
+    if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
+        summary = (
+            f"{len(known)} ports at {top:g} Gb/s, what InfiniBand falls back to when a link trains badly"
+        )
+        yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable())
+    elif not slow:
+        yield _uniform(known, top)
+
+
+def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib) -> Finding:
+    summary = f"{port.rate_gbps:g} Gb/s, the other rails {top:g}"
+    evidence = ib.evidence(port)
+    if full in _SETS and slow < full / 2:
+        return Finding.info(
+            f"{summary}; all {full} rails run at it without this port",
+            subject=port.subject,
+            evidence=evidence,
+        )
+    fix = cable()
+    build = Finding.warn if slow >= full or full < 3 else Finding.fail
+    return build(summary, subject=port.subject, evidence=evidence, fix=fix)
+
+
+def _uniform(known: list[IbPort], top: float) -> Finding:
+    """Equal rates below what the adapter can do are what the switch or the contract gives: worth a note."""
+    card = adapter(known[0].model or "")
+    if card and card.max_port_gbps and top < card.max_port_gbps:
+        could = f"{card.name} could do {card.max_port_gbps} ({card.source})"
+        return Finding.info(f"{len(known)} ports at {top:g} Gb/s; {could}")
+    return Finding.ok(f"{len(known)} ports at {top:g} Gb/s")
+
+
+@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"})
+def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    """The link width of each active rail (4X, 2X, 1X) against its peers.
+
+    Why: a lane that failed halves or quarters the bandwidth of the whole collective.
+    Fix disturbs: what uses that port.
+    """
+    known = [port for port in rails.ports if port.active and port.width]
+    if not known:
+        yield ib.nothing("no link width is told; /sys/class/infiniband has it")
+        return
+    lanes = {port.name: int((port.width or "0").rstrip("X")) for port in known}
+    most = max(lanes.values())
+    narrow = [port for port in known if lanes[port.name] < most]
+    fix = cable()
+    for port in narrow:
+        build = Finding.warn if len(narrow) * 2 >= len(known) else Finding.fail
+        yield build(
+            f"{port.width}, the others {most}X", subject=port.subject, evidence=ib.evidence(port), fix=fix
+        )
+    if not narrow:
+        one = most == 1 and known[0].infiniband
+        summary = f"{len(known)} ports at {most}X"
+        yield (
+            Finding.warn(f"{summary}: InfiniBand runs on 4 or 2 lanes", fix=fix)
+            if one
+            else Finding.ok(summary)
+        )
+
+
+@check("ib.counters", "The rails count no errors", tags={"ib"})
+def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Finding]:
+    """Error counters of the rails: their growth within a second, and their totals against the time they ran.
+
+    Why: a link that retrains or loses packets stalls every collective for the time it takes to send again.
+    Fix disturbs: what uses that port.
+    """
+    counting = [port for port in rails.ports if port.counters or port.hw_counters]
+    if not counting:
+        yield (
+            ib.nothing("no error counter could be read; /sys/class/infiniband has them")
+            if rails.ports
+            else (Finding.skip(ib.absent or "NCCL uses no RDMA port here"))
+        )
+        return
+    for port in counting:
+        yield from _growing(port, growth, ib) if growth else ()
+        yield from _totals(port, growth.uptime_seconds if growth else None)
+    if growth is None:
+        yield Finding.unknown(
+            "not-visible-here", "whether they grow: only totals were read", subject="ib:growth"
+        )
+    else:
+        yield Finding.ok(f"{len(counting)} ports watched for {growth.seconds:g} s", subject="ib:growth")
+
+
+def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
+    """Counters that rise now, beyond what each may."""
+    for name, grown in growth.growth.items():
+        where, _, short = name.rpartition("/")
+        row = counter(short)
+        if where != port.name or not grown or row is None or row.limit is None:
+            continue
+        summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}; suspect: {row.suspect}"
+        subject, told = f"{port.subject}/{short}", ib.evidence(port)
+        if row.limit_unit == "growth":
+            yield Finding.fail(summary, subject=subject, evidence=told, fix=cable())
+        elif grown / growth.seconds > _per_second(row, port):
+            yield Finding.warn(f"{summary} ({row.source})", subject=subject, evidence=told, fix=cable())
+
+
+def _per_second(row: Counter, port: IbPort) -> float:
+    """The rate a counter may have. PAM4 lanes make raw symbol errors that are corrected: never too many."""
+    if row.counter == "symbol_error":
+        return float("inf") if _pam4(port) else float(_SYMBOLS_PER_SECOND)
+    return (row.limit or 0.0) / {"per_minute": 60.0, "per_hour": 3600.0}.get(row.limit_unit, 1.0)
+
+
+def _totals(port: IbPort, uptime_seconds: float | None) -> Iterator[Finding]:
+    """What was counted since the driver was loaded: history, unless symbol errors came too fast all along."""
+    row = counter("symbol_error")
+    symbols = port.counters.get("symbol_error", 0)
+    hours = (uptime_seconds or 0.0) / 3600
+    if row and row.limit and hours >= 1 and symbols / hours > row.limit and not _pam4(port):
+        summary = (
+            f"{symbols} symbol errors in {hours:.0f} h; {row.limit:g} an hour is the limit ({row.source})"
+        )
+        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", fix=cable())
+    rows = ((name, value, counter(name)) for name, value in port.counters.items())
+    many = [f"{name} {value}" for name, value, row in rows if row and _noteworthy(row, value)]
+    if many:
+        yield Finding.info(f"since the driver was loaded: {', '.join(many)}", subject=port.subject)
+
+
+def _noteworthy(row: Counter, value: int) -> bool:
+    never = row.counter in ("port_xmit_wait", "symbol_error")
+    return not never and row.ibqueryerrors is not None and value >= row.ibqueryerrors
+
+
+def _pam4(port: IbPort) -> bool:
+    """Whether the lanes signal in four levels; from 50 Gbit/s a lane they do, whatever the name says."""
+    known = generation(port.generation or "")
+    lanes = int((port.width or "4X").rstrip("X") or 4)
+    fast = port.rate_gbps is not None and port.rate_gbps / max(lanes, 1) >= 50
+    return fast or bool(known and known.pam4 and port.infiniband)

@@ -1,0 +1,135 @@
+"""Is torch compiled for the GPUs of this node?"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.facts.stack.probe import ImportedTorch
+from nodedoctor.facts.stack.torch_build import Torch, torch_index
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.knowledge.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
+from nodedoctor.model import Evidence, Finding, Fix
+
+# Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of
+# their newest architecture; cu126 builds have 5.0 to 9.0, the others begin at 7.5.
+WITH_PTX = (2, 12)
+FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
+
+
+@check("stack.torch-arch", "torch is compiled for these GPUs")
+def torch_arch(
+    target: TargetPython,
+    torch: Torch,
+    gpus: Gpus | None,
+    imported: ImportedTorch | None,
+    pci: Pci | None,
+    driver: Driver | None,
+) -> Iterator[Finding]:
+    """The GPUs' compute capabilities against the architectures torch was compiled for.
+
+    Why: without code for the GPU the first kernel raises "no kernel image is available for execution".
+    Fix disturbs: the Python environment.
+    """
+    names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
+    models = names or [(name, None) for name in target.gpu_names]
+    archs, source = _archs(target, torch, imported)
+    if not models and looked(pci, driver) and not signs(pci, driver):
+        yield Finding.skip(NONE_HERE)
+    elif not models:
+        yield Finding.unknown("not-visible-here", "which GPUs this node has could not be seen")
+    elif torch.cuda == "" or torch.hip:
+        yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
+    elif not archs:
+        fix = Fix("Ask torch itself.", ("nodedoctor --deep stack.torch-arch",), "none")
+        summary = f"what torch {torch.version} was compiled for could not be read"
+        yield Finding.unknown("not-visible-here", summary, subject="package:torch", fix=fix)
+    else:
+        kinds = list(dict.fromkeys(models))
+        for name, capability in kinds:
+            subject = "package:torch" if len(kinds) == 1 else f"gpu:{models.index((name, capability))}"
+            yield replace(_judge_arch(target, torch, name, capability, archs, source), subject=subject)
+
+
+def _archs(target: TargetPython, torch: Torch, imported: ImportedTorch | None) -> tuple[tuple[str, ...], str]:
+    """sm_90, compute_90 ... and who says so: torch, its library, or the table of official wheels."""
+    if imported is not None and imported.archs:
+        return imported.archs, "torch.cuda.get_arch_list()"
+    if torch.archs:
+        return torch.archs, "libtorch_python.so"
+    wheel = torch_wheel(torch.version, target.machine)
+    return (tuple(f"sm_{a}{b}" for a, b in wheel.archs), wheel.source) if wheel else ((), "")
+
+
+def _judge_arch(
+    target: TargetPython, torch: Torch, name: str, capability: str | None, archs: tuple[str, ...], source: str
+) -> Finding:
+    model = gpu_model(name)
+    gpu = _capability(capability or "") or (model.compute_capability if model else None)
+    evidence = [Evidence(target.source, f"{' '.join(archs)} ({source})")]
+    if gpu is None:
+        return Finding.unknown("not-visible-here", f"the compute capability of {name} is not known")
+    what = f"{name} is sm_{gpu[0]}{gpu[1]}, torch {torch.version} is compiled for {' '.join(archs)}"
+    by = next((arch for arch in archs if _runs(arch, gpu)), None)
+    if by is not None and by.startswith("sm_"):
+        return Finding.ok(f"{name} (sm_{gpu[0]}{gpu[1]}) runs torch's code for {by}", evidence=evidence)
+    fix = _arch_fix(target, torch, gpu)
+    newest = max((_arch(arch)[0] for arch in archs), default=(0, 0))
+    if by is not None or (gpu > newest and numbers(torch.version) >= WITH_PTX):
+        note = f"{what}: only PTX can run, compiled anew at the first start"
+        return Finding.warn(note, evidence=evidence, fix=fix)
+    return Finding.fail(what, evidence=evidence, fix=fix)
+
+
+def _runs(arch: str, gpu: tuple[int, int]) -> bool:
+    """Code runs on its own compute capability and later minors, PTX on any later one, sm_90a nowhere else.
+
+    CUDA C++ Programming Guide: Binary Compatibility, PTX Compatibility, Feature Set Compiler Targets.
+    """
+    built, suffix = _arch(arch)
+    if suffix == "a":
+        return gpu == built
+    if arch.startswith("compute_") and suffix == "":
+        return gpu >= built
+    return gpu[0] == built[0] and gpu[1] >= built[1]
+
+
+def _arch(arch: str) -> tuple[tuple[int, int], str]:
+    """sm_100a as ((10, 0), "a")."""
+    found = re.fullmatch(r"(?:sm|compute)_(\d+)(\d)([af]?)", arch)
+    return ((int(found.group(1)), int(found.group(2))), found.group(3)) if found else ((0, 0), "")
+
+
+def _capability(text: str) -> tuple[int, int] | None:
+    parts = numbers(text)
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
+    """The build of the same release for old GPUs if that will do, else the newest wheel with code for it."""
+    version, tag = _build_for_old_gpus(torch) if OLDEST <= gpu < TURING else ("", "")
+    wheel = None if version else _newest_wheel(target.machine, gpu)
+    if wheel is not None:
+        version, tag = wheel.torch, wheel.tag
+    if not version:
+        return Fix("Install a torch that is compiled for this GPU, or compile it.", action="config")
+    command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))
+    text = f"Install a torch that is compiled for this GPU: the {tag} build of {version} is."
+    return Fix(text, (command,), "config", "the Python environment", "nodedoctor stack.torch-arch")
+
+
+def _build_for_old_gpus(torch: Torch) -> tuple[str, str]:
+    release = torch_release(torch.version)
+    tags = [variant.tag for variant in release.variants] if release else []
+    return (torch.public_version, FOR_OLD_GPUS) if FOR_OLD_GPUS in tags else ("", "")
+
+
+def _newest_wheel(machine: str, gpu: tuple[int, int]) -> TorchWheel | None:
+    fitting = (wheel for wheel in reversed(wheels()) if wheel.machine == machine)
+    return next((w for w in fitting if any(_runs(f"sm_{a}{b}", gpu) for a, b in w.archs)), None)

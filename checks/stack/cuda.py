@@ -1,0 +1,143 @@
+"""Are the packages built for one CUDA major, the one torch was built for?"""
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.packages import Package, numbers
+from nodedoctor.facts.stack.pins import torch_pin
+from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.regex import regex
+
+SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
+"""Wheels that write the same files for every CUDA major (nvidia/nccl/lib/libnccl.so.2, ...)."""
+
+DISTURBS = "the Python environment"
+
+_SUFFIX = regex(r"(?:nvidia|transformer-engine|vllm-nccl|jax)-(?:[\w-]*-)?cu(?:da)?(\d{2})(?:-\w+)*")
+_CUPY = regex(r"cupy-cuda(\d{2})x")
+_UNSUFFIXED = ("nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "cuda-toolkit")
+"""From CUDA 13 on NVIDIA's wheels carry no suffix; of these the version begins with CUDA's."""
+
+
+@check("stack.cuda-mixed", "All packages are for torch's CUDA major", tags={"fast"})
+def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """Packages built for CUDA 11, 12 or 13 side by side, and CuPy against torch's CUDA.
+
+    Why: wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt overwrite each other's files; two CUDA runtimes in one
+    process do not share streams and memory, and CuPy for another major does not find its libraries.
+    Fix disturbs: the Python environment.
+    """
+    majors = {package: major for package in target.packages if (major := cuda_major(package)) is not None}
+    own = numbers(torch.cuda or "")[:1]
+    cupys = [
+        package for package in target.packages if package.name == "cupy" or _CUPY.fullmatch(package.name)
+    ]
+    strangers = {package: major for package, major in majors.items() if own and major != own[0]}
+    found = []
+    if len({package.name for package in cupys}) > 1:
+        found.append(_two_cupys(target, cupys))
+    else:
+        found += [_cupy(target, torch, package) for package in cupys if package in strangers]
+    for major in sorted(set(strangers.values())):
+        packages = [package for package in majors if majors[package] == major and package not in cupys]
+        found += [_leftovers(target, torch, major, packages, majors)] if packages else []
+    if not own and len(set(majors.values())) > 1:
+        found.append(_undecided(target, majors))
+    yield from found or [_fine(target, torch, majors)]
+
+
+def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
+    if majors:
+        return Finding.ok(
+            f"all {len(majors)} packages that name a CUDA version are for CUDA {min(majors.values())}"
+        )
+    if not target.complete:
+        return Finding.unknown("not-visible-here", "the paste lists no package that names its CUDA version")
+    return Finding.skip(
+        "no package here names a CUDA version" + ("" if torch.cuda else ", and torch has no CUDA")
+    )
+
+
+def cuda_major(package: Package) -> int | None:
+    """The CUDA major a package is built for; None when its name does not say."""
+    found = _SUFFIX.fullmatch(package.name) or _CUPY.fullmatch(package.name)
+    if found:
+        return int(found.group(1))
+    return numbers(package.version)[0] if package.name in _UNSUFFIXED and numbers(package.version) else None
+
+
+def _leftovers(
+    target: TargetPython, torch: Torch, major: int, packages: list[Package], majors: dict[Package, int]
+) -> Finding:
+    """Wheels for another CUDA: an upgrade of torch leaves them behind, because pip removes no dependency."""
+    own = numbers(torch.cuda or "")[0]
+    stems = {_stem(package) for package in packages} & set(SHARED)
+    rivals = [package for package in majors if majors[package] == own and _stem(package) in stems]
+    wanting = sorted({name for package in packages for name in _wanted_by(target, package)})
+    names = ", ".join(map(str, packages[:2])) + (
+        f" and {len(packages) - 2} more" if len(packages) > 2 else ""
+    )
+    what = f"{names} for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
+    if rivals:
+        what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten by them"
+    evidence = [Evidence(target.source, f"{p} in {p.location}" if p.location else str(p)) for p in packages]
+    evidence += [Evidence(target.source, f"{name} requires packages for CUDA {major}") for name in wanting]
+    commands = [target.uninstall(*(package.name for package in packages + rivals))]
+    text = f"Remove them{'; ' + ', '.join(wanting) + ' asked for them' if wanting else ''}."
+    if rivals:
+        commands.append(target.install(*(_right(target, torch, rival) for rival in rivals)))
+        text = f"{text[:-1]}, and install again what shares its files with them."
+    fix = Fix(text, tuple(commands), "config", DISTURBS, "nodedoctor stack.cuda-mixed")
+    return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix)
+
+
+def _right(target: TargetPython, torch: Torch, rival: Package) -> str:
+    """The version torch requires, which need not be the one that is installed."""
+    pin = torch_pin(target, torch, _stem(rival))
+    return str(pin.wanted) if pin and pin.wanted.name == rival.name else f"{rival.name}=={rival.version}"
+
+
+def _stem(package: Package) -> str:
+    """The library a wheel of NVIDIA's brings: nccl of nvidia-nccl-cu12."""
+    return re.sub(r"^nvidia-|-cu\d+$", "", package.name)
+
+
+def _cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
+    wanting = _wanted_by(target, package)
+    evidence = [Evidence(target.source, f"{name} requires {package.name}") for name in wanting]
+    own = f"cupy-cuda{numbers(torch.cuda or '')[0]}x"
+    fix = Fix(
+        f"Replace it by {own}.", (target.uninstall(package.name), target.install(own)), "config", DISTURBS
+    )
+    summary = f"{package} does not fit torch {torch.version} (CUDA {torch.cuda})"
+    return Finding.warn(summary, subject=f"package:{package.name}", evidence=evidence, fix=fix)
+
+
+def _wanted_by(target: TargetPython, package: Package) -> list[str]:
+    return [
+        other.name
+        for other in target.packages
+        if other.requires and any(wanted.name == package.name for wanted in target.wanted(other.name))
+    ]
+
+
+def _undecided(target: TargetPython, majors: dict[Package, int]) -> Finding:
+    kinds = ", ".join(f"CUDA {major}" for major in sorted(set(majors.values())))
+    evidence = [Evidence(target.source, f"{package}: CUDA {major}") for package, major in majors.items()]
+    fix = Fix("Keep those of the CUDA that torch was built with and remove the others.", action="config")
+    return Finding.warn(
+        f"packages for {kinds} side by side", subject="package:torch", evidence=evidence, fix=fix
+    )
+
+
+def _two_cupys(target: TargetPython, cupys: list[Package]) -> Finding:
+    names = [package.name for package in cupys]
+    return Finding.warn(
+        f"{' and '.join(map(str, cupys))} share the module cupy: the last one installed is what is left",
+        subject="package:cupy",
+        evidence=[Evidence(target.source, str(package)) for package in cupys],
+        fix=Fix("Remove all of them and install one.", (target.uninstall(*names),), "config"),
+    )

@@ -1,0 +1,187 @@
+"""Does torch's CUDA run on this node's driver?"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.facts.stack.probe import ImportedTorch
+from nodedoctor.facts.stack.torch_build import Torch, torch_index
+from nodedoctor.knowledge import cuda
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.knowledge.torch_pins import TorchVariant, torch_release
+from nodedoctor.model import Evidence, Expect, Finding, Fix
+
+MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
+FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+DISTURBS = "the Python environment; a new driver needs the GPUs idle"
+
+Fit = Literal["native", "minor", "forward", "none"]
+
+
+@check("stack.torch-driver", "torch's CUDA runs on this driver")
+def torch_driver(
+    target: TargetPython,
+    torch: Torch | None,
+    gpus: Gpus | None,
+    driver: Driver | None,
+    pci: Pci | None,
+    libraries: Libraries | None,
+    imported: ImportedTorch | None,
+    expect: Expect,
+) -> Iterator[Finding]:
+    """The CUDA torch was built with, if any, against the newest one the driver runs.
+
+    Why: with a CPU-only torch or a driver too old for it, torch.cuda.is_available() is False on every rank.
+    Fix disturbs: the Python environment; a new driver needs the GPUs idle.
+    """
+    version = (gpus and gpus.driver_version) or (driver and driver.version) or target.driver_version
+    here = bool(version or (gpus and gpus.gpus) or target.gpu_names or signs(pci, driver))
+    if torch is None:
+        yield _no_torch(target, expect)
+    elif not here and looked(pci, driver):
+        yield Finding.skip(NONE_HERE)
+    elif not here:
+        yield Finding.unknown("not-visible-here", "whether this node has NVIDIA GPUs could not be seen")
+    elif torch.hip or torch.cuda == "":
+        yield _without_cuda(target, torch, version or "")
+    elif torch.cuda is None or not version:
+        missing = "the CUDA this torch was built with" if torch.cuda is None else "the driver's version"
+        yield Finding.unknown("not-visible-here", f"{missing} could not be seen", subject="package:torch")
+    else:
+        reported = (gpus and gpus.cuda_version) or ""
+        yield _judge_driver(target, torch, version, reported, _compat(libraries, version, gpus))
+        yield from _said_by_torch(target, imported)
+
+
+def _no_torch(target: TargetPython, expect: Expect) -> Finding:
+    summary = f"there is no torch in {target.label} ({target.why})"
+    elsewhere = next((other for other in target.others if other.torch), None)
+    if not target.explicit and expect.get("torch") is None:
+        hint = f"; {elsewhere.path} has torch {elsewhere.torch}: --python" if elsewhere else ""
+        return Finding.skip(summary + hint)
+    text = "Install torch there, or name the Python that has it with --python."
+    return Finding.fail(
+        summary,
+        subject="package:torch",
+        fix=Fix(text, (target.install("torch"),), "config", "nothing that runs"),
+    )
+
+
+def _without_cuda(target: TargetPython, torch: Torch, driver: str) -> Finding:
+    kind = f"built for ROCm {torch.hip}" if torch.hip else "a CPU-only build"
+    build = _build_for(torch, cuda.driver_version(driver))
+    there = f": {build.torch} is there for CUDA {_dotted(build.cuda)}" if build else ""
+    return Finding.fail(
+        f"torch {torch.version} is {kind}, and this node has NVIDIA GPUs",
+        subject="package:torch",
+        evidence=[Evidence(target.source, f"{torch.location or 'torch'}/version.py: cuda = None")],
+        fix=Fix(f"Install a build with CUDA{there}.", _install(target, build), "config", DISTURBS),
+    )
+
+
+def _build_for(torch: Torch, driver: cuda.Driver | None) -> TorchVariant | None:
+    """The build of the same release with the newest CUDA that runs on a driver; None when none is known."""
+    release = torch_release(torch.version)
+    builds = release.variants if release and driver else ()
+    fitting = [build for build in builds if driver and cuda.fit(driver, build.cuda) in ("native", "minor")]
+    return max(fitting, key=lambda build: build.cuda, default=None)
+
+
+def _install(target: TargetPython, build: TorchVariant | None) -> tuple[str, ...]:
+    """The local version makes installers replace another build of the same release."""
+    if build is None:
+        return ()
+    return (target.install(f"torch=={build.torch}+{build.tag}", "--index-url", torch_index(build.tag)),)
+
+
+def _judge_driver(target: TargetPython, torch: Torch, driver: str, reported: str, compat: str) -> Finding:
+    """Compare; `compat` is what to say of the forward-compatibility libcuda that would be loaded, if any."""
+    needed, version = cuda.cuda_version(torch.cuda or ""), cuda.driver_version(driver)
+    if needed is None or version is None:
+        return Finding.unknown("unparsable", f"cannot compare CUDA {torch.cuda} with driver {driver}")
+    newest = cuda.max_cuda_of_driver(version)
+    runs = reported if cuda.branch(version) is None and reported else _dotted(newest)
+    what = f"torch {torch.version} is built with CUDA {torch.cuda}, driver {driver} runs up to CUDA {runs}"
+    evidence = [Evidence(target.source, f"torch {torch.version}, cuda {torch.cuda}")]
+    fit = _fit(version, needed, reported)
+    if fit == "native":
+        return Finding.ok(what, subject="package:torch", evidence=evidence)
+    asks = cuda.min_driver_for_cuda(needed)
+    if fit == "minor":
+        full = f" from {cuda.driver_text(asks.native)} on" if asks else ""
+        fix = Fix(f"Nothing has to change; a driver{full} runs all of it.", action="none", docs=MINOR_DOCS)
+        note = f"{what}: works within one CUDA major, except for PTX compiled at run time"
+        return Finding.info(note, subject="package:torch", evidence=evidence, fix=fix)
+    if compat and fit == "forward":
+        return Finding.info(f"{what}; {compat}", subject="package:torch", evidence=evidence)
+    return Finding.fail(
+        what, subject="package:torch", evidence=evidence, fix=_fit_fix(target, torch, version)
+    )
+
+
+def _fit(driver: cuda.Driver, needed: cuda.Cuda, reported: str) -> Fit:
+    """How the build runs; what the tables do not know is judged by what the driver itself reports."""
+    told = cuda.cuda_version(reported)
+    newest = told if cuda.branch(driver) is None and told else cuda.max_cuda_of_driver(driver)
+    if newest is not None and newest >= needed:
+        return "native"
+    by_table = cuda.fit(driver, needed)
+    if by_table == "forward-only":
+        return "forward"
+    same_major = newest is not None and newest[0] == needed[0]
+    return "minor" if by_table == "minor" or (by_table in ("native", "unknown") and same_major) else "none"
+
+
+def _compat(libraries: Libraries | None, driver: str, gpus: Gpus | None) -> str:
+    """What to say of a forward-compatibility libcuda that would be loaded; "" for none that may be."""
+    found = libraries.winner("libcuda.so") if libraries else None
+    if found is None or found[1] is None or not numbers(found[1].version) > numbers(driver):
+        return ""
+    models = [gpu_model(gpu.name or "") for gpu in gpus.gpus] if gpus else []
+    if not all(model and model.datacentre for model in models):
+        return ""  # error 804 on other boards
+    return f"{found[0].path} ({found[1].version}) is NVIDIA's forward-compatibility library for it"
+
+
+def _fit_fix(target: TargetPython, torch: Torch, driver: cuda.Driver) -> Fix:
+    needed = cuda.cuda_version(torch.cuda or "") or (0, 0)
+    asks, build = cuda.min_driver_for_cuda(needed), _build_for(torch, driver)
+    newer = f"Update the driver to {cuda.driver_text(asks.minor)} or newer" if asks else "Update the driver"
+    other = f"the same torch built with CUDA {_dotted(build.cuda)}" if build else "a torch for an older CUDA"
+    text = f"{newer}, or install {other}."
+    if cuda.fit(driver, needed) == "forward-only":
+        text += " On data-centre GPUs NVIDIA's cuda-compat package works too."
+    verify = "nodedoctor stack.torch-driver"
+    return Fix(text, _install(target, build), "config", DISTURBS, verify, FORWARD_DOCS)
+
+
+def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iterator[Finding]:
+    """What torch itself answered: in a paste, or when it was imported with --deep."""
+    if imported is not None and imported.error:
+        yield Finding.fail(
+            f"importing torch and starting CUDA raised {imported.error}",
+            subject="torch.cuda",
+            evidence=[Evidence("target-torch", imported.error)],
+            fix=Fix(
+                "Follow the error; the driver checks show whether the driver answers.",
+                verify="nodedoctor driver",
+            ),
+        )
+    elif target.cuda_available is False:
+        yield Finding.fail(
+            "torch.cuda.is_available() was False when this was pasted",
+            subject="torch.cuda",
+            evidence=[Evidence(target.source, "Is CUDA available: False")],
+            fix=Fix("The driver checks on that node show why.", ("nodedoctor driver",)),
+        )
+
+
+def _dotted(version: cuda.Cuda | None) -> str:
+    return f"{version[0]}.{version[1]}" if version else "?"

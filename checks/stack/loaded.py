@@ -1,0 +1,201 @@
+"""Which NCCL do running ranks have mapped, and is anything known against it?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.network.net import several_nodes
+from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_use
+from nodedoctor.facts.stack.pins import same_release
+from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.knowledge.nccl import BadVersion, affecting, known_bad, traits
+from nodedoctor.model import Evidence, Finding, Fix
+
+RESTART = "the job, which has to be started anew"
+PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus")
+"""Traits of what a program does; nothing on the node tells them."""
+
+
+@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"})
+def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
+    """The libnccl in the memory map of every running rank, Ray worker and engine, and its version.
+
+    Why: ranks of one job with different NCCL versions fail at init or hang; what is installed now may not be
+    what a job has loaded hours ago.
+    Fix disturbs: the job, which has to be started anew.
+    """
+    for line in loaded.unread:
+        fix = Fix("Run as root, or as the user of the job.", ("sudo nodedoctor stack.nccl-loaded",), "none")
+        yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
+    jobs: dict[str, list[Mapped]] = {}
+    for one in loaded.mapped:
+        jobs.setdefault(one.job, []).append(one)
+    for job, mapped in jobs.items():
+        yield from _one_job(f"job:{job}" if job else "ranks", mapped)
+    if not jobs and not loaded.unread:
+        yield Finding.skip("no process that trains has a libnccl mapped")
+    won = libraries.winner("libnccl.so") if libraries else None
+    only = loaded.versions[0] if len(loaded.versions) == 1 else ""
+    if only and won and won[1] and won[1].version and not same_release(only, won[1].version):
+        yield Finding.info(
+            f"running: NCCL {only}; a process started here would load {won[1].version}",
+            subject="library:libnccl",
+            evidence=[
+                _line(loaded.mapped[0]),
+                Evidence("target-python", f"{won[0].path} ({won[0].rule})"),
+            ],
+        )
+
+
+def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
+    """Versions decide; where one could not be read, different paths do."""
+    by_process: dict[int, set[str]] = {}
+    for one in mapped:
+        by_process.setdefault(one.pid, set()).add(one.version or one.path)
+    kinds: dict[str, list[Mapped]] = {}
+    for one in mapped:
+        kinds.setdefault(one.version or one.path, []).append(one)
+    evidence = [_line(one) for one in mapped[:16]]
+    fix = Fix(
+        "Start all ranks from one environment, with one LD_LIBRARY_PATH; compare what differs.",
+        tuple(f"grep libnccl /proc/{group[0].pid}/maps" for group in kinds.values()),
+        "restart-job",
+        RESTART,
+        "nodedoctor stack.nccl-loaded",
+    )
+    twice = [pid for pid, versions in by_process.items() if len(versions) > 1]
+    if len({frozenset(versions) for versions in by_process.values()}) > 1:
+        summary = "ranks have different NCCLs mapped: " + "; ".join(
+            f"{_name(kind)} in {_who(group)}" for kind, group in kinds.items()
+        )
+        yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    elif twice:
+        names = " and ".join(_name(kind) for kind in kinds)
+        summary = f"{names} are mapped in one process ({_who(mapped)}): two libraries bring their own"
+        yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+    else:
+        count = len(by_process)
+        summary = f"{_name(next(iter(kinds)))} in {'all ' if count > 1 else ''}{count} process"
+        yield Finding.ok(summary + ("es" if count > 1 else ""), subject=subject, evidence=evidence)
+
+
+def _name(kind: str) -> str:
+    return kind if kind.startswith("/") else f"NCCL {kind}"
+
+
+def _who(group: list[Mapped]) -> str:
+    labels = list(dict.fromkeys(one.label for one in group))
+    return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+
+
+def _line(one: Mapped) -> Evidence:
+    return Evidence(
+        "processes", f"{one.label}: {one.path}" + (f" (NCCL {one.version})" if one.version else "")
+    )
+
+
+@check("stack.nccl-known-bad", "Nothing is known against this NCCL here", tags={"fast"})
+def nccl_known_bad(
+    loaded: LoadedNccl | None,
+    libraries: Libraries | None,
+    target: TargetPython | None,
+    torch: Torch | None,
+    gpus: Gpus | None,
+    nvlinks: NvLinks | None,
+    rdma: Rdma | None,
+    processes: Processes | None,
+    limits: Limits | None,
+    driver: Driver | None,
+) -> Iterator[Finding]:
+    """The NCCL that ranks have mapped, else the one torch would load, against versions known to misbehave.
+
+    Why: hangs and wrong data that were repaired long ago still meet those whose image pins the old version.
+    Fix disturbs: the Python environment, and the job.
+    """
+    found = dict(versions_in_use(loaded, libraries, target))
+    if torch is not None and torch.cuda == "" and not (loaded and loaded.mapped):
+        yield Finding.skip("this torch has no CUDA, so it uses no NCCL")
+        return
+    if not found:
+        yield Finding.skip("no NCCL was found whose version is known")
+        return
+    holds = set(_holding(target, gpus, nvlinks, rdma, processes, limits, driver))
+    for version, where in found.items():
+        bad = known_bad(version, holds)
+        for row in bad:
+            yield _known(row, version, where)
+        if not bad:
+            yield _nothing(version, where, holds)
+
+
+def _known(row: BadVersion, version: str, where: str) -> Finding:
+    summary = f"NCCL {version} ({where}): {row.what}"
+    evidence = [Evidence("target-python", f"{row.effect}; repaired in {row.fixed}; {row.source}")]
+    fix = Fix(row.remedy, (), "config", RESTART, "nodedoctor stack.nccl-known-bad", row.source)
+    # What only costs speed, or only some start-ups that fail at once with a message, is worth a note.
+    mild = row.effect in ("slow", "init-failure") and row.id != "blackwell-missing"
+    judge = Finding.info if mild or row.unverified else Finding.warn
+    return judge(summary, subject=f"nccl:{row.id}", evidence=evidence, fix=fix)
+
+
+def _nothing(version: str, where: str, holds: set[str]) -> Finding:
+    """Say under which other conditions something is known, because those cannot be seen here."""
+    meanings = {row.trait: row.meaning for row in traits()}
+    rows = [row for row in affecting(version) if set(row.needs) - holds <= set(PER_JOB)]
+    lines = [
+        Evidence(
+            "target-python", f"only when {meanings.get(need, need)}: {row.what} ({row.fixed} repairs it)"
+        )
+        for row in rows
+        for need in list(dict.fromkeys(set(row.needs) - holds))[:1]
+    ]
+    return Finding.ok(f"NCCL {version} ({where})", subject=f"nccl:{version}", evidence=lines[:4])
+
+
+def _holding(
+    target: TargetPython | None,
+    gpus: Gpus | None,
+    nvlinks: NvLinks | None,
+    rdma: Rdma | None,
+    processes: Processes | None,
+    limits: Limits | None,
+    driver: Driver | None,
+) -> Iterator[str]:
+    """The traits that were seen to hold; see the vocabulary in knowledge/nccl.py."""
+    if target is not None and target.machine == "aarch64":
+        yield "aarch64"
+    if several_nodes(processes):
+        yield "multi-node"
+    if nvlinks is not None and any(link.active for gpu in nvlinks.gpus for link in gpu.links):
+        yield "nvlink"
+    yield from _of_gpus(gpus)
+    active = [port for _, port in rdma.ports if port.active] if rdma else []
+    if active:
+        yield "rdma"
+    if any(not port.infiniband for port in active):
+        yield "roce"
+    stack = limits.rlimits.get("stack_bytes") if limits else None
+    if stack is not None and stack.soft is None:
+        yield "stack-unlimited"
+
+
+def _of_gpus(gpus: Gpus | None) -> Iterator[str]:
+    shown = gpus.gpus if gpus else ()
+    majors = {(gpu.compute_capability or "").partition(".")[0] for gpu in shown} - {""}
+    yield from (f"compute-{major}.0" for major in majors)
+    if majors and all(int(major) < 10 for major in majors if major.isdigit()):
+        yield "before-blackwell"
+    if majors and all(int(major) < 9 for major in majors if major.isdigit()):
+        yield "before-hopper"
+    names = {gpu.name for gpu in shown if gpu.name}
+    if len(names) > 1:
+        yield "mixed-gpus"
+    if any("GB200" in name or "GB300" in name for name in names):
+        yield "grace-blackwell"

@@ -1,0 +1,239 @@
+"""Does torch run with the NCCL it was built for, and with no other one?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.packages import Package
+from nodedoctor.facts.stack.pins import Pin, older, requirements_seen, same_release, torch_pin, wheels_of
+from nodedoctor.facts.stack.probe import ImportedTorch
+from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.model import Evidence, Finding, Fix
+
+DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
+VLLM_WHEEL = "vllm-nccl-"
+"""vLLM 0.4 downloaded an NCCL of its own at install time, and loads that one for its collectives."""
+
+
+@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"})
+def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
+    """The installed nvidia-nccl package against what this torch requires, by its metadata or the table.
+
+    Why: torch calls functions of the NCCL it was built with. An older one lacks them (undefined symbol at
+    import) or has bugs fixed since; ranks with different versions fail at init or hang.
+    Fix disturbs: the Python environment; running jobs keep the NCCL they have loaded.
+    """
+    pin = torch_pin(target, torch, "nccl")
+    installed = wheels_of(target, "nccl")
+    if torch.cuda == "":
+        yield Finding.skip("this torch has no CUDA, so it uses no NCCL")
+    elif pin is None and requirements_seen(target):
+        linked = libraries.nccl_built_in if libraries else ""
+        yield Finding.skip(
+            "this torch requires no NCCL package" + (f": {linked} is linked into it" if linked else "")
+        )
+    elif pin is None:
+        yield _not_told(target, torch)
+    else:
+        package = next((package for package in installed if package.name == pin.wanted.name), None)
+        yield (
+            _missing(target, torch, pin, installed)
+            if package is None
+            else _judge_pin(target, torch, pin, package)
+        )
+        if package is not None and libraries is not None:
+            yield from _overwritten(target, pin, package, libraries)
+
+
+def _not_told(target: TargetPython, torch: Torch) -> Finding:
+    return Finding.unknown(
+        "not-visible-here",
+        f"which NCCL torch {torch.version} requires is not known: its metadata was not seen, and the table "
+        "of official wheels has no such build",
+        subject="package:nccl",
+        fix=Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.nccl-pin",), "none"),
+    )
+
+
+def _missing(target: TargetPython, torch: Torch, pin: Pin, others: tuple[Package, ...]) -> Finding:
+    subject = f"package:{pin.wanted.name}"
+    what = f"torch {torch.version} requires {pin.wanted}"
+    if not target.complete and not others:
+        return Finding.unknown("not-visible-here", f"{what}; the paste lists no NCCL", subject=subject)
+    found = f"installed is {', '.join(map(str, others))}" if others else "no NCCL package is installed"
+    fix = Fix(
+        "Install it.", (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-pin"
+    )
+    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}")]
+    return Finding.fail(f"{what}, and {found}", subject=subject, evidence=evidence, fix=fix)
+
+
+def _judge_pin(target: TargetPython, torch: Torch, pin: Pin, package: Package) -> Finding:
+    """An older minor version lacks functions: FAIL. Any other difference was not tested together: WARN."""
+    subject = f"package:{package.name}"
+    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}"), _where(target, package)]
+    allowed = pin.wanted.allows(package.version)
+    if allowed:
+        return Finding.ok(f"{package}, as torch {torch.version} requires", subject=subject, evidence=evidence)
+    if allowed is None:
+        summary = f"{package.name} {package.version!r} is no version to compare with {pin.wanted}"
+        return Finding.unknown("unparsable", summary, subject=subject, evidence=evidence)
+    summary = f"{package} is installed, torch {torch.version} requires {pin.wanted}"
+    command = target.install(str(pin.wanted))
+    fix = Fix(
+        "Install the version torch was built with.",
+        (command,),
+        "config",
+        DISTURBS,
+        "nodedoctor stack.nccl-pin",
+    )
+    behind = older(package.version, pin.wanted.exact or "")
+    judge = Finding.fail if behind else Finding.warn
+    return judge(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Libraries) -> Iterator[Finding]:
+    """All nvidia-nccl wheels write the same file: the last one installed wins, whatever the metadata says."""
+    files = [
+        copy for copy in libraries.family("nccl") if copy.path.startswith(f"{package.location}/nvidia/nccl/")
+    ]
+    for file in files:
+        if file.version and not same_release(file.version, package.version):
+            yield Finding.fail(
+                f"{package} is installed, but its file is NCCL {file.version} for CUDA {file.cuda}: another "
+                "package has overwritten it",
+                subject=f"file:{file.path}",
+                evidence=[
+                    Evidence(target.source, f"{file.path}: NCCL version {file.version}+cuda{file.cuda}")
+                ],
+                fix=Fix(
+                    "Remove every NCCL package and install the one torch requires.",
+                    (
+                        target.uninstall(*(wheel.name for wheel in wheels_of(target, "nccl"))),
+                        target.install(str(pin.wanted)),
+                    ),
+                    "config",
+                    DISTURBS,
+                ),
+            )
+
+
+@check("stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"})
+def nccl_copies(
+    target: TargetPython, torch: Torch, libraries: Libraries | None, imported: ImportedTorch | None
+) -> Iterator[Finding]:
+    """Every libnccl that could be loaded, its version, which one wins for torch in this environment, and why.
+
+    Why: an LD_LIBRARY_PATH of a module system or an image may put another NCCL in front of torch's on some
+    nodes only; mixed versions fail at init or hang.
+    Fix disturbs: nothing that runs; new processes load the other library.
+    """
+    yield from _vllm(target, libraries)
+    if torch.cuda == "":
+        yield Finding.skip("this torch has no CUDA, so it loads no NCCL")
+    elif libraries is None:
+        yield Finding.unknown(
+            "not-visible-here",
+            "a list of packages does not say which libnccl is loaded",
+            fix=Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.nccl-copies",), "none"),
+        )
+    else:
+        yield from _judge_copies(target, torch, libraries)
+        yield from _told_by_torch(libraries, imported)
+
+
+def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> Iterator[Finding]:
+    pin, won = torch_pin(target, torch, "nccl"), libraries.winner("libnccl.so")
+    evidence = [_line(target, copy) for copy in libraries.family("nccl")]
+    subject = "library:libnccl"
+    if won is None and libraries.nccl_built_in:
+        yield Finding.ok(
+            f"NCCL {libraries.nccl_built_in} is linked into torch", subject=subject, evidence=evidence
+        )
+    elif won is None:
+        yield Finding.unknown("not-visible-here", "torch's own libraries could not be read", subject=subject)
+    elif won[1] is None:
+        fix = Fix("Install it.", (target.install(str(pin.wanted)),), "config", DISTURBS) if pin else None
+        summary = f"torch needs {won[0].name}, and no place it looks in has one: import torch fails"
+        yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    else:
+        yield _judge_winner(target, pin, won[0], won[1], libraries.family("nccl"))
+
+
+def _judge_winner(
+    target: TargetPython, pin: Pin | None, rule: Resolved, copy: Library, copies: tuple[Library, ...]
+) -> Finding:
+    evidence = [_line(target, copy), *(_line(target, other) for other in copies if other is not copy)]
+    subject = "library:libnccl"
+    what = f"torch would load NCCL {copy.version or '?'} from {rule.path} ({rule.rule})"
+    others = sorted({other.version for other in copies if other.version not in ("", copy.version)})
+    if not copy.version:
+        return Finding.unknown(
+            "unparsable", f"{what}: its version could not be read", subject=subject, evidence=evidence
+        )
+    if pin is None or pin.wanted.allows(copy.version) or same_release(copy.version, pin.wanted.exact or ""):
+        say = Finding.info if others else Finding.ok
+        left = f"; not loaded: {', '.join(others)}" if others else ""
+        return say(what + left, subject=subject, evidence=evidence)
+    judge = Finding.fail if older(copy.version, pin.wanted.exact or "") else Finding.warn
+    summary = f"{what}, it requires {pin.wanted.exact or pin.wanted}"
+    return judge(summary, subject=subject, evidence=evidence, fix=_winner_fix(target, pin, rule))
+
+
+def _told_by_torch(libraries: Libraries, imported: ImportedTorch | None) -> Iterator[Finding]:
+    """The version of the NCCL that answered once torch was imported, where it is not the predicted one."""
+    said = ".".join(imported.nccl) if imported else ""
+    won = libraries.winner("libnccl.so")
+    if said and won and won[1] and won[1].version and not same_release(said, won[1].version):
+        yield Finding.warn(
+            f"torch, once imported, uses NCCL {said}, not {won[1].version} from {won[0].path}",
+            subject="library:libnccl-imported",
+            evidence=[Evidence("target-torch", f"torch.cuda.nccl.version() = {said}")],
+        )
+
+
+def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
+    if rule.rule in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+        folder = rule.path.rpartition("/")[0]
+        what = rule.path if rule.rule == "LD_PRELOAD" else folder
+        text = f"Take {what} out of {rule.rule} where the job is started; or drop the variable."
+        return Fix(text, (f"unset {rule.rule}",), "config", "new processes", "nodedoctor stack.nccl-copies")
+    text = "Install the NCCL torch was built with."
+    return Fix(text, (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-copies")
+
+
+def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding]:
+    """vLLM's own NCCL, which its collectives use beside torch's."""
+    for package in target.packages:
+        if package.name.startswith(VLLM_WHEEL):
+            own = ".".join(package.version.split(".")[:3])
+            torchs = next((str(wheel) for wheel in wheels_of(target, "nccl")), "torch's own")
+            yield Finding.warn(
+                f"{package} makes vLLM load NCCL {own}, torch uses {torchs}",
+                subject=f"package:{package.name}",
+                evidence=[_where(target, package)],
+                fix=Fix(
+                    "Update vLLM (0.5 and later use torch's NCCL) and remove this package.",
+                    (target.uninstall(package.name),),
+                    "config",
+                    DISTURBS,
+                ),
+            )
+            return
+    for copy in libraries.family("nccl") if libraries else ():
+        if "vLLM" in copy.found:
+            yield Finding.info(
+                f"vLLM would load NCCL {copy.version} from {copy.path}", subject=f"file:{copy.path}"
+            )
+
+
+def _where(target: TargetPython, package: Package) -> Evidence:
+    return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
+
+
+def _line(target: TargetPython, copy: Library) -> Evidence:
+    built = f" for CUDA {copy.cuda}" if copy.cuda else ""
+    return Evidence(
+        target.source, f"{copy.path}: NCCL {copy.version or '?'}{built} (found by {', '.join(copy.found)})"
+    )

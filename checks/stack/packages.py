@@ -1,0 +1,262 @@
+"""Do the packages on top of torch fit the torch that is installed?"""
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.stack.interpreter import TargetPython
+from nodedoctor.facts.stack.libraries import Libraries
+from nodedoctor.facts.stack.packages import Package
+from nodedoctor.facts.stack.pins import Pin, older, torch_pin, wheels_of
+from nodedoctor.facts.stack.requirements import Requirement, requirement
+from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.knowledge import stack
+from nodedoctor.knowledge.torch_pins import torch_release
+from nodedoctor.model import Evidence, Finding, Fix, Status
+
+DISTURBS = "the Python environment"
+
+
+@check("stack.torchvision", "torchvision is the one for this torch", tags={"fast"})
+def torchvision(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """torchvision's requirement on torch, and the CUDA both were built with.
+
+    Why: it is compiled against one torch; with another one `operator torchvision::nms does not exist`.
+    Fix disturbs: the Python environment.
+    """
+    yield from _companion(target, torch, "torchvision")
+
+
+@check("stack.torchaudio", "torchaudio is the one for this torch", tags={"fast"})
+def torchaudio(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """torchaudio's requirement on torch, and the CUDA both were built with.
+
+    Why: it is compiled against one torch; with another one its library does not load (undefined symbol).
+    Fix disturbs: the Python environment.
+    """
+    yield from _companion(target, torch, "torchaudio")
+
+
+@check("stack.triton", "triton is the one torch requires", tags={"fast"})
+def triton(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """The installed triton against what this torch requires.
+
+    Why: torch.compile generates code for one triton; with another one it fails at the first compiled step.
+    Fix disturbs: the Python environment.
+    """
+    pin = next((pin for name in ("triton", "pytorch-triton") if (pin := _torchs(target, torch, name))), None)
+    installed = target.package("triton") or target.package("pytorch-triton")
+    yield _pinned(target, torch, pin, installed, "triton")
+
+
+@check("stack.cudnn", "cuDNN is the one torch requires", tags={"fast"})
+def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
+    """The installed nvidia-cudnn package against what this torch requires, and what the loader finds first.
+
+    Why: torch refuses a cuDNN older than the one it was compiled with ("cuDNN version incompatibility").
+    Fix disturbs: the Python environment.
+    """
+    pin = torch_pin(target, torch, "cudnn")
+    wheels = wheels_of(target, "cudnn")
+    own = next((wheel for wheel in wheels if pin and wheel.name == pin.wanted.name), None)
+    if torch.cuda == "":
+        yield Finding.skip("this torch has no CUDA, so it uses no cuDNN")
+        return
+    yield _pinned(target, torch, pin, own or next(iter(wheels), None), "cuDNN")
+    won = libraries.winner("libcudnn.so") if libraries else None
+    if won and won[1] and won[0].rule in ("LD_PRELOAD", "LD_LIBRARY_PATH") and own:
+        version = f" {won[1].version}" if won[1].version.count(".") > 1 else ""
+        yield Finding.warn(
+            f"{won[0].rule} puts the cuDNN{version} of {won[0].path} in front of {own}",
+            subject="library:libcudnn",
+            evidence=[Evidence(target.source, f"{won[0].name} => {won[0].path} ({won[0].rule})")],
+            fix=Fix("Take that folder out where the job is started.", (f"unset {won[0].rule}",), "config"),
+        )
+
+
+@check("stack.xformers", "xformers is the one for this torch", tags={"fast"})
+def xformers(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """xformers' requirement on torch.
+
+    Why: its kernels are compiled against one torch; with another one they are silently left out or crash.
+    Fix disturbs: the Python environment.
+    """
+    yield _on_torch(target, torch, "xformers")
+
+
+@check("stack.vllm", "vLLM is the one for this torch", tags={"fast"})
+def vllm(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """vLLM's requirement on torch: every release since 0.6 wants one exact version.
+
+    Why: its extension is compiled against one torch; with another one `vllm._C` fails with undefined symbol.
+    Fix disturbs: the Python environment.
+    """
+    yield _on_torch(target, torch, "vllm")
+
+
+@check("stack.bitsandbytes", "bitsandbytes fits this torch", tags={"fast"})
+def bitsandbytes(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """bitsandbytes' requirement on torch.
+
+    Why: it loads a library of its own per CUDA version; outside its range 8-bit optimisers fail at import.
+    Fix disturbs: the Python environment.
+    """
+    yield _on_torch(target, torch, "bitsandbytes")
+
+
+@check("stack.deepspeed", "DeepSpeed can compile its operators", tags={"fast"})
+def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
+    """DeepSpeed's requirement on torch, and the CUDA toolkit it compiles its operators with.
+
+    Why: it compiles on first use, and refuses when nvcc and torch's CUDA differ (op_builder/builder.py).
+    Fix disturbs: the Python environment.
+    """
+    package = target.package("deepspeed")
+    if package is None:
+        yield _absent(target, "deepspeed")
+        return
+    yield _on_torch(target, torch, "deepspeed")
+    tool = target.toolkit
+    if tool is None or not tool.version or not torch.cuda:
+        return
+    nvcc, own = tool.version.split("."), torch.cuda.split(".")
+    if nvcc[:2] != own[:2] and (nvcc[0] != own[0] or nvcc[0] not in ("10", "11", "12")):
+        yield Finding.warn(
+            f"{package} refuses to compile: nvcc is {tool.version} ({tool.why}), torch has CUDA {torch.cuda}",
+            subject="toolkit:deepspeed",
+            evidence=[Evidence(target.source, f"{tool.home}: CUDA {tool.version} ({tool.why})")],
+            fix=Fix(f"Point CUDA_HOME at a toolkit of CUDA {torch.cuda}.", (), "config", DISTURBS),
+        )
+
+
+def _companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Finding]:
+    """torchvision and torchaudio come in pairs with torch, and in the same builds."""
+    package = target.package(name)
+    if package is None:
+        yield _absent(target, name)
+        return
+    fits = _on_torch(target, torch, name)
+    yield fits
+    ours, theirs = torch.version.partition("+")[2], package.version.partition("+")[2]
+    if (
+        fits.status is Status.PASS
+        and ours
+        and theirs
+        and ours != theirs
+        and {ours[:2], theirs[:2]} <= {"cu", "cp"}
+    ):
+        command = target.install(
+            f"{name}=={package.version.partition('+')[0]}+{ours}",
+            "--index-url",
+            f"https://download.pytorch.org/whl/{ours}",
+        )
+        yield Finding.warn(
+            f"{name} is built for {theirs}, torch for {ours}",
+            subject=f"build:{name}",
+            evidence=[_line(target, package), Evidence(target.source, f"torch {torch.version}")],
+            fix=Fix(f"Install the {ours} build of {name}.", (command,), "config", DISTURBS),
+        )
+
+
+def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
+    package = target.package(name)
+    if package is None:
+        return _absent(target, name)
+    asked = requirement(target, name, "torch")
+    if asked is None:
+        return _by_pairs(target, torch, package)
+    subject, evidence = f"package:{name}", [_line(target, package), _said(target, asked)]
+    allowed = asked.wanted.allows(torch.version)
+    if allowed is None:
+        return Finding.unknown("unparsable", f"torch {torch.version} cannot be compared", subject=subject)
+    if allowed:
+        summary = f"{package} allows torch {torch.version}"
+        return Finding.ok(summary, subject=subject, evidence=evidence)
+    fix = Fix(
+        f"Install the {name} made for torch {torch.public_version}, or the torch it wants.",
+        _either(target, torch, name, asked),
+        "config",
+        DISTURBS,
+        f"nodedoctor stack.{name}",
+    )
+    summary = f"{package} requires {asked.wanted}, and torch {torch.version} is installed"
+    return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _by_pairs(target: TargetPython, torch: Torch, package: Package) -> Finding:
+    """Where the metadata was not seen: the table of releases that belong together."""
+    subject, evidence = f"package:{package.name}", [_line(target, package)]
+    release = torch_release(torch.version)
+    partner = getattr(release, package.name, "") if release else ""
+    if package.requires:
+        summary = f"{package} asks nothing of torch's version"
+        return Finding.ok(summary, subject=subject, evidence=evidence)
+    if not partner:
+        summary = f"{package}: what it requires of torch is not known here"
+        return Finding.unknown("not-visible-here", summary, subject=subject, evidence=evidence)
+    if package.version.partition("+")[0] == partner:
+        summary = f"{package} belongs to torch {torch.public_version}"
+        return Finding.ok(summary, subject=subject, evidence=evidence)
+    same_minor = package.version.split(".")[:2] == partner.split(".")[:2]
+    judge = Finding.info if same_minor else Finding.fail
+    command = target.install(f"{package.name}=={partner}")
+    return judge(
+        f"{package} is installed, {partner} belongs to torch {torch.public_version}",
+        subject=subject,
+        evidence=evidence,
+        fix=Fix("Install the one that belongs to it.", (command,), "config", DISTURBS),
+    )
+
+
+def _either(target: TargetPython, torch: Torch, name: str, asked: Requirement) -> tuple[str, ...]:
+    release = torch_release(torch.version)
+    partner = getattr(release, name, "") if release and name in ("torchvision", "torchaudio") else ""
+    fitting = [row.version for row in stack.releases_for_torch(name, torch.version) if not row.yanked]
+    best = partner or next(iter(fitting), "")
+    first = (target.install(f"{name}=={best}"),) if best else ()
+    return (*first, target.install(str(asked.wanted)))
+
+
+def _torchs(target: TargetPython, torch: Torch, name: str) -> Pin | None:
+    """What torch requires of a package that is no wheel of NVIDIA's."""
+    asked = requirement(target, "torch", name)
+    if asked is not None:
+        return Pin(asked.wanted, asked.said_by)
+    return torch_pin(target, torch, name)
+
+
+def _pinned(
+    target: TargetPython, torch: Torch, pin: Pin | None, package: Package | None, what: str
+) -> Finding:
+    """A pin of torch's: behind it is broken, ahead of it untested."""
+    if pin is None:
+        if package is None:
+            return Finding.skip(f"this torch requires no {what}, as far as seen, and none is installed")
+        return Finding.skip(f"this torch requires no {what}, as far as its metadata was seen ({package})")
+    subject = f"package:{pin.wanted.name}"
+    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}")]
+    if package is None and not target.complete:
+        return Finding.skip(f"the paste lists no {what}")
+    fix = Fix("Install what torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
+    if package is None:
+        summary = f"torch {torch.version} requires {pin.wanted}, and it is not installed"
+        return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    evidence.append(_line(target, package))
+    if package.name == pin.wanted.name and pin.wanted.allows(package.version):
+        summary = f"{package}, as torch {torch.version} requires"
+        return Finding.ok(summary, subject=subject, evidence=evidence)
+    behind = older(package.version, pin.wanted.exact or "") or package.name != pin.wanted.name
+    summary = f"{package} is installed, torch {torch.version} requires {pin.wanted}"
+    judge = Finding.fail if behind else Finding.warn
+    return judge(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _absent(target: TargetPython, name: str) -> Finding:
+    return Finding.skip(f"{name} is not installed in {target.label}, as far as seen")
+
+
+def _line(target: TargetPython, package: Package) -> Evidence:
+    return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
+
+
+def _said(target: TargetPython, asked: Requirement) -> Evidence:
+    return Evidence(target.source, f"{asked.said_by}: {asked.wanted}")

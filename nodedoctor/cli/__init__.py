@@ -1,0 +1,1 @@
+"""The command line: what was asked for, done, and shown."""

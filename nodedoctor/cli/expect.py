@@ -1,0 +1,68 @@
+"""`nodedoctor expect`: write down what this healthy node has, for `--expect FILE` on its sisters."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from nodedoctor.cli.console import Exit, Parser, complain, emit, exit_code, say
+from nodedoctor.engine.registry import Options
+from nodedoctor.engine.run import Diagnosis
+from nodedoctor.engine.session import Request, Session, UsageError
+from nodedoctor.expectations import KEYS
+from nodedoctor.model import Report
+from nodedoctor.report.inert import inert
+
+
+def main(words: list[str]) -> int:
+    """Print the expectation file; exits with the verdict's code, because a sick node is no model."""
+    arguments = parser().parse_args(words)
+    if arguments.keys:
+        width = max(map(len, KEYS))
+        return _said("".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items()))
+    options = Options(python=arguments.python)
+    replay = Path(arguments.replay) if arguments.replay else None
+    try:
+        session = Session(Request(options=options, replay=replay))
+    except UsageError as error:
+        return complain(str(error))
+    try:
+        report, expected = asyncio.run(_look(session))
+    except asyncio.CancelledError:
+        return Exit.TERMINATED
+    if not emit(render(report, expected)):
+        return Exit.OUTPUT
+    code = exit_code(report)
+    if code != Exit.OK:
+        say("this node is not well, so no model; see `nodedoctor -q`")
+    return code
+
+
+def render(report: Report, expected: dict[str, str]) -> str:
+    """The file: one `key=value` a line in the order of the keys, each with what it means."""
+    name = inert(str(report.node.get("hostname")))
+    lines = [f"# {name} on {report.started}, verdict {report.verdict.value}"]
+    lines += [f"{key}={inert(expected[key])}  # {about}" for key, about in KEYS.items() if key in expected]
+    return "\n".join(lines) + "\n"
+
+
+async def _look(session: Session) -> tuple[Report, dict[str, str]]:
+    diagnosis: Diagnosis = session.diagnosis()
+    return await diagnosis.run(), diagnosis.expectations()
+
+
+def _said(text: str) -> int:
+    return Exit.OK if emit(text) else Exit.OUTPUT
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor expect`."""
+    made = Parser(
+        prog="nodedoctor expect",
+        description="Write what this healthy node has, for `nodedoctor --expect FILE` on the others.",
+        allow_abbrev=False,
+    )
+    made.add_argument("--keys", action="store_true", help="what can be expected, and what each key means")
+    made.add_argument("--python", default="", metavar="PATH", help="the Python that trains")
+    made.add_argument("--replay", default="", metavar="PATH", help="a recorded node instead of this one")
+    return made

@@ -1,0 +1,264 @@
+"""What a word means: a check, a cause, an Xid, an environment variable. `nodedoctor explain WORD` prints it.
+
+Plain text of 80 columns that ends with where it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+
+from nodedoctor.engine.registry import Check, Fact
+from nodedoctor.knowledge import causes, env_vars, xids
+
+WIDTH = 80
+LABEL = 12
+
+CULPRITS = {
+    "app": "the program",
+    "driver": "the driver",
+    "hw": "the GPU's hardware",
+    "bus": "PCIe",
+    "power": "power supply",
+    "thermal": "heat",
+    "peer": "the GPU or switch at the other end",
+    "fabric": "the NVLink fabric",
+    "fw": "firmware",
+    "sw": "software",
+    "follow": "another Xid",
+    "other": "nobody",
+    "unknown": "not known",
+}
+OWNERS = {
+    "nccl": "NCCL",
+    "torch": "torch",
+    "cuda": "CUDA or the container toolkit",
+    "ray": "Ray",
+    "framework": "a framework or library",
+    "packaging": "builds and images only",
+    "rccl": "AMD's RCCL",
+    "nccl-tests": "nccl-tests",
+}
+SAFETY = {
+    "yes": "may stay set",
+    "workaround": "only while a fault is worked around",
+    "no": "no: for diagnosis, or for those who know why",
+    "no-effect": "it does nothing",
+}
+
+
+def explain(word: str, checks: Iterable[Check] = (), facts: Iterable[Fact] = ()) -> str | None:
+    """The answer for a word, None when nothing is known about it.
+
+    Misspelled variables are answered with the one that was probably meant.
+    """
+    plain = " ".join(word.split())
+    known_checks, known_facts = tuple(checks), tuple(facts)
+    readers: tuple[Callable[[], Iterator[str] | None], ...] = (
+        lambda: _code(plain),
+        lambda: _cause(plain),
+        lambda: _check(plain, known_checks),
+        lambda: _subject(plain, known_checks),
+        lambda: _variable(plain),
+        lambda: _fact(plain, known_facts),
+        lambda: _misspelled(plain),
+    )
+    answers = (read() for read in readers)
+    lines = next((answer for answer in answers if answer is not None), None)
+    return None if lines is None else "\n".join(lines)
+
+
+def _code(word: str) -> Iterator[str] | None:
+    found = re.fullmatch(r"(s?xid)?\s*[:#-]?\s*(\d{1,6})", word, re.IGNORECASE)
+    if found is None:
+        return None
+    kind, number = (found.group(1) or "").lower(), int(found.group(2))
+    gpu_error = xids.xid(number) if kind != "sxid" else None
+    if gpu_error is not None:
+        return _xid(gpu_error)
+    switch_error = xids.sxid(number) if kind != "xid" else None
+    return _sxid(switch_error) if switch_error is not None else None
+
+
+def _xid(row: xids.XidRow) -> Iterator[str]:
+    yield f"Xid {row.xid}: {row.mnemonic}"
+    yield from _text(row.meaning)
+    yield ""
+    yield from _label("Severity", "the words of the message decide" if row.level == "decode" else row.level)
+    yield from _label("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
+    yield from _label("Do", row.what_to_do.text)
+    yield from _label("Action", row.action)
+    buckets = dict.fromkeys(part for part in (row.bucket, row.investigate) if part)
+    yield from _label("NVIDIA", ", then ".join(buckets))
+    rule = xids.workflow(row.bucket) or xids.workflow(row.investigate)
+    yield from _label("Rule", rule.rule if rule else "")
+    yield from _label("Seen on", ", ".join(row.families))
+    yield from _label("Note", row.note)
+    yield from _end(row.source, row.unverified)
+
+
+def _sxid(row: xids.SxidRow) -> Iterator[str]:
+    kind = xids.sxid_kind(row.kind)
+    yield f"SXid {row.sxid} (NVSwitch): {row.name}"
+    yield from _text(kind.meaning)
+    yield ""
+    yield from _label("Severity", row.kind)
+    yield from _label("Do", kind.advice)
+    yield from _label("Action", kind.action)
+    yield from _end(row.source, row.unverified)
+
+
+def _cause(word: str) -> Iterator[str] | None:
+    row = causes.cause(word.lower().replace("-", "_"))
+    return None if row is None else _cause_lines(row)
+
+
+def _cause_lines(row: causes.Cause) -> Iterator[str]:
+    yield f"{row.cause}: {row.title}"
+    yield from _text(row.means)
+    yield from _steps("How to confirm it", row.confirm)
+    yield from _steps("What to do", row.fix)
+    yield ""
+    yield from _label("See also", ", ".join(row.see))
+    yield from _end(row.source, row.unverified)
+
+
+def _variable(word: str) -> Iterator[str] | None:
+    row = env_vars.env_var(word)
+    return None if row is None else _variable_lines(row)
+
+
+def _variable_lines(row: env_vars.EnvVar) -> Iterator[str]:
+    yield f"{row.name}: nothing reads it" if row.phantom else row.name
+    yield from _text(row.effect)
+    yield from _text(row.note)
+    yield ""
+    yield from _label("Read by", "" if row.phantom else OWNERS.get(row.owner, row.owner))
+    yield from _label("Versions", _versions(row))
+    yield from _label("Unit", row.unit)
+    yield from _label("Default", row.default)
+    renamed = f" since {row.renamed_since}" if row.renamed_since else ""
+    yield from _label("New name", f"{row.renamed_to}{renamed}" if row.renamed_to else "")
+    yield from _label("Production", SAFETY[row.production_safe])
+    yield from _label("Instead", row.instead)
+    if row.phantom and "timeout=" in row.instead:
+        yield from _timeouts()
+    yield from _end(row.source, row.unverified)
+
+
+def _versions(row: env_vars.EnvVar) -> str:
+    since = f"since {row.since}" if row.since else ""
+    until = f"until {row.until}" if row.until else ""
+    return " ".join(part for part in (since, until) if part)
+
+
+def _timeouts() -> Iterator[str]:
+    settings = env_vars.timeout_settings()
+    width = max(len(row.framework) for row in settings) + 4
+    yield ""
+    yield "What does set the timeout of collectives, and its default"
+    for row in settings:
+        unit = f" (given in {row.unit})" if row.unit == "minutes" else ""
+        setting = f"{row.setting}: {row.default_seconds} s{unit}"
+        yield from _wrapped(f"  {row.framework:<{width - 2}}{setting}", " " * (width + 2))
+        yield from _text(row.note, indent=width)
+    thorough = " and ".join(row.framework for row in settings if row.reaches_subgroups)
+    yield ""
+    yield from _text(
+        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The one that applies "
+        "stands in the log as Timeout(ms)=. A timeout says that some rank did not arrive: find that rank "
+        "before raising it.",
+        indent=0,
+    )
+
+
+def _misspelled(word: str) -> Iterator[str] | None:
+    if not re.fullmatch(r"[A-Za-z]\w*_\w+", word):
+        return None
+    meant = env_vars.suggest(word)
+    row = env_vars.env_var(meant) if meant else None
+    return None if row is None else _meant(word, row)
+
+
+def _meant(word: str, row: env_vars.EnvVar) -> Iterator[str]:
+    yield from _text(f"{word} is not a known variable; did you mean {row.name}?", indent=0)
+    yield ""
+    yield from _variable_lines(row)
+
+
+def _check(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
+    found = next((check for check in checks if check.id == word.lower()), None)
+    return None if found is None else _check_lines(found)
+
+
+def _check_lines(check: Check) -> Iterator[str]:
+    yield f"{check.id}: {check.title}"
+    yield from _text(check.what)
+    yield ""
+    yield from _label("Why", check.why)
+    yield from _label("Fix", f"disturbs {check.disturbs}" if check.disturbs else "")
+    yield from _label("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
+    yield from _label("Tags", ", ".join(sorted(check.tags)))
+    yield from _label("Run", f"nodedoctor {check.id}")
+    yield from _end(check.where)
+
+
+def _subject(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
+    found = sorted((check for check in checks if check.subject == word.lower()), key=lambda check: check.id)
+    return _subject_lines(word.lower(), found) if found else None
+
+
+def _subject_lines(subject: str, checks: list[Check]) -> Iterator[str]:
+    yield f"{subject}: {len(checks)} checks, run them with `nodedoctor {subject}`"
+    width = max(len(check.id) for check in checks) + 2
+    for check in checks:
+        yield from _wrapped(f"  {check.id:<{width}}{check.title}", " " * (width + 2))
+    yield from _end("; ".join(sorted({check.where for check in checks})))
+
+
+def _fact(word: str, facts: tuple[Fact, ...]) -> Iterator[str] | None:
+    found = next((fact for fact in facts if word.lower() in (fact.name, fact.cls.__name__.lower())), None)
+    return None if found is None else _fact_lines(found)
+
+
+def _fact_lines(fact: Fact) -> Iterator[str]:
+    sources = [source if isinstance(source, str) else source.__name__ for source in fact.sources]
+    yield f"{fact.name}: a fact of the node"
+    yield from _text(fact.about)
+    yield ""
+    yield from _label("Read from", ", ".join(sources))
+    yield from _end(fact.cls.__module__)
+
+
+def _text(text: str, indent: int = 2, hang: int = 0) -> Iterator[str]:
+    """A paragraph, nothing for an empty text."""
+    if text:
+        yield from _wrapped(" " * indent + text, " " * (indent + hang))
+
+
+def _label(name: str, text: str) -> Iterator[str]:
+    """A labelled line, nothing for an empty text."""
+    if text:
+        yield from _wrapped(f"{name:<{LABEL}}{text}", " " * LABEL)
+
+
+def _steps(heading: str, steps: Iterable[str]) -> Iterator[str]:
+    yield ""
+    yield heading
+    for number, step in enumerate(steps, 1):
+        yield from _wrapped(f"  {number}. {step}", " " * 5)
+
+
+def _end(source: str, unverified: bool = False) -> Iterator[str]:
+    if unverified:
+        yield from _label("Caution", "not all of this was checked against its source")
+    yield ""
+    for part in source.split("; "):
+        # The first word, usually an address, stays beside its label however long it is.
+        yield from (line.replace("\0", " ") for line in _wrapped(f"Source:\0{part}", " " * 8))
+
+
+def _wrapped(text: str, later: str) -> list[str]:
+    """Lines of at most 80 columns; a word that is longer stands alone, so that it can be copied."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,78 @@
+"""A run without a screen: to the end, interruptible, saying what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.engine.run import Diagnosis
+from nodedoctor.engine.session import Session
+from nodedoctor.model import Report
+
+PATIENCE = 2.0
+"""Seconds before a person is told what is being waited for."""
+WRITING = 10.0
+"""Seconds an output file may take: it may lie on a dead file system, and the report is already out."""
+
+
+async def run(session: Session, *, progress: bool = False, record: bool = False) -> tuple[Report, bytes]:
+    """Run the session's checks; returns the report and, if wanted, the recording of what was seen."""
+    diagnosis = session.diagnosis()
+    narrator = asyncio.create_task(_narrate(diagnosis)) if progress else None
+    try:
+        with _ended_by_sigterm():
+            report = await diagnosis.run()
+    finally:
+        if narrator:
+            narrator.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await narrator
+        session.close()
+    return report, session.recording(diagnosis) if record else b""
+
+
+async def write(path: str, data: bytes) -> str:
+    """Write a file through a child, as its file system may be dead; returns what went wrong, or nothing."""
+    writer = Command(child_process.child("host/write", path), stdin=data)
+    seen = await child_process.run("write", writer, WRITING)
+    return "" if seen.answered and seen.rc == 0 else seen.note or seen.outcome.value
+
+
+async def _narrate(diagnosis: Diagnosis) -> None:
+    """After a while, keep one line on stderr that names the probes still running."""
+    shown = False
+    try:
+        await asyncio.sleep(PATIENCE)
+        while True:
+            waiting = diagnosis.source.waiting_for()
+            oldest = sorted(waiting.items(), key=lambda item: -item[1])[:3]
+            names = ", ".join(f"{name} {age:.0f} s" for name, age in oldest)
+            print(
+                f"\r\x1b[Kwaiting for {names}" if names else "\r\x1b[K", end="", file=sys.stderr, flush=True
+            )
+            shown = True
+            await asyncio.sleep(1)
+    finally:
+        if shown:
+            _say("")
+
+
+def _say(line: str) -> None:
+    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the run the way Ctrl-C does, so that no child is left behind."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

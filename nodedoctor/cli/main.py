@@ -1,0 +1,255 @@
+"""The command line: what was asked for, which view shows it, and the number the process exits with.
+
+Imports of anything that costs time stand inside the functions that need them: `--help` must be instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, prepare, say
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.session import Request, Session
+    from nodedoctor.model import Report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run nodedoctor; returns the exit code. Errors of use are one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    prepare()
+    try:
+        return _dispatch(words)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        drop(1)  # the reader has gone (`| head`)
+        return Exit.OUTPUT
+    except Exception:
+        import traceback
+
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        say("this is a bug in nodedoctor; the lines above belong in a report")
+        return Exit.BUG
+
+
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in ("list", "explain", "schema"):
+        from nodedoctor.cli import reference
+
+        return reference.main(words)
+    if words and words[0] == "triage":
+        from nodedoctor.triage import cli as triage
+
+        return triage.main(words[1:])
+    if words and words[0] == "fleet":
+        from nodedoctor.fleet import cli as fleet
+
+        return fleet.main(words[1:])
+    if words and words[0] == "compare":
+        from nodedoctor.cli import compare
+
+        return compare.main(words[1:])
+    if words and words[0] == "demo":
+        return _demo(words[1:])
+    if words and words[0] == "expect":
+        from nodedoctor.cli import expect
+
+        return expect.main(words[1:])
+    if words and words[0] == "completion":
+        from nodedoctor.cli.completion import cli as completion
+
+        return completion.main(words[1:])
+    if words and words[0] == "watch":
+        from nodedoctor.tui import start
+
+        return start.watch(words[1:])
+    return diagnose(words)
+
+
+def _demo(words: list[str]) -> int:
+    """`nodedoctor demo [NAME [options]]`: list the recorded nodes that ship with us, or diagnose one."""
+    from nodedoctor.demo import DEMOS, folder
+
+    if words and words[0] in DEMOS:
+        return diagnose(["--replay", str(folder(words[0])), *words[1:]])
+    if words and words[0] not in ("-h", "--help"):
+        hint = alike(words[0], DEMOS, f"there are {', '.join(DEMOS)}")
+        return complain(f"no demo {words[0]!r}; {hint}")
+    width = max(map(len, DEMOS))
+    lines = (f"nodedoctor demo {name:<{width}}  {about}\n" for name, about in DEMOS.items())
+    return Exit.OK if emit("".join(lines)) else Exit.OUTPUT
+
+
+def diagnose(words: list[str]) -> int:
+    """`nodedoctor [CHECK ...]`: diagnose this node, or a recorded one."""
+    from nodedoctor.cli import outputs
+    from nodedoctor.cli.arguments import parser
+
+    arguments = parser().parse_args(words)
+    if problem := outputs.no_folder(arguments, "record") or _no_input(arguments):
+        return complain(problem)
+    if arguments.tui or not (arguments.json or arguments.text or arguments.summary or arguments.quiet):
+        from nodedoctor.tui import start
+
+        if arguments.tui and not start.possible(stdout=False):
+            return complain("--tui needs a terminal on stdin and stderr, and TERM other than dumb")
+        if arguments.tui or start.possible():
+            return _on_screen(arguments)
+    import gc
+
+    gc.disable()  # it is over before there is anything worth looking for
+    from nodedoctor.engine.session import Session, UsageError
+    from nodedoctor.expectations import ExpectError
+
+    try:
+        session = Session(_request(arguments))
+    except (UsageError, ExpectError) as error:
+        return complain(str(error))
+    return _headless(session, arguments)
+
+
+def _no_input(arguments: argparse.Namespace) -> str:
+    """What is wrong with the places asked to be read, before any work is done."""
+    if not os.path.isdir(arguments.root):
+        return f"--root: no folder {arguments.root}"
+    if arguments.env_file:
+        from nodedoctor.engine import input_files
+
+        try:
+            input_files.opened(arguments.env_file).close()
+        except OSError as error:
+            return f"--env-file {arguments.env_file}: {error.strerror}"
+    return ""
+
+
+def _on_screen(arguments: argparse.Namespace) -> int:
+    from nodedoctor.tui import start
+    from nodedoctor.tui.state import Refused
+
+    try:
+        sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
+    except Refused as refused:
+        return complain(str(refused))
+    print(start.last_words(sitting), end="", file=sys.stderr)
+    report = _leaving(sitting.report, arguments)
+    if not sys.stdout.isatty():
+        arguments.json = True
+        if not emit(_rendered(report, arguments)):
+            return Exit.OUTPUT
+    return sitting.code or _finish(report, sitting.recording, arguments)
+
+
+def _headless(session: Session, arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    from nodedoctor.cli import headless
+
+    try:
+        running = headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
+        report, recording = asyncio.run(running)
+    except asyncio.CancelledError:
+        return Exit.TERMINATED
+    report = _leaving(report, arguments)
+    if not emit(_rendered(report, arguments)):
+        return Exit.OUTPUT
+    return _finish(report, recording, arguments)
+
+
+def _leaving(report: Report, arguments: argparse.Namespace) -> Report:
+    """The report as it may leave the node: with --redact it names nobody."""
+    if not arguments.redact:
+        return report
+    from nodedoctor.redact import Redaction
+
+    return Redaction.of(report.observations, report.node).report(report)
+
+
+def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> int:
+    """Keep the recording and the other files that were asked for, and say the verdict as a number."""
+    from nodedoctor.cli import outputs
+    from nodedoctor.report import json
+
+    failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
+    if arguments.record and arguments.redact and not (failed or arguments.json or arguments.quiet):
+        say(f"read {arguments.record} before you send it: free text in it may still name something")
+    failed = outputs.write(arguments, lambda: json.document(report)) or failed
+    if failed:
+        return failed
+    return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on)
+
+
+def _rendered(report: Report, arguments: argparse.Namespace) -> str:
+    if arguments.json:
+        from nodedoctor.report import json
+
+        return json.render(report) + "\n"
+    if arguments.summary:
+        from nodedoctor.report import summary
+
+        return summary.render(report)
+    import shutil
+
+    from nodedoctor.report import text
+
+    on_terminal = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size((80, 24)).columns, 110) if on_terminal else 80
+    colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return text.render(report, width=width, colour=colour, quiet=arguments.quiet)
+
+
+def _may_narrate(arguments: argparse.Namespace) -> bool:
+    return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _words(prefix: str) -> tuple[str, ...]:
+    import shlex
+
+    from nodedoctor.engine.session import UsageError
+
+    try:
+        return tuple(shlex.split(prefix))
+    except ValueError as error:
+        raise UsageError(f"--exec {prefix}: {error}") from None
+
+
+def _peers(named: Sequence[str]) -> tuple[str, ...]:
+    if not named:
+        return ()
+    from nodedoctor.fleet.compare.peers import neighbours
+
+    return neighbours(named, os.uname().nodename)
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from nodedoctor.engine.registry import Options
+    from nodedoctor.engine.session import Request
+    from nodedoctor.expectations import expectations
+
+    options = Options(
+        root=str(Path(arguments.root).absolute()),
+        since=arguments.since,
+        passive=arguments.passive,
+        deep=arguments.deep,
+        python=arguments.python,
+        exec_prefix=_words(arguments.exec),
+        env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
+        peers=_peers(arguments.peers),
+        expect=expectations(arguments.expect),
+    )
+    return Request(
+        words=tuple(arguments.checks),
+        tags=tuple(arguments.tag),
+        options=options,
+        deadline=arguments.deadline,
+        replay=Path(arguments.replay) if arguments.replay else None,
+        folders=tuple(Path(folder) for folder in arguments.check_folders),
+        redact=arguments.redact,
+    )

@@ -1,0 +1,77 @@
+"""Files beside the report: HTML for people, JUnit for CI, Prometheus for dashboards.
+
+They are written once the report itself is out, each by a child, whole or not at all: a dead file system under
+one of them costs neither the report nor the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nodedoctor.cli.console import Exit, say
+
+_FORMS = {
+    "html": "one self-contained page, to attach to a ticket",
+    "junit": "JUnit XML, for CI",
+    "prometheus": "metrics for node_exporter's textfile collector",
+}
+
+
+def add(group: argparse._ArgumentGroup | argparse.ArgumentParser, *forms: str) -> None:
+    """Offer these forms (all, if none is named) as options that take a file."""
+    for form in forms or _FORMS:
+        group.add_argument(f"--{form}", default="", metavar="FILE", help=f"also write {_FORMS[form]}")
+
+
+def no_folder(arguments: argparse.Namespace, *more: str) -> str:
+    """What is wrong with the files asked for, before any work is done; `more` are further options."""
+    for option in (*_FORMS, *more):
+        path = getattr(arguments, option, "")
+        if path == "-":
+            return f"--{option}: - is standard output, which has the report; use /dev/stdout"
+        if path and not Path(path).absolute().parent.is_dir():
+            return f"--{option}: no folder {Path(path).absolute().parent}"
+    return ""
+
+
+def write(arguments: argparse.Namespace, document: Callable[[], Mapping[str, Any]]) -> int:
+    """Write every file that was asked for; OUTPUT, with a line on stderr for each that could not be."""
+    wanted = {form: path for form in _FORMS if (path := getattr(arguments, form, ""))}
+    if not wanted:
+        return Exit.OK
+    made = document()
+    return write_files({path: _render(form, made).encode() for form, path in wanted.items()})
+
+
+def write_files(files: Mapping[str, bytes]) -> int:
+    """Write files by their paths, all at once; OUTPUT, with a line on stderr for each that could not be."""
+    import asyncio
+
+    from nodedoctor.cli.headless import write as write_one
+
+    async def together() -> list[str]:
+        return await asyncio.gather(*(write_one(path, data) for path, data in files.items()))
+
+    problems = {
+        path: problem for path, problem in zip(files, asyncio.run(together()), strict=True) if problem
+    }
+    for path, problem in problems.items():
+        say(f"{path}: {problem}")
+    return Exit.OUTPUT if problems else Exit.OK
+
+
+def _render(form: str, document: Mapping[str, Any]) -> str:
+    if form == "html":
+        from nodedoctor.report import html
+
+        return html.render(document)
+    if form == "junit":
+        from nodedoctor.report import junit
+
+        return junit.render(document)
+    from nodedoctor.report import prometheus
+
+    return prometheus.render(document)

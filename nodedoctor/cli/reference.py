@@ -1,0 +1,135 @@
+"""`nodedoctor list`, `explain` and `schema`: what there is, what a word means, what a document looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import date
+from importlib import resources
+from typing import Any
+
+from nodedoctor.cli.console import Exit, Parser, complain, emit
+from nodedoctor.engine.plugins import Catalogue, DiscoveryError, discover
+from nodedoctor.engine.run import probes_of
+
+SCHEMAS = ("fleet", "report", "snapshot", "triage")
+
+
+def main(words: list[str]) -> int:
+    """Answer one of the three; returns the exit code."""
+    arguments = parser().parse_args(words)
+    run: Callable[[Any], int] = arguments.run
+    return run(arguments)
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor list|explain|schema`."""
+    made = Parser(prog="nodedoctor", allow_abbrev=False)
+    commands = made.add_subparsers(required=True, parser_class=Parser)
+    listing = commands.add_parser("list", help="what there is", allow_abbrev=False)
+    listing.add_argument("kind", choices=sorted(_LISTS))
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing.set_defaults(run=_list)
+    explaining = commands.add_parser("explain", help="what a word means", allow_abbrev=False)
+    explaining.add_argument("word", nargs="+", help="a check, an Xid (79), an environment variable, a cause")
+    explaining.set_defaults(run=_explain)
+    schema = commands.add_parser("schema", help="the JSON Schema of a document", allow_abbrev=False)
+    schema.add_argument("name", choices=SCHEMAS)
+    schema.set_defaults(run=_schema)
+    return made
+
+
+def _list(arguments: Any) -> int:
+    try:
+        rows = _LISTS[arguments.kind](discover())
+    except DiscoveryError as error:
+        return complain(str(error))
+    text = json.dumps(rows, indent=1) + "\n" if arguments.json else "".join(f"{r}\n" for r in _table(rows))
+    return Exit.OK if emit(text) else Exit.OUTPUT
+
+
+def _explain(arguments: Any) -> int:
+    from nodedoctor.cli.explain import explain
+
+    word = " ".join(arguments.word)
+    catalogue = discover()
+    answer = explain(word, catalogue.checks.values(), catalogue.facts.values())
+    if answer is None:
+        return complain(f"nothing is known about {word!r}; see `nodedoctor list checks` and `list knowledge`")
+    return Exit.OK if emit(f"{answer}\n") else Exit.OUTPUT
+
+
+def _schema(arguments: Any) -> int:
+    name = f"{arguments.name}.schema.json"
+    text = resources.files("nodedoctor.report").joinpath(name).read_text(encoding="utf-8")
+    return Exit.OK if emit(text) else Exit.OUTPUT
+
+
+def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
+    return [
+        {"id": check.id, "title": check.title, "tags": sorted(check.tags), "probes": sorted(probes_of(check))}
+        for _, check in sorted(catalogue.checks.items())
+    ]
+
+
+def _facts(catalogue: Catalogue) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": fact.name,
+            "about": fact.about,
+            "sources": [source if isinstance(source, str) else source.__name__ for source in fact.sources],
+        }
+        for _, fact in sorted(catalogue.facts.items())
+    ]
+
+
+def _probes(catalogue: Catalogue) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": probe.name,
+            "about": probe.about,
+            "runs": probe.plan is not None,
+            "lane": probe.lane.value,
+            "timeout_seconds": probe.timeout,
+        }
+        for _, probe in sorted(catalogue.probes.items())
+    ]
+
+
+def _knowledge(_: Catalogue) -> list[dict[str, Any]]:
+    from nodedoctor.knowledge.catalogue import tables
+
+    return [
+        {
+            "name": table.name,
+            "rows": table.rows,
+            "as_of": table.as_of,
+            "age_days": (date.today() - date.fromisoformat(table.as_of)).days,
+            "about": table.about,
+        }
+        for table in tables()
+    ]
+
+
+_LISTS: dict[str, Callable[[Catalogue], list[dict[str, Any]]]] = {
+    "checks": _checks,
+    "facts": _facts,
+    "probes": _probes,
+    "knowledge": _knowledge,
+}
+
+
+def _table(rows: list[dict[str, Any]]) -> Iterable[str]:
+    """Rows in columns, each as wide as its widest cell; lists joined by commas, the last column ragged."""
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    if not cells:
+        return
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    return {True: "asked", False: "pasted only"}[value] if isinstance(value, bool) else str(value)

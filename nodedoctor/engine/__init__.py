@@ -1,0 +1,1 @@
+"""What runs checks: children, sources of observations, plug-ins, sessions, recordings."""

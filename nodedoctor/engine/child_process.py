@@ -1,0 +1,326 @@
+"""Run one command that may never return, without ever waiting for it longer than asked.
+
+A child in uninterruptible sleep ignores SIGKILL, and every waiting call of the standard library would wait
+with it. Here the child gets its own session and pipes, is killed, granted a moment, and then left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from nodedoctor.engine.registry import Command
+from nodedoctor.model import Observation, Outcome
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.fork_server import ForkServer
+
+KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
+KEPT_STDERR = 4096
+GRACE = 0.5  # seconds a killed child has to die before it counts as unkillable
+LAST_BREATH = 0.02  # seconds between the end of a crashing child's output and its exit
+BACKLOG = 1000  # lines of a followed child that wait for their reader
+LAST_WORDS = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
+
+# Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before it.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+_ENV = "/usr/bin/env"
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
+
+
+def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
+    """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment.
+
+    It has the standard library only; with `packages` also the folders where we find psutil and pynvml. That
+    no child looks for site-packages saves a third of its start: 5 of 15 ms, 13 where one has import hooks.
+    """
+    told = ("-X", f"packages={os.pathsep.join(folders)}") if packages and (folders := _packages()) else ()
+    return (
+        sys.executable,
+        "-I",
+        "-S",
+        *told,
+        str(Path(__file__).parents[1] / "probes" / f"{program}.py"),
+        *args,
+    )
+
+
+def environment() -> dict[str, str]:
+    """The environment of every child: ours, with a plain locale, and the folders of administrators' tools."""
+    return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path()}
+
+
+async def run(name: str, command: Command, timeout: float) -> Observation:
+    """Run a command to its end or to the timeout, whichever comes first; never raises for a child's deeds."""
+    running = await start(name, command)
+    if isinstance(running, Observation):
+        return running
+    try:
+        return await running.answer(timeout)
+    finally:
+        running.close()
+
+
+async def start(name: str, command: Command, server: ForkServer | None = None) -> Running | Observation:
+    """Start a command, as a fork of the server if it takes it; an Observation when it cannot be started."""
+    began = time.monotonic()
+    try:
+        transport, pipes = await _fork_or_spawn(command, server)
+    except OSError as error:
+        outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
+        note = f"{command.argv[0]}: {error.strerror or error}"
+        return Observation(name, outcome, argv=command.argv, note=note)
+    if command.stdin is not None:
+        feed(transport, command.stdin, ends=not command.tied)
+    return Running(name, command, transport, pipes, began)
+
+
+async def follow(command: Command) -> AsyncIterator[str]:
+    """The lines of a child that talks until nobody listens; ends when it ends, kills it when left.
+
+    What is not read in time is dropped, the oldest first. OSError when it cannot be started.
+    """
+    transport, lines = await spawn(command, _Lines, talks=True)
+    try:
+        while (line := await lines.queue.get()) is not None:
+            yield line
+    finally:
+        kill(transport)
+        transport.close()
+
+
+class Running:
+    """A child that has been started: wait for its answer once, then close it."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Command,
+        transport: asyncio.SubprocessTransport,
+        pipes: _Pipes,
+        began: float,
+    ) -> None:
+        self.name = name
+        self.command = command
+        self._transport = transport
+        self._pipes = pipes
+        self._began = began
+
+    async def answer(self, timeout: float) -> Observation:
+        """What it printed: at its exit, at the end of its output for one that holds, else at the timeout."""
+        pipes = self._pipes
+        ends = {pipes.exited, pipes.ended} if self.command.hold else {pipes.exited}
+        await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if pipes.exited.done():
+            await asyncio.wait({pipes.ended}, timeout=LAST_WORDS)
+        elif self.command.hold and pipes.ended.done():
+            # A crash closes the pipe a moment before the exit is seen.
+            await asyncio.wait({pipes.exited}, timeout=LAST_BREATH)
+        else:
+            return await self._overdue(timeout)
+        outcome, note = self._judge()
+        return self._observation(outcome, note)
+
+    def close(self) -> None:
+        """Let go of the child: kill what is left of its session and close our ends of its pipes."""
+        kill(self._transport)
+        self._transport.close()
+
+    async def _overdue(self, timeout: float) -> Observation:
+        pid = self._transport.get_pid()
+        where = _whereabouts(pid)
+        kill(self._transport)
+        await asyncio.wait({self._pipes.exited}, timeout=GRACE)
+        if self._pipes.exited.done():
+            note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
+            return self._observation(Outcome.TIMEOUT, note)
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {pid} {_whereabouts(pid)}"
+        return self._observation(Outcome.STUCK, note)
+
+    def _judge(self) -> tuple[Outcome, str]:
+        rc, errors = self._transport.get_returncode(), self._pipes.errors.text().strip()
+        if rc is not None and rc < 0:
+            return Outcome.CRASH, f"ended by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
+        if rc in (126, 127) and errors.startswith(("env:", f"{_ENV}:")):
+            # env(1) could not start it: the answer is about the command, not from it.
+            return (Outcome.DENIED, errors) if rc == 126 else (Outcome.MISSING, errors)
+        if not self._pipes.ended.done():
+            errors = f"{errors}\na process it started keeps its output open".strip()
+        return Outcome.OK, errors
+
+    def _observation(self, outcome: Outcome, note: str) -> Observation:
+        return Observation(
+            probe=self.name,
+            outcome=outcome,
+            text=self._pipes.output.text(),
+            rc=self._transport.get_returncode(),
+            seconds=round(time.monotonic() - self._began, 3),
+            note=note,
+            argv=self.command.argv,
+            truncated=self._pipes.output.truncated,
+        )
+
+
+class _Tail:
+    """The last bytes of a stream, bounded."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()
+        self.truncated = False
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > 2 * self._limit:
+            self._cut()
+
+    def text(self) -> str:
+        if len(self._data) > self._limit:
+            self._cut()
+        return self._data.decode("utf-8", "replace")
+
+    def _cut(self) -> None:
+        del self._data[: -self._limit]
+        self.truncated = True
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """Collects output as it comes, so that a timeout loses none of it."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.output = _Tail(KEPT)
+        self.errors = _Tail(KEPT_STDERR)
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        (self.output if fd == 1 else self.errors).feed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1 and not self.ended.done():
+            self.ended.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
+class _Lines(asyncio.SubprocessProtocol):
+    """Hands on lines as they come, and None at the end."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd != 1:
+            return
+        *lines, self._rest = (self._rest + data[-KEPT:]).split(b"\n")
+        self._rest = self._rest[-KEPT:]
+        for line in lines:
+            if self.queue.qsize() >= BACKLOG:
+                self.queue.get_nowait()
+            self.queue.put_nowait(line.decode("utf-8", "replace"))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.queue.put_nowait(None)
+
+
+Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
+
+
+async def _fork_or_spawn(
+    command: Command, server: ForkServer | None
+) -> tuple[asyncio.SubprocessTransport, _Pipes]:
+    if server is not None and server.takes(command):
+        with contextlib.suppress(OSError):
+            return await server.fork(command, _Pipes)
+    return await spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
+
+
+async def spawn(
+    command: Command, protocol: Callable[[], Pipes], *, talks: bool
+) -> tuple[asyncio.SubprocessTransport, Pipes]:
+    """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.get_running_loop().subprocess_exec(
+        protocol,
+        *_launched(command.argv),
+        stdin=pipe if talks else asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,
+        env={**environment(), **command.env},
+    )
+
+
+@functools.cache
+def _packages() -> tuple[str, ...]:
+    """The folders that hold the packages our children need; looked for, not imported."""
+    from importlib.util import find_spec
+
+    found: dict[str, None] = {}
+    for name in ("psutil", "pynvml"):
+        with contextlib.suppress(ImportError, ValueError):  # absent, or half-imported by somebody
+            spec = find_spec(name)
+            if spec is not None and spec.origin:
+                inside = 2 if spec.submodule_search_locations else 1  # a folder psutil/, a file pynvml.py
+                found[str(Path(os.path.abspath(spec.origin)).parents[inside - 1])] = None
+    return tuple(found)
+
+
+def kill(transport: asyncio.SubprocessTransport, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a child and all that is left of its session."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), number)
+
+
+def feed(transport: asyncio.SubprocessTransport, data: bytes, *, ends: bool) -> None:
+    """Give a child something to read; without `ends` its stdin stays open."""
+    pipe = transport.get_pipe_transport(0)
+    if isinstance(pipe, asyncio.WriteTransport):
+        pipe.write(data)
+        if ends:
+            pipe.write_eof()
+
+
+def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Start foreign commands through env(1): our own exec would block us while PATH crosses a dead mount."""
+    ours = argv[0] == sys.executable or not os.path.exists(_ENV)
+    return argv if ours else (_ENV, *argv)
+
+
+def _path() -> str:
+    known = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([*known, *(folder for folder in _SBIN if folder not in known)])
+
+
+def _whereabouts(pid: int) -> str:
+    """State and kernel wait channel: unlike cmdline, these take no lock that a sick process may hold."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            state = stat.read().rpartition(")")[2].split()[0]
+        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as wchan:
+            channel = wchan.read().strip()
+    except (OSError, IndexError):
+        return "state unknown"
+    return f"state {state}" + (f" in {channel}" if channel not in ("", "0") else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,240 @@
+"""What a plug-in declares: probes (what to ask), facts (how to read it), checks (how to judge it).
+
+Needs are annotations: a check's parameters name the facts it wants, and `X | None` makes one optional.
+Declaring costs an attribute on the function or class; nothing is registered until a module is collected.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
+from enum import Enum
+from typing import Any, TypeVar
+
+from nodedoctor.model import Finding, Observation, Outcome
+from nodedoctor.record import noun
+
+_MARK = "__nodedoctor__"
+
+RESERVED = frozenset(
+    {"triage", "fleet", "watch", "compare", "expect", "demo", "list", "explain", "schema", "completion"}
+)
+"""Subcommand names; no check and no subject may be called like one."""
+
+
+class Lane(str, Enum):
+    """Probes of one lane share its width, and its fate when one of them cannot be killed."""
+
+    CPU = "cpu"  # 8 wide: cheap commands and our own children
+    NVIDIA = "nvidia"  # 1 wide: one stuck driver call predicts the next
+    FS = "fs"  # 4 wide: files that may hang (firmware reads, dead mounts)
+    GPU_LOAD = "gpu-load"  # alone, after everything else: puts load on GPUs
+
+
+@noun
+class Command:
+    """One child process to run: `env` is added to ours, `stdin` is what it may read.
+
+    With `hold` its answer ends with its output, and it is kept alive until the run ends. With `tied` its
+    stdin does not end after `stdin` but when it is let go: so a command on another node learns that we are
+    gone.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: bytes | None = None
+    hold: bool = False
+    tied: bool = False
+
+
+@noun
+class Options:
+    """What the person asked for and where we stand; all a probe may know besides other observations."""
+
+    root: str = "/"
+    since: str = ""
+    passive: bool = False
+    deep: bool = False
+    python: str = ""
+    exec_prefix: tuple[str, ...] = ()
+    env_file: str = ""
+    peers: tuple[str, ...] = ()
+    expect: Mapping[str, str] = field(default_factory=dict)
+
+
+@noun
+class Probe:
+    """A named question to the node; `plan` makes a command of options and earlier observations."""
+
+    name: str
+    about: str
+    plan: Callable[..., Command | Observation] | None
+    timeout: float = 10.0
+    lane: Lane = Lane.CPU
+    after: tuple[str, ...] = ()
+
+
+@noun
+class Fact:
+    """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type).
+
+    With `shown` False it is not in the report: what it says stands there under a fact made of it.
+    """
+
+    name: str
+    about: str
+    cls: type[Any]
+    sources: tuple[str | type[Any], ...]
+    shown: bool = True
+
+
+@noun
+class Need:
+    """One parameter of a check: a fact type, and whether the check can do without."""
+
+    parameter: str
+    cls: type[Any]
+    optional: bool
+
+
+@noun
+class Check:
+    """A pure function of facts that yields findings."""
+
+    id: str
+    title: str
+    tags: frozenset[str]
+    function: Callable[..., Iterable[Finding]]
+    what: str
+    why: str
+    disturbs: str
+    where: str
+
+    @property
+    def subject(self) -> str:
+        """The part of the id before the dot, by which checks are selected together."""
+        return self.id.partition(".")[0]
+
+    def needs(self) -> tuple[Need, ...]:
+        """The facts this check wants, from its annotations; TypeError when one is not a class."""
+        return _needs(self.function)
+
+
+@functools.cache
+def _needs(function: Callable[..., Iterable[Finding]]) -> tuple[Need, ...]:
+    hints = typing.get_type_hints(function)
+    return tuple(_need(name, hints.get(name)) for name in inspect.signature(function).parameters)
+
+
+def _need(name: str, hint: Any) -> Need:
+    arms = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    wanted = [arm for arm in arms if arm is not type(None)]
+    if len(wanted) != 1 or not isinstance(wanted[0], type):
+        raise TypeError(f"parameter {name!r} must be annotated with one fact, optionally `| None`")
+    return Need(name, wanted[0], optional=len(wanted) != len(arms))
+
+
+Plan = TypeVar("Plan", bound=Callable[..., Any])
+Parsed = TypeVar("Parsed", bound=type[Any])
+Judge = TypeVar("Judge", bound=Callable[..., Iterable[Finding]])
+
+
+def probe(
+    name: str, *, timeout: float = 10.0, lane: Lane = Lane.CPU, after: Iterable[str] = ()
+) -> Callable[[Plan], Plan]:
+    """Declare a probe: the function gets the Options, then the observations named in `after`.
+
+    It returns a Command, or `skipped(name, why)` when asking makes no sense here. It must not touch the node.
+    """
+
+    def declare(plan: Plan) -> Plan:
+        _mark(plan, Probe(name, _first_line(plan), plan, timeout, lane, tuple(after)))
+        return plan
+
+    return declare
+
+
+def pasted(name: str, about: str) -> Probe:
+    """Declare text that no probe asks for but a recorded node may hold, because people paste it."""
+    return Probe(name, about, None)
+
+
+def fact(*sources: str | type[Any], name: str = "", shown: bool = True) -> Callable[[Parsed], Parsed]:
+    """Declare a fact: `parse(*sources)` gets one Observation per probe name, one fact (or Unseen) per type.
+
+    `name` is its key under `facts` in the report, by default the class name in kebab case; with `shown` False
+    it is not put there.
+    """
+
+    def declare(cls: Parsed) -> Parsed:
+        _mark(cls, Fact(name or _kebab(cls.__name__), _first_line(cls), cls, sources, shown))
+        return cls
+
+    return declare
+
+
+def check(id: str, title: str, *, tags: Iterable[str] = ()) -> Callable[[Judge], Judge]:
+    """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`."""
+    subject, dot, condition = id.partition(".")
+    if not (subject and dot and condition) or subject in RESERVED:
+        raise ValueError(f"check id {id!r} must be subject.condition, and the subject not a subcommand")
+
+    def declare(function: Judge) -> Judge:
+        what, why, disturbs = _sections(inspect.getdoc(function) or "")
+        where = inspect.getsourcefile(function) or "?"
+        all_tags = frozenset(tags) | {subject}
+        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where))
+        return function
+
+    return declare
+
+
+def skipped(name: str, why: str) -> Observation:
+    """The answer of a probe that chose not to ask."""
+    return Observation(name, Outcome.SKIPPED, note=why)
+
+
+def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
+    """Everything a module itself declares, in the order it stands there; imported names do not count."""
+    for value in vars(module).values():
+        if isinstance(value, Probe):
+            yield value
+        marked = getattr(value, _MARK, None)
+        if marked is not None and getattr(value, "__module__", "") == module.__name__:
+            yield marked
+
+
+def fact_of(cls: type[Any]) -> Fact:
+    """The declaration behind a fact class; TypeError for a class that is not a fact."""
+    marked = vars(cls).get(_MARK)
+    if not isinstance(marked, Fact):
+        raise TypeError(f"{cls.__name__} is not declared with @fact")
+    return marked
+
+
+def _mark(target: Any, declaration: Probe | Fact | Check) -> None:
+    setattr(target, _MARK, declaration)
+
+
+def _first_line(target: Any) -> str:
+    return (inspect.getdoc(target) or "").partition("\n")[0]
+
+
+def _kebab(name: str) -> str:
+    return "".join(f"-{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
+
+
+def _sections(doc: str) -> tuple[str, str, str]:
+    """Split a check's docstring into what it looks at, why it matters, what its fix disturbs."""
+    parts = {"what": "", "Why:": "", "Fix disturbs:": ""}
+    current = "what"
+    for line in doc.splitlines():
+        for heading in ("Why:", "Fix disturbs:"):
+            if line.startswith(heading):
+                current, line = heading, line[len(heading) :]
+        parts[current] = f"{parts[current]} {line.strip()}".strip()
+    return parts["what"], parts["Why:"], parts["Fix disturbs:"]

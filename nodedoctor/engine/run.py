@@ -1,0 +1,270 @@
+"""Checks over one source: an async iterator of results, and the report made of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from nodedoctor import __version__
+from nodedoctor.engine.registry import Check, fact_of
+from nodedoctor.engine.sources import Source
+from nodedoctor.expectations import held
+from nodedoctor.facts.host.waivers import Waivers
+from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
+
+THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
+
+
+class Facts:
+    """Facts of one source, each parsed once. `given` holds values that are not parsed: Expect, Moment, ..."""
+
+    def __init__(self, source: Source, given: Mapping[type[Any], Any]) -> None:
+        self._source = source
+        self._given = dict(given)
+        self._parsed: dict[type[Any], asyncio.Task[Any]] = {}
+
+    async def get(self, cls: type[Any]) -> Any:
+        """The fact, or an Unseen that says why there is none."""
+        if cls in self._given:
+            return self._given[cls]
+        if cls not in self._parsed:
+            self._parsed[cls] = asyncio.create_task(self._parse(cls))
+        return await asyncio.shield(self._parsed[cls])
+
+    def known(self) -> dict[str, Any]:
+        """The facts to show that have been parsed so far, by name, without those that are not known."""
+        done = {cls: t.result() for cls, t in self._parsed.items() if t.done() and not t.cancelled()}
+        known = {fact_of(cls): value for cls, value in done.items() if not isinstance(value, Unseen)}
+        return {fact.name: value for fact, value in known.items() if fact.shown}
+
+    async def _parse(self, cls: type[Any]) -> Any:
+        try:
+            sources = fact_of(cls).sources
+            seen = await asyncio.gather(
+                *(self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources)
+            )
+            return cls.parse(*seen)
+        except Exception as error:  # a parser is code for text we have not met yet
+            return Unseen("crash", f"reading {cls.__name__} raised {_where(error)}")
+
+
+class Diagnosis:
+    """One run of some checks over one source."""
+
+    def __init__(
+        self,
+        checks: Iterable[Check],
+        source: Source,
+        given: Mapping[type[Any], Any],
+        *,
+        label: str = "live",
+        node: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.checks = tuple(checks)
+        self.source = source
+        self.facts = Facts(source, given)
+        self.finished: dict[str, Result] = {}
+        self._given = given
+        self._label = label
+        self._node = dict(node if node is not None else this_node())
+        self._began = time.monotonic()
+        self._seconds: float | None = None
+
+    @property
+    def moment(self) -> Moment:
+        """When the node was looked at."""
+        moment: Moment = self._given[Moment]
+        return moment
+
+    async def results(self) -> AsyncIterator[Result]:
+        """Yield each check's result as soon as it is known; ends when all are."""
+        waivers = asyncio.create_task(self.facts.get(Waivers))
+        tasks = [asyncio.create_task(self._result(check, waivers)) for check in self.checks]
+        try:
+            for done in asyncio.as_completed(tasks):
+                result = await done
+                self.finished[result.check] = result
+                yield result
+        finally:
+            self._seconds = time.monotonic() - self._began
+            for task in (waivers, *tasks):
+                task.cancel()
+            self.source.close()
+
+    async def run(self) -> Report:
+        """All results, as a report."""
+        async for _ in self.results():
+            pass
+        return self.report()
+
+    def expectations(self) -> dict[str, str]:
+        """What a node like this one would be expected to have, as `--expect` takes it."""
+        told: dict[str, str] = {}
+        for value in self.facts.known().values():
+            told.update(_asked(value, "expectations", {}))
+        return told
+
+    def report(self) -> Report:
+        """The report of what is known now; checks that have not answered are unknown."""
+        results = [self.finished.get(check.id) or _unanswered(check) for check in self.checks]
+        known = self.facts.known()
+        node = dict(self._node)
+        for value in known.values():
+            node.update(_asked(value, "headline", {}))
+        return Report(
+            tool=__version__,
+            source=self._label,
+            started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            seconds=round(self._seconds or time.monotonic() - self._began, 3),
+            node=node,
+            results=tuple(sorted(results, key=lambda result: result.check)),
+            observations=self.source.observations(),
+            facts={name: public(value) for name, value in sorted(known.items())},
+        )
+
+    async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
+        findings = held(check.id, await self._findings(check), self._expected)
+        accepted = await asyncio.shield(waivers)
+        if isinstance(accepted, Waivers):
+            findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
+        return _result(check, findings, self._cost(check))
+
+    async def _findings(self, check: Check) -> tuple[Finding, ...]:
+        try:
+            needs = check.needs()
+        except Exception as error:
+            return (Finding.unknown("crash", f"{check.where}: {_where(error)}"),)
+        values = await asyncio.gather(*(self.facts.get(need.cls) for need in needs))
+        required = (value for value, need in zip(values, needs, strict=True) if not need.optional)
+        missing = [Finding.unseen(value) for value in required if isinstance(value, Unseen)]
+        if missing:
+            # "Does it apply here?" comes first; then a broken source says more than a blind one.
+            return (min(missing, key=_does_not_apply_first),)
+        arguments = [None if isinstance(value, Unseen) else value for value in values]
+        return tuple(judge(check, arguments))
+
+    @property
+    def _expected(self) -> Mapping[str, str]:
+        return self._given[Expect].values if Expect in self._given else {}
+
+    def _cost(self, check: Check) -> float:
+        seconds = {seen.probe: seen.seconds for seen in self.source.observations()}
+        return max((seconds.get(name, 0.0) for name in probes_of(check)), default=0.0)
+
+
+def judge(check: Check, arguments: list[Any]) -> Iterator[Finding]:
+    """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
+    anything = False
+    try:
+        with _interrupted_after(THINKING):
+            for finding in check.function(*arguments):
+                if not isinstance(finding, Finding):
+                    raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
+                anything = True
+                yield finding
+    except Exception as error:  # a check is a plug-in: its crash is one finding, not ours
+        yield Finding.unknown("crash", f"the check itself raised {_where(error)}")
+        return
+    if not anything:
+        yield Finding.unknown("crash", f"the check looked at nothing ({check.where})")
+
+
+def probes_of(check: Check) -> frozenset[str]:
+    """The names of all probes a check rests on, through its facts."""
+    names: set[str] = set()
+    with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
+        pending = [need.cls for need in check.needs()]
+        while pending:
+            declaration = vars(pending.pop()).get("__nodedoctor__")
+            for source in getattr(declaration, "sources", ()):
+                names.add(source) if isinstance(source, str) else pending.append(source)
+    return frozenset(names)
+
+
+def public(value: Any) -> Any:
+    """A fact as the report shows it: its own short form if it has one, else all its fields."""
+    return _asked(value, "public", None) or _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """What `dataclasses.asdict` makes of a value, in a third of the time: what cannot change is shared."""
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _asked(value: Any, method: str, otherwise: Any) -> Any:
+    """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
+    try:
+        return getattr(value, method)() if hasattr(value, method) else otherwise
+    except Exception:
+        return otherwise
+
+
+def this_node() -> dict[str, Any]:
+    """What names this machine, from calls that cannot hang."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot_id: str | None = file.read().strip()
+    except OSError:
+        boot_id = None
+    return {"hostname": os.uname().nodename, "boot_id": boot_id}
+
+
+def now() -> datetime:
+    """The present moment, aware and in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Result:
+    return Result(check.id, check.title, findings, round(seconds, 3), tuple(sorted(check.tags)), check.why)
+
+
+def _unanswered(check: Check) -> Result:
+    finding = Finding.unknown("timeout", "had not answered when the run was ended")
+    return _result(check, (finding,), 0.0)
+
+
+def _does_not_apply_first(finding: Finding) -> int:
+    return 0 if finding.status is Status.SKIP else (1 if finding.broken else 2)
+
+
+def _where(error: BaseException) -> str:
+    """One line: the exception, and the last line of code it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+@contextlib.contextmanager
+def _interrupted_after(seconds: float) -> Iterator[None]:
+    """Interrupt Python code that never ends. Only the main thread gets signals; elsewhere nothing happens."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def overdue(signum: int, frame: object) -> None:
+        raise TimeoutError(f"took longer than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, overdue)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

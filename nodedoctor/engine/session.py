@@ -1,0 +1,171 @@
+"""One sitting: from what was asked for to a diagnosis that can be run, and run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from nodedoctor.cli.console import COMMANDS
+from nodedoctor.engine import recording as snapshot
+from nodedoctor.engine.fork_server import ForkServer
+from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
+from nodedoctor.engine.registry import Check, Options
+from nodedoctor.engine.run import Diagnosis, now, this_node
+from nodedoctor.engine.sources import Live, Recorded, Source
+from nodedoctor.expectations import judges
+from nodedoctor.model import Expect, Moment, Report
+from nodedoctor.record import noun
+from nodedoctor.whole_numbers import whole
+
+DEADLINE = 50.0
+"""Seconds for a whole run. Slurm ends a HealthCheckProgram after HealthCheckTimeout, 60 s (slurm.conf(5))."""
+DEADLINE_DEEP = 900.0
+
+DEEP = "deep"
+"""Checks with this tag run only with --deep or by name."""
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done, in one line."""
+
+
+@noun
+class Request:
+    """What was asked for on the command line, in the terms of the engine."""
+
+    words: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+    deadline: float | None = None
+    replay: Path | None = None
+    folders: tuple[Path, ...] = ()
+    redact: bool = False
+
+
+class Session:
+    """The catalogue, the selected checks and the source; `diagnosis()` makes one run of them."""
+
+    def __init__(self, request: Request) -> None:
+        """Load checks and, for a replay, the recording; UsageError when either cannot be."""
+        self.request = request
+        self._server = None if request.replay else ForkServer()  # it imports while we do
+        try:
+            self.catalogue = discover(request.folders)
+            self.snapshot = snapshot.load(request.replay) if request.replay else None
+        except (DiscoveryError, snapshot.SnapshotError) as error:
+            raise UsageError(str(error)) from None
+        self._moment()  # complains now about a --since that cannot be read
+        chosen = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
+        ids = {check.id for check in chosen} | judges(self._expect().values)
+        self.checks = tuple(check for _, check in sorted(self.catalogue.checks.items()) if check.id in ids)
+
+    @property
+    def deadline(self) -> float:
+        """Seconds the whole run may take; as long as --deep has, where a check that needs it was named."""
+        deep = self.request.options.deep or any(DEEP in check.tags for check in self.checks)
+        usual = DEADLINE_DEEP if deep else DEADLINE
+        return usual if self.request.deadline is None else self.request.deadline
+
+    def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:
+        """A fresh run: probes are asked anew. Must be called inside a running event loop."""
+        chosen = self.checks if checks is None else tuple(checks)
+        plugins = Plugins(len(self.catalogue.checks), tuple(self.catalogue.broken))
+        given = {Plugins: plugins, Expect: self._expect(), Moment: self._moment()}
+        if self.snapshot is None:
+            return Diagnosis(chosen, self._live(), given, label="live", node=this_node())
+        source: Source = Recorded(self.snapshot.observations)
+        node = {"hostname": None, "boot_id": None, **self.snapshot.node}
+        return Diagnosis(chosen, source, given, label="replay", node=node)
+
+    def recording(self, diagnosis: Diagnosis, report: Report | None = None) -> bytes:
+        """The zip that keeps what a finished run has seen; `report` when later runs have added to it.
+
+        With `redact` it holds stand-ins, the same ones as a report redacted by itself.
+        """
+        options: dict[str, Any] = {
+            "since": self.request.options.since,
+            "expect": dict(self.request.options.expect),
+        }
+        report = report or diagnosis.report()
+        seen, node = report.observations, report.node
+        if self.request.redact:
+            from nodedoctor.redact import Redaction
+
+            redaction = Redaction.of(seen, node)
+            seen, node = tuple(map(redaction.observation, seen)), redaction.node(node)
+            options = redaction.document(options)
+        return snapshot.pack(seen, node, diagnosis.moment.started, options)
+
+    def close(self) -> None:
+        """No more runs."""
+        if self._server is not None:
+            self._server.close()
+
+    def _live(self) -> Live:
+        return Live(self.catalogue.probes, self.request.options, self.deadline, self._server)
+
+    def _expect(self) -> Expect:
+        recorded = self.snapshot.options.get("expect") if self.snapshot else None
+        values = dict(recorded) if isinstance(recorded, dict) else {}
+        return Expect({**{str(k): str(v) for k, v in values.items()}, **self.request.options.expect})
+
+    def _moment(self) -> Moment:
+        when = self.snapshot.when if self.snapshot else None
+        since = self.request.options.since or str(_recorded_since(self.snapshot) or "")
+        started = when or now()
+        return Moment(started, since_when(since, started) if since else None)
+
+
+def select(
+    catalogue: Catalogue, words: Iterable[str], tags: Iterable[str], *, deep: bool
+) -> tuple[Check, ...]:
+    """The checks that ids, subjects and tags name, or all; UsageError for a name that means nothing."""
+    checks = catalogue.checks
+    words, tags = tuple(words), frozenset(tags)
+    subjects = {check.subject for check in checks.values()}
+    known_tags = frozenset().union(*(check.tags for check in checks.values()))
+    for word in words:
+        if word not in checks and word not in subjects:
+            raise UsageError(_unknown("check or subject", word, {*checks, *subjects, *COMMANDS}))
+    for tag in tags - known_tags:
+        raise UsageError(_unknown("tag", tag, known_tags))
+    return tuple(
+        check
+        for _, check in sorted(checks.items())
+        if (not words or check.id in words or check.subject in words)
+        and (not tags or tags & check.tags)
+        and (deep or DEEP not in check.tags or check.id in words or check.subject in words)
+    )
+
+
+_LONG_AGO = 10**11
+"""Of any unit: more than the calendar has seconds."""
+
+
+def since_when(text: str, started: datetime) -> datetime:
+    """The moment `24h`, `30m`, `7d` or `90s` before the start of the run; UsageError for anything else."""
+    match = re.fullmatch(r"(\d+)([smhd])", text)
+    if match is None:
+        raise UsageError(f"--since wants a number and s, m, h or d, like 24h; got {text[:40]!r}")
+    number = whole(match[1], most=_LONG_AGO)
+    if number is None:
+        raise UsageError(f"--since {text[:40]} reaches back before the calendar")
+    unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
+    try:
+        return started - timedelta(**{unit: number})
+    except OverflowError:
+        raise UsageError(f"--since {text[:40]} reaches back before the calendar") from None
+
+
+def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
+    return recorded.options.get("since") if recorded else None
+
+
+def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
+    from nodedoctor.cli.console import alike
+
+    return f"no {kind} {word!r}; {alike(word, known, 'see `nodedoctor list checks`')}"

@@ -1,0 +1,122 @@
+"""What a node must have (`--expect gpus=8`), so that its absence is a failure and not a skip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from nodedoctor.engine import input_files
+from nodedoctor.model import Finding, Status
+from nodedoctor.record import noun
+
+_COUNT, _VERSION = r"\d{1,4}", r"\d[\w.+~-]*"
+
+
+@noun
+class Key:
+    """What can be expected: what it means, how its value is written, and the checks that judge it.
+
+    The first of the checks is the one that must apply: where it does not, what is expected is not there.
+    """
+
+    about: str
+    form: str
+    judges: tuple[str, ...]
+
+
+_KEYS = {
+    "gpus": Key("number of GPUs this node must show, e.g. 8", _COUNT, ("driver.gpus-present",)),
+    "gpu": Key("part of the GPU model's name, e.g. H100", r".+", ("driver.gpus-present",)),
+    "driver": Key("driver version or its beginning, e.g. 570 or 570.86.10", _VERSION, ("driver.branch",)),
+    "nvlinks": Key("number of NVLinks that must be up on every GPU, e.g. 18", _COUNT, ("nvlink.links",)),
+    "pcie": Key(
+        "PCIe generation and lanes every GPU must have at its best, e.g. 5x16",
+        r"\d{1,2}x\d{1,2}",
+        ("pcie.speed", "pcie.width"),
+    ),
+    "torch": Key(
+        "yes, or a version or its beginning, e.g. 2.9: the target Python must have it",
+        rf"yes|{_VERSION}",
+        ("stack.python", "stack.torch-driver"),
+    ),
+    "ib": Key(
+        "count and rate in Gb/s of active InfiniBand or RoCE rails, e.g. 8x400 or 8",
+        r"\d{1,3}(x\d{1,4}(\.\d)?)?",
+        ("ib.ports",),
+    ),
+    "image": Key(
+        "name of the container image, whose promise is then held against what is installed",
+        r".+",
+        ("container.image",),
+    ),
+    "ray": Key(
+        "yes, or a version or its beginning, e.g. 2.51: the target Python must have it",
+        rf"yes|{_VERSION}",
+        ("ray.version", "stack.python"),
+    ),
+}
+
+KEYS = {name: key.about for name, key in _KEYS.items()}
+"""Known keys and what they mean; `nodedoctor expect --keys` prints them."""
+
+LARGEST = 1 << 20
+"""Bytes of a file of expectations that are read; ours."""
+
+
+class ExpectError(Exception):
+    """An expectation that cannot be read, in one line."""
+
+
+def expectations(words: Iterable[str]) -> dict[str, str]:
+    """Read `key=value` words and files of such lines; a later one replaces an earlier one."""
+    values: dict[str, str] = {}
+    for word in words:
+        lines = [word] if "=" in word else _lines(word)
+        for line in lines:
+            key, _, value = (part.strip() for part in line.partition("="))
+            values[key] = _written(_known(key), value)
+    return values
+
+
+def judges(expected: Mapping[str, str]) -> frozenset[str]:
+    """The checks that judge what is expected: they are asked whatever else was selected."""
+    return frozenset(check for name in expected if name in _KEYS for check in _KEYS[name].judges)
+
+
+def held(check: str, findings: tuple[Finding, ...], expected: Mapping[str, str]) -> tuple[Finding, ...]:
+    """The findings of a check; it fails where it does not apply to what must be there."""
+    if not all(finding.status is Status.SKIP for finding in findings):
+        return findings
+    missing = [
+        f"{name}={value}"
+        for name, value in expected.items()
+        if name in _KEYS and check == _KEYS[name].judges[0] and not re.match(r"0+(x|$)", value)
+    ]
+    if not missing:
+        return findings
+    return tuple(Finding.fail(f"{' '.join(missing)} expected: {skip.summary}") for skip in findings)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        text = input_files.read(path, largest=LARGEST, pipes=True).decode("utf-8")
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or "not text"
+        raise ExpectError(f"--expect wants key=value or a file of such lines; {path}: {why}") from None
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def _written(key: str, value: str) -> str:
+    if not re.fullmatch(_KEYS[key].form, value, re.ASCII):
+        raise ExpectError(f"--expect {key}={value}: not understood; {key}: {KEYS[key]}")
+    return value
+
+
+def _known(key: str) -> str:
+    if key in KEYS:
+        return key
+    from nodedoctor.cli.console import alike
+
+    hint = alike(key, KEYS, f"known keys: {' '.join(KEYS)}")
+    raise ExpectError(f"nothing is known about expecting {key!r}; {hint}")

@@ -1,0 +1,1 @@
+"""Facts of Ray and Slurm on this node."""

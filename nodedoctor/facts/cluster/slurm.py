@@ -1,0 +1,78 @@
+"""This node as Slurm knows it: the GPUs it may give away, those it has given, its state."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+NO_SLURM = "no Slurm on this node: there is no scontrol"
+_ASK = 'exec scontrol -o show node "${SLURMD_NODENAME:-$(hostname -s)}"'
+
+
+@probe("slurm-node", timeout=6)
+def slurm_node(options: Options) -> Command | Observation:
+    """What Slurm's controller says of this node."""
+    if options.root != "/":
+        return skipped("slurm-node", "Slurm knows this node by its name, not what is mounted at --root")
+    return Command(("sh", "-c", f"command -v scontrol >/dev/null || exit 127; {_ASK}"))
+
+
+@fact("slurm-node")
+@noun
+class SlurmNode:
+    """`gpus` are those configured (GRES), `allocated` those given to jobs; None where it was not told.
+
+    `states` are its words: IDLE MIXED ALLOCATED DRAIN DOWN ...; `reason` why it was drained.
+    """
+
+    name: str
+    states: tuple[str, ...] = ()
+    gpus: int | None = None
+    allocated: int | None = None
+    gres: str = ""
+    reason: str = ""
+
+    @classmethod
+    def parse(cls, seen: Observation) -> SlurmNode | Unseen:
+        """Read the one line of `scontrol -o show node`; without Slurm there is nothing to see."""
+        if seen.answered and seen.rc == 127:
+            return Unseen.skip(NO_SLURM)
+        name = re.search(r"\bNodeName=(\S+)", seen.text)
+        if not seen.answered or name is None:
+            return Unseen.of(seen, "See whether slurmctld answers: scontrol ping.")
+        state, gres = _value("State", seen.text), _value("Gres", seen.text)
+        reason = re.search(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", seen.text)
+        given = _value("AllocTRES", seen.text)
+        return cls(
+            name.group(1),
+            tuple(state.rstrip("*~#!%$@^-").split("+")) if state else (),
+            _gpus(gres),
+            _tres(given) if "AllocTRES=" in seen.text else None,
+            gres,
+            reason.group(1).strip() if reason else "",
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Nothing of this node is given to a job."""
+        return "IDLE" in self.states and not self.allocated
+
+
+def _value(key: str, text: str) -> str:
+    found = re.search(rf"(?:^|\s){key}=(\S*)", text)
+    return found.group(1) if found else ""
+
+
+def _gpus(gres: str) -> int | None:
+    """Of `gpu:h100:8(S:0-1),gpu:a100:2,nic:1` ten; None where GRES names no GPU at all (`(null)`)."""
+    counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d{1,4})(?=[(,]|$)", gres)
+    return sum(map(int, counts)) if counts else 0 if gres else None
+
+
+def _tres(given: str) -> int:
+    """Of `cpu=96,gres/gpu=4,gres/gpu:h100=4` four."""
+    found = re.search(r"(?:^|,)gres/gpu=(\d{1,6})", given)
+    return int(found.group(1)) if found else 0

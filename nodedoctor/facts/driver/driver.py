@@ -1,0 +1,257 @@
+"""NVIDIA's driver as files show it: module, libraries, device nodes. Nothing here asks the driver itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from nodedoctor.engine.cache import once
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.facts.files import Files, whole_number
+from nodedoctor.facts.pci.pci import bdf
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+PROC = "/proc/driver/nvidia"
+LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
+LIBRARY_DIRS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/nvidia/lib64",  # where GKE and its container images keep the driver
+    "/usr/lib/wsl/lib",
+)
+MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nv_peer_mem", "gdrdrv")
+RIVALS = ("nouveau", "nova_core")
+"""Kernel modules that take a GPU away from NVIDIA's driver."""
+
+_AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
+_NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
+_WSL, _TEGRA = "/dev/dxg", "/etc/nv_tegra_release"
+_PEER_MEMORY = "/sys/kernel/mm/memory_peers"
+_USUAL = ("ENOENT", "EINVAL")  # not there; not a link
+_VERSION = regex(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_FILE_VERSION = regex(r"\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$")
+
+
+@probe("driver-files", timeout=5, lane=Lane.FS)
+def driver_files(options: Options) -> Command:
+    """Version and parameters of the kernel module, device nodes, and the driver libraries on disk."""
+    words = [f"read:{PROC}/version", f"read:{PROC}/params", f"read:{PROC}/gpus/*/information"]
+    words += ["read:/proc/modules", "read:/sys/module/nvidia/version", f"read:{_AUTO_UPGRADES}"]
+    words += [f"stat:/dev/{name}" for name in _NODES] + [f"stat:{_WSL}", f"stat:{_TEGRA}"]
+    for folder in LIBRARY_DIRS:
+        words += [f"link:{folder}/{name[:-1]}[1]" for name in LIBRARIES]
+        words += [f"stat:{folder}/{name[:-1]}[1-9]*" for name in LIBRARIES]
+    words += [f"stat:{_PEER_MEMORY}/*/version"]
+    words += ["stat:/var/lib/dpkg/status", "stat:/var/lib/rpm"]  # packages.py asks the one there is
+    # The driver's files wait for its locks, so each is read by a process of its own.
+    return Command(child("host/files", "--root", options.root, "--each", "3", *words))
+
+
+@noun
+class Library:
+    """One copy of a driver library: `name` as programs ask for it, the version its file name carries."""
+
+    name: str
+    folder: str
+    version: str | None
+
+
+@noun
+class DeviceNode:
+    """A device node below /dev. `access` is what we may do with it (rw, r, w or nothing), None when not said.
+
+    `refused_by` tells the device cgroup from the mode of the file; None when access is complete or unclear.
+    """
+
+    path: str
+    mode: str
+    access: str | None
+    refused_by: Literal["cgroup", "mode"] | None
+
+    @property
+    def minor(self) -> int | None:
+        """The GPU's minor number; None for nvidiactl and nvidia-uvm."""
+        return whole_number(self.path.removeprefix("/dev/nvidia"))
+
+    @property
+    def usable(self) -> bool:
+        """False only when we know that it may not be opened for reading and writing."""
+        return self.access in (None, "rw")
+
+
+@noun
+class DriverGpu:
+    """A GPU the kernel module drives. `minor` names its node, `excluded` is an administrator's choice."""
+
+    bus_id: str
+    minor: int | None = None
+    uuid: str | None = None
+    model: str | None = None
+    excluded: bool = False
+
+
+@fact("driver-files")
+@noun
+class Driver:
+    """The kernel module and the files around it.
+
+    `loaded` is None when it cannot be told. `modules` maps a loaded module of NVIDIA or a rival to its state
+    (Live, Loading, Unloading), None when the list could not be read. `platform` marks drivers of another
+    kind. `peer_memory` are the names under which modules serve adapters that reach GPU memory (nv_mem).
+    `errors` says why a file could not be read (TIMEOUT: the driver holds a lock).
+    """
+
+    loaded: bool | None = None
+    version: str | None = None
+    kind: Literal["open", "proprietary"] | None = None
+    version_text: str = ""
+    modules: Mapping[str, str] | None = None
+    gpus: tuple[DriverGpu, ...] = ()
+    nodes: tuple[DeviceNode, ...] = ()
+    libraries: tuple[Library, ...] = ()
+    params: Mapping[str, str] = field(default_factory=dict)
+    platform: Literal["wsl2", "tegra"] | None = None
+    peer_memory: tuple[str, ...] = ()
+    unattended_upgrades: bool | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    @once
+    def parse(cls, seen: Observation) -> Driver | Unseen:
+        """Read the child's document; what is not there stays None or empty."""
+        files = Files.parse_json(seen)
+        if isinstance(files, Unseen):
+            return files
+        line = (files.text(f"{PROC}/version") or "").partition("\n")[0]
+        found = _VERSION.search(line)
+        modules = _modules(files.text("/proc/modules"))
+        return cls(
+            loaded=_loaded(files, modules),
+            version=found[1] if found else files.text("/sys/module/nvidia/version"),
+            kind=_kind(line),
+            version_text=line,
+            modules=modules,
+            gpus=_gpus(files),
+            nodes=_nodes(files),
+            libraries=_libraries(files),
+            params=_params(files.text(f"{PROC}/params") or ""),
+            platform="wsl2" if _WSL in files.stats else "tegra" if _TEGRA in files.stats else None,
+            peer_memory=tuple(
+                sorted(path.split("/")[-2] for path in files.stats if path.startswith(f"{_PEER_MEMORY}/"))
+            ),
+            unattended_upgrades=_unattended(files),
+            errors={path: error for path, error in files.errors.items() if error not in _USUAL},
+        )
+
+    @property
+    def gpu_nodes(self) -> tuple[DeviceNode, ...]:
+        """The nodes of GPUs, without nvidiactl and nvidia-uvm."""
+        return tuple(node for node in self.nodes if node.minor is not None)
+
+    def node(self, minor: int | None) -> DeviceNode | None:
+        """The node of a GPU by its minor number."""
+        return next((node for node in self.gpu_nodes if node.minor == minor), None)
+
+    def versions(self, library: str) -> tuple[str, ...]:
+        """The different versions of a library on disk, those without a version in their name left out."""
+        found = {lib.version: None for lib in self.libraries if lib.name == library and lib.version}
+        return tuple(version for version in found if version)
+
+
+def _loaded(files: Files, modules: Mapping[str, str] | None) -> bool | None:
+    """Whether nvidia.ko is loaded. /proc/driver and /proc/modules are the host's, also inside a container."""
+    if files.text(f"{PROC}/version") or files.text("/sys/module/nvidia/version"):
+        return True
+    if modules is not None:
+        return "nvidia" in modules
+    return False if files.error(f"{PROC}/version") == "ENOENT" else None
+
+
+def _kind(line: str) -> Literal["open", "proprietary"] | None:
+    if "Kernel Module" not in line:
+        return None
+    return "open" if "Open Kernel Module" in line else "proprietary"
+
+
+def _modules(text: str | None) -> dict[str, str] | None:
+    """Name and state of the modules that matter here, from /proc/modules."""
+    if text is None:
+        return None
+    rows = (line.split() for line in text.splitlines())
+    return {row[0]: row[4] for row in rows if len(row) > 4 and row[0] in (*MODULES, *RIVALS)}
+
+
+def _gpus(files: Files) -> tuple[DriverGpu, ...]:
+    return tuple(
+        _gpu(address, files.text(f"{PROC}/gpus/{address}/information") or "")
+        for address in files.children(f"{PROC}/gpus")
+        if re.fullmatch(r"[0-9a-fA-F:.]+", address)
+    )
+
+
+def _gpu(address: str, text: str) -> DriverGpu:
+    pairs = (line.partition(":") for line in text.splitlines())
+    said = {key.strip(): value.strip() for key, _, value in pairs}
+    return DriverGpu(
+        bus_id=bdf(address),
+        minor=whole_number(said.get("Device Minor")),
+        uuid=_known(said.get("GPU UUID")),
+        model=_known(said.get("Model")),
+        excluded="Yes" in (said.get("GPU Excluded"), said.get("Blacklisted")),
+    )
+
+
+def _known(value: str | None) -> str | None:
+    """The driver prints question marks for what it has not read yet: GPU-????????-????."""
+    return None if not value or "?" in value or value == "Unknown" else value
+
+
+def _nodes(files: Files) -> tuple[DeviceNode, ...]:
+    paths = sorted(path for path in files.stats if path.startswith("/dev/nvidia"))
+    return tuple(_node(path, files.stats[path]) for path in paths)
+
+
+def _node(path: str, told: Mapping[str, object]) -> DeviceNode:
+    mode = str(told.get("mode", ""))
+    access = told.get("access")
+    if not isinstance(access, str):
+        return DeviceNode(path, mode, None, None)
+    if access == "rw":
+        return DeviceNode(path, mode, access, None)
+    return DeviceNode(path, mode, access, "cgroup" if mode[-1:] in ("6", "7") else "mode")
+
+
+def _libraries(files: Files) -> tuple[Library, ...]:
+    """Every folder's copy of every library, once; Debian's /usr/lib64 may be another name of a folder."""
+    found = (_library(files, folder, name) for folder in LIBRARY_DIRS for name in LIBRARIES)
+    return tuple(library for library in found if library)
+
+
+def _library(files: Files, folder: str, name: str) -> Library | None:
+    path = f"{folder}/{name}"
+    target = files.link(path)
+    if target is None and path not in files.stats:
+        return None
+    version = _FILE_VERSION.search(target or "")
+    return Library(name, folder, version[1] if version else None)
+
+
+def _params(text: str) -> dict[str, str]:
+    """The module parameters that change what people see: firmware, device files, hidden GPUs."""
+    kept = ("EnableGpuFirmware", "ModifyDeviceFiles", "DeviceFileMode", "ExcludedGpus")
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key.strip(): value.strip().strip('"') for key, _, value in pairs if key.strip() in kept}
+
+
+def _unattended(files: Files) -> bool | None:
+    """Whether apt upgrades packages by itself; None where that is not configured, or not Debian."""
+    text = files.text(_AUTO_UPGRADES)
+    if text is None:
+        return None
+    return re.search(r'Unattended-Upgrade\s+"[1-9]', text) is not None

@@ -1,0 +1,39 @@
+"""Whether this node has anything to do with NVIDIA: decides between "broken" and "not applicable".
+
+Everything is told by files, so a node without NVIDIA hardware never loads NVIDIA's library.
+"""
+
+from __future__ import annotations
+
+from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.model import Observation, Unseen
+
+NONE_HERE = "no NVIDIA hardware on the PCI bus, no NVIDIA device node, no NVIDIA driver"
+
+
+def signs(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> tuple[str, ...]:
+    """What speaks for NVIDIA hardware here, the strongest first; empty when nothing does."""
+    found: list[str] = []
+    if isinstance(pci, Pci):
+        found += [f"GPU {gpu.address} on the PCI bus" for gpu in pci.gpus]
+        found += [f"NVSwitch {switch.address} on the PCI bus" for switch in pci.nvswitches]
+    if isinstance(driver, Driver):
+        found += [f"{driver.platform} platform"] if driver.platform else []
+        found += ["kernel module nvidia loaded"] if driver.loaded else []
+        found += [node.path for node in driver.nodes]
+    return tuple(found)
+
+
+def looked(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> bool:
+    """True when at least one of the two places could be looked at, so that seeing nothing means something."""
+    return isinstance(pci, Pci) or isinstance(driver, Driver)
+
+
+def reason_not_to_ask(pci: Observation, driver: Observation) -> str | None:
+    """For probes that go through NVIDIA's driver: why asking makes no sense here, None when it does.
+
+    Takes the observations `pci` and `driver-files`. Where neither could be read, asking is the only way left.
+    """
+    bus, files = Pci.parse(pci), Driver.parse(driver)
+    return NONE_HERE if looked(bus, files) and not signs(bus, files) else None

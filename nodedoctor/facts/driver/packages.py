@@ -1,0 +1,86 @@
+"""Which packages of NVIDIA's driver are installed, and whether an upgrade may replace them unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
+from nodedoctor.facts.files import Files
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+NAME = "driver-packages"
+DPKG, RPM = "/var/lib/dpkg/status", "/var/lib/rpm"
+_PATTERNS = (
+    "nvidia-driver*",
+    "nvidia-dkms*",
+    "nvidia-kernel*",
+    "nvidia-open*",
+    "nvidia-compute*",
+    "nvidia-utils*",
+    "nvidia-fabricmanager*",
+    "nvidia-imex*",
+    "libnvidia-compute*",
+    "libnvidia-ml1",
+    "libcuda1",
+    "linux-modules-nvidia*",
+    "linux-objects-nvidia*",
+)
+_DRIVER = regex(r"(?:^|[:~])(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_DPKG_FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
+_RPM_FORMAT = "ii \t%{NAME}\t%{VERSION}\n"
+
+
+@probe(NAME, timeout=5, after=("pci", "driver-files"))
+def driver_packages(options: Options, pci: Observation, files: Observation) -> Command | Observation:
+    """Installed packages of NVIDIA's driver with their versions, from dpkg or rpm."""
+    if why := reason_not_to_ask(pci, files):
+        return skipped(NAME, why)
+    there = Files.parse_json(files)
+    stats = {} if isinstance(there, Unseen) else there.stats
+    root = options.root.rstrip("/")
+    if DPKG in stats:
+        where = f"--admindir={root}/var/lib/dpkg"
+        return Command(("dpkg-query", where, "-W", "-f", _DPKG_FORMAT, *_PATTERNS))
+    if RPM in stats:
+        query = ("-qa", "--qf", _RPM_FORMAT, "nvidia-*", "kmod-nvidia*", "libnvidia-*")
+        return Command(("rpm", f"--dbpath={root}{RPM}", *query))
+    return skipped(NAME, "neither dpkg nor rpm keeps packages here")
+
+
+@noun
+class DriverPackage:
+    """One installed package. `driver` is the driver version inside the package's version."""
+
+    name: str
+    version: str
+    driver: str | None
+    held: bool
+
+
+@fact(NAME)
+@noun
+class DriverPackages:
+    """The driver's packages; empty where the driver came from NVIDIA's .run file or an image."""
+
+    packages: tuple[DriverPackage, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> DriverPackages | Unseen:
+        """Read lines of state, name and version; dpkg-query ends with 1 when a pattern matches nothing."""
+        return cls(tuple(_packages(seen.text))) if seen.answered else Unseen.of(seen)
+
+    def drivers(self) -> tuple[str, ...]:
+        """The different driver versions among the packages, in their order."""
+        return tuple(dict.fromkeys(package.driver for package in self.packages if package.driver))
+
+
+def _packages(text: str) -> Iterator[DriverPackage]:
+    for line in text.splitlines():
+        state, _, rest = line.partition("\t")
+        name, _, version = (part.strip() for part in rest.partition("\t"))
+        if name and version and state[1:2] == "i":
+            found = _DRIVER.search(version)
+            yield DriverPackage(name, version, found[1] if found else None, held=state[:1] == "h")

@@ -1,0 +1,107 @@
+"""What systemd says about the services a GPU node leans on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+UNITS = (
+    "nvidia-persistenced",
+    "nvidia-fabricmanager",
+    "nvidia-imex",
+    "nvidia-dcgm",
+    "dcgm",
+    "slurmd",
+    "munge",
+    "docker",
+    "containerd",
+    "chrony",
+    "chronyd",
+    "ntp",
+    "ntpd",
+    "systemd-timesyncd",
+    "unattended-upgrades",
+)
+_PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"
+_NOT_BOOTED = ("not been booted with systemd", "Failed to connect to bus", "Host is down")
+WAY_OUT = "Run on the host: services are not visible from inside a container."
+
+
+@probe("services", timeout=5)
+def services(options: Options) -> Command | Observation:
+    """State of NVIDIA's, Slurm's, container and time services, in one call."""
+    if options.root not in ("", "/"):
+        return skipped("services", "systemctl speaks to the systemd of this root, not of another one")
+    units = tuple(f"{unit}.service" for unit in UNITS)
+    return Command(("systemctl", "show", "--no-pager", "-p", _PROPERTIES, "--", *units))
+
+
+@noun
+class Service:
+    """One unit in systemd's words: active is active, inactive, failed, activating; enabled may be empty."""
+
+    name: str
+    loaded: str
+    active: str
+    sub: str = ""
+    enabled: str = ""
+    result: str = ""
+
+    @property
+    def installed(self) -> bool:
+        """Whether there is such a unit on this node."""
+        return self.loaded != "not-found"
+
+    @property
+    def running(self) -> bool:
+        """Whether it is up."""
+        return self.active == "active"
+
+    @property
+    def text(self) -> str:
+        """The unit in one line, for evidence."""
+        words = (self.loaded, f"{self.active} ({self.sub})", self.enabled, self.result)
+        return f"{self.name}: {', '.join(word for word in words if word)}"
+
+
+@fact("services")
+@noun
+class Services:
+    """The services that systemd knows, by name without `.service`; unknown names are not installed."""
+
+    units: tuple[Service, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Services | Unseen:
+        """Read the blocks of `systemctl show`; a container without systemd cannot see the host's services."""
+        units = tuple(_units(seen.text)) if seen.answered else ()
+        if units:
+            return cls(units)
+        said = f"{seen.text}\n{seen.note}"
+        if any(words in said for words in _NOT_BOOTED):
+            return Unseen("not-visible-here", "services: systemd does not run here", WAY_OUT, seen.probe)
+        return Unseen.of(seen, WAY_OUT)
+
+    def get(self, name: str) -> Service | None:
+        """The unit of a name, None when it is not installed or was not asked for."""
+        found = (unit for unit in self.units if unit.name == name and unit.installed)
+        return next(found, None)
+
+
+def _units(text: str) -> Iterator[Service]:
+    for block in text.split("\n\n"):
+        pairs = (line.partition("=") for line in block.splitlines())
+        said = {key.strip(): value.strip() for key, _, value in pairs}
+        name, loaded, active = said.get("Id", ""), said.get("LoadState", ""), said.get("ActiveState", "")
+        if name and loaded and active:
+            yield Service(
+                name.removesuffix(".service"),
+                loaded,
+                active,
+                said.get("SubState", ""),
+                said.get("UnitFileState", ""),
+                said.get("Result", ""),
+            )

@@ -1,0 +1,47 @@
+"""The version of NVIDIA's fabric manager, which must be that of the driver to the last digit."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
+from nodedoctor.facts.driver.packages import DriverPackages
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+NAME = "fabric-manager"
+_VERSION = regex(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
+
+
+@probe(NAME, timeout=5, after=("pci", "driver-files"))
+def fabric_manager(options: Options, pci: Observation, files: Observation) -> Command | Observation:
+    """`nv-fabricmanager --version`; the program reads nothing of the node for that."""
+    if why := reason_not_to_ask(pci, files):
+        return skipped(NAME, why)
+    if options.root not in ("", "/"):
+        return skipped(NAME, "the program of this root is not the one of the node")
+    return Command(("nv-fabricmanager", "--version"))
+
+
+@fact(NAME, DriverPackages)
+@noun
+class FabricManager:
+    """The installed fabric manager; `said_by` names the probe that knew its version."""
+
+    version: str
+    said_by: str
+
+    @classmethod
+    def parse(cls, seen: Observation, packages: DriverPackages | Unseen) -> FabricManager | Unseen:
+        """What the program says, else what the package is."""
+        found = _VERSION.search(f"{seen.text}\n{seen.note}") if seen.answered else None
+        if found:
+            return cls(found[1], NAME)
+        listed = packages.packages if isinstance(packages, DriverPackages) else ()
+        for package in listed:
+            if package.name.startswith("nvidia-fabric") and package.driver:
+                return cls(package.driver, f"driver-packages: {package.name} {package.version}")
+        way_out = "Run on the host: a container does not have the host's fabric manager."
+        return Unseen("missing-tool", "no fabric manager found here", way_out, NAME)

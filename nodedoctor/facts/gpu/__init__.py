@@ -1,0 +1,1 @@
+"""Facts of GPUs: what NVML and nvidia-smi say of them."""

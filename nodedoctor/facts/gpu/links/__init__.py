@@ -1,0 +1,1 @@
+"""How GPUs are connected: NVLink, peer access, topology."""

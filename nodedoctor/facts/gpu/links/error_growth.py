@@ -1,0 +1,125 @@
+"""How much error counters grew within a second: totals say little, a counter that moves says it is now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
+from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
+from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, whole
+from nodedoctor.facts.gpu.nvml.reading import seconds_of
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+GROWTH = "nvml-growth"
+_NO_COUNTERS = "these GPUs show no error counters"
+INTERVAL = 1.0  # seconds between the two reads
+
+
+@probe(GROWTH, timeout=15, lane=Lane.NVIDIA, after=("pci", "driver-files", "nvml"))
+def nvml_growth(
+    options: Options, pci: Observation, files: Observation, nvml: Observation
+) -> Command | Observation:
+    """Error counters of GPUs and NVLinks, read twice one second apart, where NVML showed such counters."""
+    if why := reason_not_to_ask(pci, files):
+        return skipped(GROWTH, why)
+    reading = NvmlReading.parse(nvml)
+    if isinstance(reading, Unseen) or reading.gpus.interrupted or not reading.gpus.gpus:
+        return skipped(GROWTH, "NVML gave no complete answer before")
+    if not any(gpu.nvlinks or gpu.pcie_replays is not None for gpu in reading.gpus.gpus):
+        return skipped(GROWTH, _NO_COUNTERS)
+    return Command(child("gpu/nvml_growth", str(INTERVAL), packages=True))
+
+
+@noun
+class LinkGrowth:
+    """What the counters of one NVLink gained, by name."""
+
+    link: int
+    gained: Mapping[str, int]
+
+
+@noun
+class GpuGrowth:
+    """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links."""
+
+    index: int
+    gained: Mapping[str, int] = field(default_factory=dict)
+    links: tuple[LinkGrowth, ...] = ()
+
+
+@fact(GROWTH)
+@noun
+class ErrorGrowth:
+    """How much the error counters of every GPU and its NVLinks grew between two reads."""
+
+    seconds: float
+    gpus: tuple[GpuGrowth, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> ErrorGrowth | Unseen:
+        """Subtract the first sample from the last one; one sample alone tells nothing."""
+        if not seen.answered:
+            return Unseen.skip(_NO_COUNTERS) if seen.note == _NO_COUNTERS else Unseen.of(seen)
+        samples = [sample for line in seen.text.splitlines() if (sample := _sample(line))]
+        if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
+            return Unseen.of(seen)
+        (began, before), (ended, after) = samples[0], samples[-1]
+        gpus = (_gpu(index, before[index], after[index]) for index in sorted(before) if index in after)
+        return cls(round(ended - began, 3), tuple(gpus))
+
+    def gpu(self, index: int) -> GpuGrowth | None:
+        """What the counters of one GPU gained."""
+        return next((gpu for gpu in self.gpus if gpu.index == index), None)
+
+
+_Counts = dict[str, int]
+_Sample = tuple[float, dict[int, tuple[_Counts, dict[int, _Counts]]]]
+
+
+def _sample(line: str) -> _Sample | None:
+    try:
+        said = mapping(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    moment = seconds_of(said.get("time_seconds"))
+    if moment is None:
+        return None
+    return moment, dict(_counts(said))
+
+
+def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[int, _Counts]]]]:
+    for entry in listed(said.get("gpus")):
+        index = index_of(entry)
+        if index is not None and "values" in entry:
+            links = {
+                number: _numbers(link)
+                for link in listed(entry.get("links"))
+                if (number := index_of(link, "link")) is not None
+            }
+            yield index, (_numbers(entry), links)
+
+
+def _numbers(entry: Any) -> _Counts:
+    raw = Raw.of(entry)
+    read = {name: raw.read(name, whole)[0] for name in raw.values}
+    return {name: count for name, count in read.items() if count is not None}
+
+
+def _gpu(
+    index: int, before: tuple[_Counts, dict[int, _Counts]], after: tuple[_Counts, dict[int, _Counts]]
+) -> GpuGrowth:
+    shared = sorted(before[1].keys() & after[1].keys())
+    links = (LinkGrowth(link, _gained(before[1][link], after[1][link])) for link in shared)
+    return GpuGrowth(index, _gained(before[0], after[0]), tuple(links))
+
+
+def _gained(before: _Counts, after: _Counts) -> dict[str, int]:
+    """Counters are reset now and then: what became less gained nothing we know of."""
+    gained = {name: after[name] - count for name, count in before.items() if name in after}
+    return {name: count for name, count in gained.items() if count >= 0}

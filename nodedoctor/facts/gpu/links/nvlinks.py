@@ -1,0 +1,90 @@
+"""The NVLinks of every GPU, from NVML, else from `nvidia-smi nvlink`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from nodedoctor.engine.registry import fact
+from nodedoctor.facts.gpu.gpu import Gpu, NvLink
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlink_smi import ERRORS, STATUS, GpuLinks, State, read_links
+from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+WAY_OUT = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the host."
+
+
+@fact(Gpus, STATUS, ERRORS)
+@noun
+class NvLinks:
+    """The NVLinks of every GPU that told anything about them; `source` is the probe that did."""
+
+    source: str
+    gpus: tuple[GpuLinks, ...]
+
+    @classmethod
+    def parse(cls, gpus: Gpus | Unseen, status: Observation, errors: Observation) -> NvLinks | Unseen:
+        """Prefer NVML; texts fill in what it did not tell. Models without NVLink have nothing to see."""
+        listed = gpus.gpus if isinstance(gpus, Gpus) else ()
+        if any(gpu.nvlinks is not None for gpu in listed):
+            source = gpus.source if isinstance(gpus, Gpus) else ""
+            return cls(source, tuple(_of_nvml(gpu) for gpu in listed))
+        states = read_links(status.text) if status.answered else ()
+        counts = read_links(errors.text) if errors.answered else ()
+        if not (states or counts):
+            return _unseen(gpus, listed, status)
+        counted = {gpu.index: gpu for gpu in counts}
+        joined = [_joined(gpu, counted.get(gpu.index)) for gpu in states or counts]
+        return cls(STATUS if states else ERRORS, tuple(joined))
+
+    def public(self) -> dict[str, Any]:
+        """The state of every GPU; links that the fact `gpus` was told stand there."""
+        rows = [asdict(gpu) for gpu in self.gpus]
+        if self.source not in (STATUS, ERRORS):
+            for row in rows:
+                del row["links"]
+        return {"source": self.source, "gpus": rows}
+
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say, where every GPU has the same number of links up."""
+        up = {sum(link.active is True for link in gpu.links) for gpu in self.gpus}
+        count = up.pop() if len(up) == 1 else 0
+        return {"nvlinks": str(count)} if count else {}
+
+
+def _unseen(gpus: Gpus | Unseen, listed: tuple[Gpu, ...], status: Observation) -> Unseen:
+    models = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in listed]
+    known = [model for model in models if model]
+    if models and len(known) == len(models) and not any(model.nvlink_links for model in known):
+        return Unseen.skip(f"{known[0].name} has no NVLink")
+    if isinstance(gpus, Unseen) and not gpus.applies:
+        return gpus
+    return Unseen.of(status, WAY_OUT)
+
+
+def _of_nvml(gpu: Gpu) -> GpuLinks:
+    links = gpu.nvlinks or ()
+    if gpu.mig_mode and not any(link.active for link in links):
+        return GpuLinks(gpu.index, gpu.name, "mig", said="MIG mode", uuid=gpu.uuid)
+    if gpu.nvlinks is None:
+        said = gpu.errors.get("nvlinks", "NO_DATA")
+        return GpuLinks(gpu.index, gpu.name, "unreadable", said=said, uuid=gpu.uuid)
+    state: State = "listed" if links else "none"
+    return GpuLinks(gpu.index, gpu.name, state, links, uuid=gpu.uuid)
+
+
+def _joined(gpu: GpuLinks, counted: GpuLinks | None) -> GpuLinks:
+    """The states of one text with the counters of the other."""
+    if counted is None or counted is gpu:
+        return gpu
+    others: Mapping[int, NvLink] = {link.link: link for link in counted.links}
+    links = (
+        replace(link, counters=others[link.link].counters, ber=others[link.link].ber)
+        if link.link in others
+        else link
+        for link in gpu.links
+    )
+    return replace(gpu, links=tuple(links))

@@ -1,0 +1,1 @@
+"""GPUs as NVIDIA's management library (NVML) describes them."""

@@ -1,0 +1,48 @@
+"""What NVIDIA's management library says about the GPUs, asked by a child that may hang or crash alone."""
+
+from __future__ import annotations
+
+from nodedoctor.engine.cache import once
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
+from nodedoctor.facts.gpu.gpu import GpuReading
+from nodedoctor.facts.gpu.nvml.raw import mapping
+from nodedoctor.facts.gpu.nvml.reading import document_of, reading_of
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.record import noun
+
+NVML = "nvml"
+
+_INTERRUPTED = frozenset({Outcome.TIMEOUT, Outcome.STUCK, Outcome.CRASH})
+_NO_PYNVML = "install nvidia-ml-py beside nodedoctor: it has the Python module pynvml"
+
+
+@probe(NVML, timeout=30, lane=Lane.NVIDIA, after=("pci", "driver-files"))
+def nvml(options: Options, pci: Observation, files: Observation) -> Command | Observation:
+    """Everything NVML says about every GPU; stays open, which keeps the driver awake for what follows."""
+    if why := reason_not_to_ask(pci, files):
+        return skipped(NVML, why)
+    return Command(child("gpu/nvml", "--hold", packages=True), hold=True)
+
+
+@fact(NVML, shown=False)
+@noun
+class NvmlReading:
+    """What NVML says about every GPU; with `gpus.interrupted`, what it said until it hung or crashed."""
+
+    gpus: GpuReading
+
+    @classmethod
+    @once
+    def parse(cls, seen: Observation) -> NvmlReading | Unseen:
+        """Read the JSON of probes/gpu/nvml.py. That the library does not start is an answer, too."""
+        if not (seen.answered or seen.outcome in _INTERRUPTED):
+            return Unseen.of(seen)
+        document, complete = document_of(seen.text)
+        if seen.answered and "init" not in document:
+            return Unseen.of(seen)
+        started = mapping(document.get("init"))
+        if started.get("error") == "PYNVML_NOT_FOUND":
+            return Unseen("missing-tool", f"nvml: {started.get('text')}", _NO_PYNVML, NVML)
+        return cls(reading_of(document, complete, seen))

@@ -1,0 +1,188 @@
+"""Makes a GpuReading of the document of probes/gpu/nvml.py, also of one that hung or crashed half-way."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
+from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
+from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, text, whole
+from nodedoctor.facts.gpu.smi.errors import normal_bus_id
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.regex import regex
+
+MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
+
+_GONE = frozenset({"GPU_IS_LOST", "RESET_REQUIRED"})  # nvml.h: inaccessible until the node or GPU is reset
+_FATAL = "Fatal Python error"  # what faulthandler begins with; then come the frames, the innermost first
+_CRASHED = regex(r"\bin (nvml\w+)")
+_WAITING = regex(r'"waiting": "(nvml\w+)"')
+
+
+def document_of(said: str) -> tuple[Mapping[str, Any], bool]:
+    """The document and whether it is complete; one that was cut off is closed after its last whole line."""
+    lines = said.rpartition("\n")[0].removesuffix(",")
+    for cut, ends in ((said, ("",)), (said, ("}", "]}")), (lines, ("}", "]}"))):
+        for end in ends:
+            try:
+                document = json.loads(cut + end, parse_constant=_refuse)
+            except (ValueError, RecursionError):
+                continue
+            return mapping(document), not end
+    return {}, False
+
+
+def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -> GpuReading:
+    """Everything the document says; what stopped it, when it is not complete."""
+    started, system = mapping(document.get("init")), Raw.of(document.get("system"))
+    count, no_count = system.read("count", _count)
+    read = list(_gpus(document))
+    gone = [lost for gpu in read if (lost := _gone(gpu))]
+    reading = GpuReading(
+        source="nvml",
+        counted=count,
+        gpus=tuple(gpu for gpu in read if _gone(gpu) is None),
+        lost=(*unopened(document), *gone),
+        library=_text(started.get("library")),
+        excluded=tuple(_excluded(system)),
+        init_error=init_error_of(started),
+        seconds=seconds_of(document.get("seconds")),
+        init_seconds=seconds_of(started.get("seconds")),
+        slow_calls=tuple(_slow_calls(document)),
+        errors={"counted": no_count} if no_count else {},
+    )
+    reading = _with_versions(reading, system)
+    return reading if complete and seen.answered else _interrupted(reading, seen)
+
+
+def _with_versions(reading: GpuReading, system: Raw) -> GpuReading:
+    told = {
+        "driver_version": system.read("driver_version", text),
+        "nvml_version": system.read("nvml_version", text),
+        "cuda_version": system.read("cuda_version", _cuda_version),
+        "driver_branch": system.read("driver_branch", lambda value: text(value["branch"])),
+        "confidential_compute": system.read("confidential_compute", lambda value: flag(value["ccFeature"])),
+    }
+    values = {name: value for name, (value, _) in told.items()}
+    errors = {name: error for name, (_, error) in told.items() if error}
+    confidential = values["confidential_compute"]
+    if confidential is not None:  # NVML knows it of the system only
+        gpus = tuple(_confidential(gpu, confidential) for gpu in reading.gpus)
+        reading = replace(reading, gpus=gpus)
+    return replace(reading, **values, errors={**reading.errors, **errors})
+
+
+def _confidential(gpu: Gpu, confidential: bool) -> Gpu:
+    errors = {name: error for name, error in gpu.errors.items() if name != "confidential_compute"}
+    return replace(gpu, confidential_compute=confidential, errors=errors)
+
+
+def _gpus(document: Mapping[str, Any]) -> Iterator[Gpu]:
+    """The GPUs that were read, each once: their entry is the only one with values."""
+    programs, pairs = mapping(document.get("programs")), document.get("peers")
+    seen = set()
+    for entry in listed(document.get("gpus")):
+        index = index_of(entry)
+        if index is None or index in seen or "values" not in entry:
+            continue
+        seen.add(index)
+        peers = None if pairs is None else [Raw.of(pair) for pair in listed(pairs) if index_of(pair) == index]
+        yield gpu_of(index, Raw.of(entry), peers, programs)
+
+
+def _gone(gpu: Gpu) -> LostGpu | None:
+    """A GPU that was opened and then answered that it is lost: what else it said is of no use."""
+    for name, error in gpu.errors.items():
+        if error in _GONE:
+            return LostGpu(gpu.index, gpu.bus_id, error, f"{name}: {error}")
+    return None
+
+
+def unopened(document: Mapping[str, Any]) -> Iterator[LostGpu]:
+    """The GPUs without a handle."""
+    for entry in listed(document.get("gpus")):
+        index, error = index_of(entry), mapping(entry).get("error")
+        if index is not None and isinstance(error, str):
+            yield LostGpu(index, None, error, _text(entry.get("text")) or "")
+
+
+def _excluded(system: Raw) -> Iterator[str]:
+    for address in listed(system.values.get("excluded")):
+        if bus_id := normal_bus_id(_text(address) or ""):
+            yield bus_id
+
+
+def init_error_of(started: Mapping[str, Any]) -> InitError | None:
+    """Why the library did not start; None when it did."""
+    name = _text(started.get("error"))
+    if name is None:
+        return None
+    code = started.get("code")
+    return InitError(name, code if isinstance(code, int) else None, _text(started.get("text")) or name)
+
+
+def _slow_calls(document: Mapping[str, Any]) -> Iterator[SlowCall]:
+    for entry in listed(document.get("slow")):
+        call, seconds = mapping(entry).get("call"), seconds_of(mapping(entry).get("seconds"))
+        if isinstance(call, str) and seconds is not None:
+            yield SlowCall(index_of(entry), call, seconds)
+
+
+def _interrupted(reading: GpuReading, seen: Observation) -> GpuReading:
+    """Add why it stopped, and the GPUs that were not read because of it: the one it was at, and the rest."""
+    known = {gpu.index for gpu in reading.gpus} | {gone.index for gone in reading.lost}
+    unread = [index for index in range(reading.counted or 0) if index not in known]
+    # A child that keeps its output open until it crashes may be judged by that output before its death.
+    crashed = seen.outcome is Outcome.CRASH or _FATAL in seen.note
+    call = _call(_CRASHED, seen.note) if crashed else _call(_WAITING, seen.text.rstrip().rpartition("\n")[2])
+    error = "CRASH" if crashed else "NOT_ASKED" if seen.answered else "NO_ANSWER"
+    why = Unseen.of(replace(seen, outcome=Outcome.CRASH) if crashed else seen)
+    note = "nvml: the document is cut off" if seen.answered and not crashed else why.note.partition("\n")[0]
+    return replace(
+        reading,
+        lost=(*reading.lost, *_unread(unread, error, call)),
+        interrupted=why.reason,
+        interrupted_note=f"{note}; it was in {call}" if call else note,
+    )
+
+
+def _unread(indexes: list[int], error: str, call: str) -> Iterator[LostGpu]:
+    """The GPU at which it stopped, then those it did not come to."""
+    for place, index in enumerate(indexes):
+        yield LostGpu(index, None, "NOT_ASKED", "") if place else LostGpu(index, None, error, call)
+
+
+def _call(pattern: re.Pattern[str], where: str) -> str:
+    found = pattern.search(where)
+    return found[1] if found else ""
+
+
+def _cuda_version(value: Any) -> str:
+    """12080 as 12.8."""
+    number = whole(value)
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _count(value: Any) -> int:
+    number = whole(value)
+    if not 0 <= number <= MOST_GPUS:
+        raise ValueError(value)
+    return number
+
+
+def seconds_of(value: Any) -> float | None:
+    """A time span or a moment; None for anything else."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+    return float(value) if number else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)

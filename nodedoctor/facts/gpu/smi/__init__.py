@@ -1,0 +1,1 @@
+"""GPUs as nvidia-smi prints them."""

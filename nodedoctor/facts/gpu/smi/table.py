@@ -1,0 +1,121 @@
+"""Reads the table that plain `nvidia-smi` prints: the form in which people paste GPUs most often.
+
+It rounds, cuts names off and prints ERR! for what it cannot read; the other outputs say more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nodedoctor.facts.gpu.gpu import Gpu, GpuProcess, LostGpu
+from nodedoctor.facts.gpu.smi.errors import error_name, normal_bus_id
+from nodedoctor.facts.gpu.smi.gpu import KINDS
+from nodedoctor.facts.gpu.smi.sections import inert
+from nodedoctor.facts.gpu.smi.values import flag, number, program, pstate, value_of, whole
+from nodedoctor.regex import regex
+
+# R610 prints KMD Version and CUDA UMD Version where older drivers print Driver Version and CUDA Version.
+_DRIVER = regex(r"\b(?:Driver|KMD) Version: *(\d[\d.]*)")
+_CUDA = regex(r"\bCUDA(?: UMD)? Version: *(\d[\d.]*)")
+_GPU = regex(
+    r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|ERR!)\s*"
+    r"\|\s*(?P<bus>[0-9A-Fa-f:.]{7,16}|ERR!|N/A)\s+(?P<display>On|Off|N/A|ERR!)\s*\|\s*(?P<ecc>\S+)\s*\|"
+)
+_USE = regex(
+    r"\|\s*(?P<fan>\S+)\s+(?P<temperature>\S+)\s+(?P<pstate>\S+)\s+(?P<draw>\S+)\s*/\s*(?P<limit>\S+)\s*"
+    r"\|\s*(?P<used>\S+)\s*/\s*(?P<total>\S+)\s*\|\s*(?P<load>\S+)\s+(?P<compute>\S.*?)\s*\|"
+)
+_MIG = regex(r"\|\s*\|\s*\|\s*(?P<mig>\S+)\s*\|")
+_PROCESS = regex(
+    r"\|\s*(?P<gpu>\d{1,3})\s+(?:(?P<gi>\d+|N/A)\s+(?P<ci>\d+|N/A)\s+)?(?P<pid>\d+)\s+"
+    r"(?P<type>C\+G|M\+C|[CGM])\s+(?P<name>\S.*?)\s+(?P<used>\d+MiB|N/A)\s*\|"
+)
+_MIG_DEVICE = regex(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
+_COMPUTE = {
+    "Default": "default",
+    "E. Process": "exclusive-process",
+    "E. Thread": "exclusive-thread",
+    "Prohibited": "prohibited",
+}
+_ALL_BROKEN = ("temperature_c", "pstate", "power_draw_w")
+
+
+def versions(text: str) -> tuple[str | None, str | None]:
+    """Driver and CUDA version of the heading."""
+    driver, cuda = _DRIVER.search(text), _CUDA.search(text)
+    return driver and driver[1], cuda and cuda[1]
+
+
+def gpus(text: str) -> Iterator[Gpu]:
+    """The GPUs of the table, in its order, each with its processes."""
+    lines = inert(text).splitlines()
+    listed = list(_processes(lines))
+    mig = [int(found["gpu"]) for found in map(_MIG_DEVICE.match, lines) if found]
+    for place, line in enumerate(lines):
+        if head := _GPU.match(line.strip()):
+            index = int(head["index"])
+            below = [row.strip() for row in lines[place + 1 : place + 3]]
+            values, errors = _gpu(head, below)
+            if values.get("mig_mode") is not None:
+                values["mig_devices"] = mig.count(index)
+            processes = tuple(process for gpu, process in listed if gpu == index)
+            yield Gpu(index=index, processes=processes, **values, errors=errors)
+
+
+def lost(gpu: Gpu) -> LostGpu | None:
+    """The GPU as a lost one when every sensor reads ERR!: then it no longer answers at all."""
+    if all(gpu.errors.get(name) == "UNKNOWN" for name in _ALL_BROKEN):
+        return LostGpu(gpu.index, gpu.bus_id, "UNKNOWN", f"GPU {gpu.index}: ERR! in every column")
+    return None
+
+
+def _gpu(head: re.Match[str], below: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of the three lines a GPU has (two before R450), and the errors in their place."""
+    name = head["name"]
+    told: dict[str, tuple[Any, str | None]] = {
+        "name": (None if name.endswith("...") or error_name(name) else name, None),
+        "bus_id": (normal_bus_id(head["bus"]), None),
+        "persistence_mode": value_of(head["persistence"], flag),
+        **_ecc(head["ecc"]),
+    }
+    if below and (use := _USE.match(below[0])):
+        told |= _use(use)
+    if len(below) > 1 and (mode := _MIG.match(below[1])):
+        told["mig_mode"] = value_of(mode["mig"], flag)
+    values = {name: value for name, (value, _) in told.items() if value is not None}
+    return values, {name: error for name, (_, error) in told.items() if error}
+
+
+def _ecc(column: str) -> dict[str, tuple[Any, str | None]]:
+    """The count of uncorrectable errors; `Off` when ECC is off, `On` on a GPU in MIG mode."""
+    mode = flag(column)
+    if mode is None:
+        count, error = value_of(column, whole)
+        counting = True if error is None else None
+        return {"ecc_volatile_uncorrectable": (count, error), "ecc_mode": (counting, error)}
+    return {"ecc_mode": (mode, None)}
+
+
+def _use(use: re.Match[str]) -> dict[str, tuple[Any, str | None]]:
+    return {
+        "fan_percent": value_of(use["fan"], whole),
+        "temperature_c": value_of(use["temperature"], whole),
+        "pstate": value_of(use["pstate"], pstate),
+        "power_draw_w": value_of(use["draw"], number),
+        "power_limit_w": value_of(use["limit"], number),
+        "memory_used_mib": value_of(use["used"], whole),
+        "memory_total_mib": value_of(use["total"], whole),
+        "gpu_utilization_percent": value_of(use["load"], whole),
+        "compute_mode": (_COMPUTE.get(use["compute"]), None),
+    }
+
+
+def _processes(lines: list[str]) -> Iterator[tuple[int, GpuProcess]]:
+    """The index of the GPU and the process; an older driver has no columns for MIG instances."""
+    for found in map(_PROCESS.match, (line.strip() for line in lines)):
+        if found:
+            instances = (whole(found["gi"] or ""), whole(found["ci"] or ""))
+            said = (KINDS[found["type"]], whole(found["used"]), program(found["name"]))
+            yield int(found["gpu"]), GpuProcess(int(found["pid"]), *said, *instances)

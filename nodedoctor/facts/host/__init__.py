@@ -1,0 +1,1 @@
+"""Facts of the host: its limits, files, processes and settings."""

@@ -1,0 +1,199 @@
+"""The file systems a job depends on: do they answer, can they be written, is there room?
+
+A dead network mount hangs whatever touches it, for ever. Each path is asked by its own process, so that the
+dead one is named and the others are still known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.facts.files import Files
+from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.mounts import Mount, mount_of, parse_mountinfo
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+EACH_SECONDS = 3
+MOST_MOUNTS = 24
+GIB = 1024**3
+_MOUNTINFO = "/proc/self/mountinfo"
+_ALWAYS = {
+    "/": "/",
+    "/tmp": "/tmp",
+    "/var": "/var",
+    "/dev/shm": "/dev/shm",
+    "/tmp/ray": "Ray's temporary files",
+}
+
+# Variables that name a folder a job writes to, and what for.
+_FOLDERS = {
+    "HOME": "HOME",
+    "PWD": "the working directory",
+    "TMPDIR": "TMPDIR",
+    "RAY_TMPDIR": "Ray's temporary files",
+    "HF_HOME": "HF_HOME",
+    "HF_HUB_CACHE": "HF_HUB_CACHE",
+    "HF_DATASETS_CACHE": "HF_DATASETS_CACHE",
+    "TRANSFORMERS_CACHE": "TRANSFORMERS_CACHE",
+    "TORCH_HOME": "TORCH_HOME",
+    "TORCHINDUCTOR_CACHE_DIR": "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR": "TRITON_CACHE_DIR",
+    "CUDA_CACHE_PATH": "CUDA_CACHE_PATH",
+    "VLLM_CACHE_ROOT": "VLLM_CACHE_ROOT",
+    "XDG_CACHE_HOME": "XDG_CACHE_HOME",
+    "UV_CACHE_DIR": "UV_CACHE_DIR",
+    "PIP_CACHE_DIR": "PIP_CACHE_DIR",
+}
+# Real file systems; everything else (proc, cgroup, overlay of other containers, ...) holds no job's data.
+_DISKS = regex(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|fuse\.fuse-overlayfs")
+
+
+@probe("disk", timeout=EACH_SECONDS + 3, lane=Lane.FS, after=("env", "container"))
+def disk_space(options: Options, env: Observation, container: Observation) -> Command:
+    """Space and inodes of the file systems of HOME, caches, Ray's files, and of real mounts."""
+    known, files = Env.parse(env), Files.parse_json(container)
+    paths = {*_uses(known.variables if isinstance(known, Env) else {})}
+    mounts = parse_mountinfo(files.text(_MOUNTINFO) or "") if isinstance(files, Files) else ()
+    paths |= {mount.point for mount in worth_asking(mounts)}
+    words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
+    each = ("--each", str(EACH_SECONDS))
+    return Command(child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", *words))
+
+
+@noun
+class Volume:
+    """One mounted file system. `uses` are the purposes that lie on it, empty when nothing known does.
+
+    `error` is TIMEOUT when it did not answer in 3 s, ESTALE, EACCES, EIO, ...; sizes are None then.
+    `free_gib` and `inodes_free` are what ordinary users can have; `inodes` is 0 where the type has no limit.
+    """
+
+    point: str
+    uses: tuple[str, ...] = ()
+    fstype: str | None = None
+    source: str | None = None
+    network: bool = False
+    read_only: bool = False
+    stopped_writing: bool = False
+    size_gib: float | None = None
+    free_gib: float | None = None
+    used: float | None = None
+    inodes: int | None = None
+    inodes_free: int | None = None
+    seconds: float | None = None
+    error: str | None = None
+
+    @property
+    def answered(self) -> bool:
+        """True when it said how full it is."""
+        return self.size_gib is not None
+
+
+@fact("disk", Env)
+@noun
+class Disk:
+    """The file systems that matter, by mount point."""
+
+    volumes: tuple[Volume, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation, env: Env | Unseen) -> Disk | Unseen:
+        """Join what each path answered with the mount it lies on."""
+        files = Files.parse_json(seen)
+        if isinstance(files, Unseen):
+            return files
+        if not files.statvfs and not files.errors:
+            return Unseen.of(seen)
+        mounts = parse_mountinfo(files.text(_MOUNTINFO) or "")
+        uses = _uses(env.variables if isinstance(env, Env) else {})
+        volumes: dict[str, Volume] = {}
+        for path in sorted({*files.statvfs, *files.errors} - {_MOUNTINFO}):
+            mount = mount_of(path, mounts)
+            volume = _volume(path, mount, files)
+            if volume is not None:
+                known = volumes.get(volume.point)
+                volumes[volume.point] = _joined(known, volume, uses.get(path))
+        return cls(tuple(volumes.values()))
+
+    def behind(self, use: str) -> Volume | None:
+        """The file system a purpose lies on, such as "HOME" or "/tmp"."""
+        return next((volume for volume in self.volumes if use in volume.uses), None)
+
+
+def worth_asking(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """Mounts that may hold data: network file systems first, then disks; one per file system, at most 24.
+
+    Bind mounts of single files (containers have many) and the layers of other containers are left out.
+    """
+    first: dict[tuple[str, str], Mount] = {}
+    for mount in mounts:
+        foreign = mount.fstype == "overlay" and mount.point != "/"
+        if (mount.network or _DISKS.fullmatch(mount.fstype)) and not foreign:
+            known = first.get((mount.source, mount.fstype))
+            if known is None or len(mount.point) < len(known.point):
+                first[mount.source, mount.fstype] = mount
+    return tuple(sorted(first.values(), key=lambda mount: not mount.network)[:MOST_MOUNTS])
+
+
+def _uses(env: Mapping[str, str]) -> dict[str, str]:
+    """Paths to ask for and what each is used for; only absolute ones of a sane length."""
+    named = {env[name]: use for name, use in _FOLDERS.items() if name in env}
+    paths = {path.rstrip("/") or "/": use for path, use in named.items()}
+    usable = {p: use for p, use in paths.items() if p.startswith("/") and len(p) < 1024 and "\0" not in p}
+    return {**usable, **_ALWAYS}
+
+
+def _volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
+    """What is known of the file system under one path; None when the path is simply not there."""
+    error = files.error(path)
+    if error in ("ENOENT", "ENOTDIR"):
+        return None
+    volume = Volume(point=mount.point if mount else path, error=error)
+    if mount is not None:
+        volume = replace(
+            volume,
+            fstype=mount.fstype,
+            source=mount.source,
+            network=mount.network,
+            read_only=mount.read_only,
+            stopped_writing=mount.stopped_writing,
+        )
+    return volume if error else _with_space(volume, files.statvfs.get(path, {}))
+
+
+def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
+    size, free, used = (_whole(space.get(f"{name}_bytes")) for name in ("size", "free", "used"))
+    if size is None or free is None or used is None:
+        return replace(volume, error="EINVAL")
+    seconds = space.get("seconds")
+    return replace(
+        volume,
+        size_gib=round(size / GIB, 2),
+        free_gib=round(free / GIB, 2),
+        used=round(used / (used + free), 4) if used + free else None,
+        inodes=_whole(space.get("inodes")),
+        inodes_free=_whole(space.get("inodes_free")),
+        read_only=volume.read_only or space.get("read_only") is True,
+        seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6 else None,
+    )
+
+
+def _joined(known: Volume | None, volume: Volume, use: str | None) -> Volume:
+    """Two paths on one file system are one volume; an answer outweighs none, a hang outweighs both."""
+    if known is None:
+        return replace(volume, uses=(use,) if use else ())
+    uses = known.uses if use is None or use in known.uses else (*known.uses, use)
+    hangs = volume.error == "TIMEOUT" and known.error != "TIMEOUT"
+    better = hangs or (volume.answered and not known.answered and known.error != "TIMEOUT")
+    return replace(volume if better else known, uses=uses)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,106 @@
+"""The environment variables that matter to training: ours, and those in files NCCL or the user's job reads.
+
+Which variables are kept at all, and what is hidden in their values, `probes/host/environment.py` decides
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from nodedoctor.engine.cache import once
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.json_shapes import texts
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
+"""Read by NCCL at start: NVIDIA/nccl, src/misc/param.cc, initEnv."""
+
+
+@probe("env", timeout=5, lane=Lane.FS)
+def environment(options: Options) -> Command:
+    """Our environment variables of known families without secrets, NCCL's conf files and --env-file."""
+    system = posixpath.join(options.root, SYSTEM_CONF.lstrip("/"))
+    files = [system, USER_CONF, *([options.env_file] if options.env_file else [])]
+    return Command(child("host/environment", *(word for path in files for word in ("--file", path))))
+
+
+@noun
+class EnvFile:
+    """One file of NAME=VALUE lines; `error` says why it could not be read (ENOENT, EACCES, TIMEOUT).
+
+    `misread` are names in NCCL's files whose lines NCCL, which strips nothing, takes otherwise than meant.
+    """
+
+    path: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+    misread: tuple[str, ...] = ()
+
+
+@fact("env")
+@noun
+class Env:
+    """The environment nodedoctor was started in, which need not be that of the job.
+
+    `left_out` counts secrets and variables of no interest: of those, absence here says nothing.
+    """
+
+    variables: Mapping[str, str]
+    files: tuple[EnvFile, ...] = ()
+    left_out: int = 0
+
+    @classmethod
+    @once
+    def parse(cls, seen: Observation) -> Env | Unseen:
+        """Read the child's document, or the output of env(1) that somebody pasted into a recording."""
+        if not seen.answered:
+            return Unseen.of(seen)
+        try:
+            document = json.loads(seen.text)
+        except (ValueError, RecursionError):
+            return _pasted(seen)
+        if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):
+            return Unseen.of(seen)
+        left_out = document.get("left_out")
+        return cls(
+            variables=strings(document["variables"]),
+            files=_files(document.get("files"), document.get("errors"), document.get("misread")),
+            left_out=left_out if isinstance(left_out, int) else 0,
+        )
+
+    def get(self, name: str) -> str | None:
+        """The value of a variable, None when it is not set or not kept."""
+        return self.variables.get(name)
+
+    def file(self, path: str) -> EnvFile | None:
+        """The file whose path ends so (a --root stands before it)."""
+        return next((file for file in self.files if file.path.endswith(path)), None)
+
+
+def strings(value: Any) -> dict[str, str]:
+    """The entries of a JSON object whose values are text; empty for anything else."""
+    if not isinstance(value, dict):
+        return {}
+    return {name: text for name, text in value.items() if isinstance(text, str)}
+
+
+def _pasted(seen: Observation) -> Env | Unseen:
+    """The output of env(1)."""
+    from nodedoctor.probes.host.environment import assignments, kept
+
+    variables = dict(assignments(seen.text))
+    return Env(kept(variables)) if variables else Unseen.of(seen)
+
+
+def _files(files: Any, errors: Any, misread: Any) -> tuple[EnvFile, ...]:
+    read = files.items() if isinstance(files, dict) else ()
+    odd = misread if isinstance(misread, dict) else {}
+    good = [EnvFile(path, strings(variables), misread=texts(odd, path)) for path, variables in read]
+    return (*good, *(EnvFile(path, error=error) for path, error in strings(errors).items()))

@@ -1,0 +1,78 @@
+"""What is mounted where: /proc/PID/mountinfo as values, and which file systems need a network to answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+# File systems whose server may be gone while the mount stays: every access then waits for it.
+_NETWORK = regex(
+    r"nfs\d?|cifs|smb3|lustre|gpfs|ceph|beegfs|wekafs|afs|orangefs|pvfs2|glusterfs|9p|virtiofs|fuse\..+|fuse"
+)
+# Local fuse file systems of containers: they answer as the local disk does.
+_LOCAL_FUSE = regex(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
+
+
+@noun
+class Mount:
+    """One mount. `root` is the directory of the file system shown at `point`.
+
+    `options` are the mount's, `super_options` the file system's: rw in the first and ro in the second means
+    that the kernel stopped writing, as it does after an error.
+    """
+
+    point: str
+    root: str
+    fstype: str
+    source: str
+    options: tuple[str, ...] = ()
+    super_options: tuple[str, ...] = ()
+
+    @property
+    def network(self) -> bool:
+        """True when a server elsewhere has to answer."""
+        return bool(_NETWORK.fullmatch(self.fstype)) and not _LOCAL_FUSE.fullmatch(self.fstype)
+
+    @property
+    def read_only(self) -> bool:
+        """True when nothing can be written through this mount."""
+        return "ro" in self.options or "ro" in self.super_options
+
+    @property
+    def stopped_writing(self) -> bool:
+        """True when the file system turned read-only although it was mounted to be written."""
+        return "rw" in self.options and "ro" in self.super_options
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """The mounts in order, later ones covering earlier ones; lines of another shape are left out.
+
+    Format: proc(5), /proc/pid/mountinfo: optional fields end with a single dash.
+    """
+    mounts = []
+    for line in text.splitlines():
+        before, dash, after = line.partition(" - ")
+        head, tail = before.split(" "), after.split(" ")
+        if dash and len(head) >= 6 and len(tail) >= 3 and head[4].startswith("/"):
+            options, super_options = tuple(head[5].split(",")), tuple(tail[2].split(","))
+            source = _plain(tail[1])
+            mounts.append(Mount(_plain(head[4]), _plain(head[3]), tail[0], source, options, super_options))
+    return tuple(mounts)
+
+
+def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount a path lies on: the longest mount point above it, of equal ones the last."""
+    above = [mount for mount in mounts if _contains(mount.point, path)]
+    return max(enumerate(above), key=lambda row: (len(row[1].point), row[0]))[1] if above else None
+
+
+def _contains(point: str, path: str) -> bool:
+    return point == "/" or path == point or path.startswith(point.rstrip("/") + "/")
+
+
+def _plain(field: str) -> str:
+    """Undo the kernel's octal escapes of blanks, tabs, newlines, backslashes."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), field)

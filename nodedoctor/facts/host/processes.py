@@ -1,0 +1,250 @@
+"""The processes of this node and their part in training: ranks, Ray's daemons and workers, GPU services."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, field, replace
+from typing import Any
+
+from nodedoctor.engine.cache import once
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.facts.host.env import strings
+from nodedoctor.facts.host.limits import Bound, parse_rlimits
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+SECONDS = 5
+GIB = 1024**3
+
+# Who a process is, by the name of its program (titles of Ray's workers are `ray::Class.method`).
+_ROLES = (
+    ("raylet", regex(r"raylet")),
+    ("gcs-server", regex(r"gcs_server")),
+    ("ray-worker", regex(r"ray::")),
+    (
+        "launcher",
+        regex(r"torchrun|torch\.distributed\.(?:run|launch)|deepspeed|accelerate|mpirun|prted|orted"),
+    ),
+    ("persistenced", regex(r"nvidia-persiste")),
+    ("fabricmanager", regex(r"nv-fabricmanage")),
+    ("dcgm", regex(r"nv-hostengine|dcgm-exporter|dcgmi")),
+    ("engine", regex(r"VLLM::|vllm|sglang", re.IGNORECASE)),
+)
+_PYTHON = regex(r"(?:python|pypy)[\d.]*t?|pt_main_thread|pt_elastic")
+# Launchers number ranks differently: torchrun and Ray Train, Open MPI, Slurm's PMI.
+_RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+_LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+_WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
+
+
+@probe("processes", timeout=SECONDS + 3, lane=Lane.FS)
+def running_processes(options: Options) -> Command:
+    """Every process, with limits, open files and environment of ranks, Ray and GPU services."""
+    return Command(child("host/processes", "--root", options.root, "--seconds", str(SECONDS), packages=True))
+
+
+@noun
+class Process:
+    """One process; `program` and `script` are names only, `started` is in seconds since 1970.
+
+    `role` is rank raylet gcs-server ray-worker launcher engine persistenced fabricmanager dcgm, or empty.
+    `state` is the kernel's in words: running sleeping disk-sleep zombie ... `job` is the Slurm job's number.
+    `limits`, `descriptors`, `environment`, `libraries` (NCCL and CUDA, as mapped) and `nvidia` (GPU devices
+    open) are read of processes that matter; `errors` says why one is missing, `stuck_at` which reading hung.
+    With `may_lock_memory` the limit on locked memory does not bind.
+    """
+
+    pid: int
+    ppid: int = 0
+    program: str = ""
+    script: str = ""
+    role: str = ""
+    uid: int | None = None
+    user: str = ""
+    state: str = ""
+    started: float | None = None
+    rss_gib: float | None = None
+    threads: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    master: str | None = None
+    job: str | None = None
+    exe: str | None = None
+    cgroup: str | None = None
+    descriptors: int | None = None
+    limits: Mapping[str, Bound] = field(default_factory=dict)
+    nvidia: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    may_lock_memory: bool = False
+    wchan: str | None = None
+    stuck_at: str | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def blocked(self) -> bool:
+        """True in uninterruptible sleep (state D)."""
+        return self.state == "disk-sleep"
+
+    @property
+    def label(self) -> str:
+        """How a finding calls it: `rank 3 (train.py, pid 4242)`."""
+        name = self.script.removeprefix("-m ") if self.script not in ("", "-c") else self.program
+        who = f"rank {self.rank}" if self.role == "rank" else self.role
+        return f"{who} ({name}, pid {self.pid})" if who else f"{name} (pid {self.pid})"
+
+
+@fact("processes")
+@noun
+class Processes:
+    """All processes that could be seen. `unread` counts those whose details were not reached in time."""
+
+    all: tuple[Process, ...]
+    unread: int = 0
+    left_out: int = 0
+
+    @classmethod
+    @once
+    def parse(cls, seen: Observation) -> Processes | Unseen:
+        """Read the child's document and find out who is a rank; rows of a wrong shape are left out."""
+        if not seen.answered:
+            return Unseen.of(seen)
+        try:
+            document = json.loads(seen.text)
+        except (ValueError, RecursionError):
+            return Unseen.of(seen)
+        rows = document.get("processes") if isinstance(document, dict) else None
+        if not isinstance(rows, list):
+            return Unseen.of(seen)
+        read = [_process(row) for row in rows if isinstance(row, dict) and _whole(row.get("pid")) is not None]
+        found = {process.pid: process for process in read}
+        ranked = tuple(_with_role(process, found.get(process.ppid)) for process in found.values())
+        return cls(ranked, _whole(document.get("unread")) or 0, _whole(document.get("left_out")) or 0)
+
+    def of(self, *roles: str) -> tuple[Process, ...]:
+        """The processes of some roles."""
+        return tuple(process for process in self.all if process.role in roles)
+
+    @property
+    def ranks(self) -> tuple[Process, ...]:
+        """Processes that train, in order of job and rank; their data loaders do not count."""
+        return tuple(sorted(self.of("rank"), key=lambda process: (process.job or "", process.rank or 0)))
+
+    @property
+    def ray(self) -> bool:
+        """True when a Ray node runs here."""
+        return bool(self.of("raylet", "gcs-server"))
+
+    @property
+    def training(self) -> tuple[Process, ...]:
+        """Whoever needs generous limits: raylets and their workers, ranks, inference engines."""
+        return self.of("raylet", "gcs-server", "ray-worker", "rank", "engine")
+
+    @property
+    def stuck(self) -> tuple[Process, ...]:
+        """Processes of which a reading did not return: their memory map is locked for good."""
+        return tuple(process for process in self.all if process.stuck_at is not None)
+
+    @property
+    def holding_gpus(self) -> tuple[Process, ...]:
+        """Processes with a GPU device open."""
+        return tuple(process for process in self.all if process.nvidia)
+
+    def public(self) -> dict[str, Any]:
+        """Those with a part in training or in trouble; the others only counted."""
+        told = [
+            p for p in self.all if p.role or p.nvidia or p.stuck_at or p.state in ("disk-sleep", "zombie")
+        ]
+        return {"processes": [asdict(p) for p in told], "count": len(self.all), "unread": self.unread}
+
+
+def _process(row: Mapping[str, Any]) -> Process:
+    text = strings(row)
+    rss, started = _whole(row.get("rss_bytes")), row.get("started")
+    environment = strings(row.get("environment"))
+    return Process(
+        pid=_whole(row.get("pid")) or 0,
+        ppid=_whole(row.get("ppid")) or 0,
+        program=text.get("program", ""),
+        script=text.get("script", ""),
+        uid=_whole(row.get("uid")),
+        user=text.get("user", ""),
+        state=text.get("state", ""),
+        started=float(started) if isinstance(started, (int, float)) and 0 <= started < 1e12 else None,
+        rss_gib=round(rss / GIB, 3) if rss is not None else None,
+        threads=_whole(row.get("threads")),
+        job=environment.get("SLURM_JOB_ID") or _job(text.get("cgroup", "")),
+        exe=text.get("exe"),
+        cgroup=text.get("cgroup"),
+        descriptors=_whole(row.get("descriptors")),
+        limits=parse_rlimits(text.get("limits", "")),
+        nvidia=_names(row.get("nvidia")),
+        libraries=_names(row.get("libraries")),
+        environment=environment,
+        may_lock_memory=row.get("uid") == 0 and _has_ipc_lock(text.get("capabilities", "")),
+        wchan=text.get("wchan"),
+        stuck_at=text.get("stuck_at"),
+        errors=strings(row.get("errors")),
+    )
+
+
+def _with_role(process: Process, parent: Process | None) -> Process:
+    """A rank is a Python process that was given one and whose parent, if Python too, was not given the same.
+
+    Data loaders and compile workers inherit the rank's environment; a launcher may carry its node's rank.
+    Slurm numbers every task, so its number alone makes a rank only of a process that uses GPUs.
+    """
+    name = f"{process.program} {process.script}"
+    role = next((role for role, pattern in _ROLES if pattern.search(name)), "")
+    numbers = _numbers(process)
+    given = "RANK" in process.environment or "OMPI_COMM_WORLD_RANK" in process.environment
+    inherits = parent is not None and _is_python(parent) and _numbers(parent) == numbers
+    trains = _is_python(process) and numbers[0] is not None and (given or process.nvidia or process.libraries)
+    if role not in ("", "engine") or not trains or inherits:
+        return replace(process, role=role) if role else process
+    rank, local_rank, world_size = numbers
+    address, port = (process.environment.get(f"MASTER_{name}") for name in ("ADDR", "PORT"))
+    master = f"{address}:{port or '?'}" if address else None
+    return replace(
+        process, role="rank", rank=rank, local_rank=local_rank, world_size=world_size, master=master
+    )
+
+
+def _is_python(process: Process) -> bool:
+    base = (process.exe or "").rpartition("/")[2]
+    return bool(_PYTHON.fullmatch(process.program) or _PYTHON.fullmatch(base))
+
+
+def _numbers(process: Process) -> tuple[int | None, int | None, int | None]:
+    """Rank, local rank and world size as the environment gives them."""
+    if not process.environment:
+        return None, None, None
+    texts = ([process.environment.get(name, "") for name in names] for names in (_RANK, _LOCAL, _WORLD))
+    rank, local, world = (
+        next((int(t) for t in found if re.fullmatch(r"\d{1,7}", t)), None) for found in texts
+    )
+    return rank, local, world
+
+
+def _job(cgroup: str) -> str | None:
+    """Slurm's job number as it stands in a control group's path."""
+    found = re.search(r"/job_(\d{1,12})(?:/|$)", cgroup, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _has_ipc_lock(mask: str) -> bool:
+    """Bit 14 (linux, include/uapi/linux/capability.h); in a user namespace it counts for nothing."""
+    return bool(re.fullmatch(r"[0-9a-f]{1,16}", mask)) and bool(int(mask, 16) >> 14 & 1)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,157 @@
+"""Which variables are set for training, to what, and where: here, in files, in the ranks that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from nodedoctor.engine.registry import fact
+from nodedoctor.facts.host.env import Env, EnvFile
+from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.knowledge.env_vars import env_var, family, suggest
+from nodedoctor.model import Unseen
+from nodedoctor.record import noun
+
+HERE = "the environment"
+ROLES = ("rank", "ray-worker", "engine")
+"""Processes that make collectives, or may."""
+
+_OF_ONE_RANK = ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "NCCL_DEBUG_FILE", "MASTER_PORT")
+
+
+@noun
+class Setting:
+    """One value of a variable and everywhere it was found; `probe` told of the first place."""
+
+    name: str
+    value: str
+    places: tuple[str, ...]
+    probe: str = "env"
+
+    @property
+    def line(self) -> str:
+        """As it is written, with its places."""
+        return f"{self.name}={self.value} in {', '.join(self.places)}"
+
+
+@fact(Env, Processes, name="settings")
+@noun
+class Settings:
+    """The variables of libraries that training uses, by place.
+
+    `here` is the environment nodedoctor was started in, `files` are NCCL's files and --env-file by path;
+    `ranks` has the environment every process that trains was started with, by its label. What a program
+    sets for itself later is in none of them. `foreign` are the ranks somebody else started, by their HOME,
+    which an export here was never meant for. `unread` are files that could not be read, `misread` names in
+    NCCL's files that NCCL takes otherwise.
+    """
+
+    here: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ranks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    misread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, env: Env | Unseen, processes: Processes | Unseen) -> Settings | Unseen:
+        """Put both together; unseen only when neither was seen."""
+        running = processes.of(*ROLES) if isinstance(processes, Processes) else ()
+        training = _training(running)
+        ranks = {process.label: _relevant(process.environment) for process in training}
+        if isinstance(env, Unseen):
+            return cls(ranks=ranks) if ranks else env
+        return cls(
+            here=_relevant(env.variables),
+            files={file.path: _relevant(file.variables) for file in env.files if file.error is None},
+            ranks=ranks,
+            foreign=frozenset(_foreign(training, env.variables.get("HOME"))),
+            unread={file.path: file.error or "" for file in env.files if _is_missed(file)},
+            misread={file.path: file.misread for file in env.files if file.misread},
+        )
+
+    def nccl_files(self) -> tuple[str, ...]:
+        """The files NCCL reads itself: its two, and the one NCCL_CONF_FILE names."""
+        named = self.here.get("NCCL_CONF_FILE")
+        return tuple(path for path in self.files if path == named or path.endswith("nccl.conf"))
+
+    def all(self) -> tuple[Setting, ...]:
+        """Every variable with every value it has, sorted by name."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for place, name, value in self._each():
+            found.setdefault((name, value), []).append(place)
+        return tuple(
+            Setting(name, value, _short(places), "processes" if places[0] in self.ranks else "env")
+            for (name, value), places in sorted(found.items())
+        )
+
+    def environments(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """What one process has or would have: every rank's own, and ours. NCCL's files fill in the rest."""
+        own = self.nccl_files()
+        below = {name: value for path in own for name, value in self.files[path].items()}
+        for path in self.files:
+            if path not in own:
+                yield path, {**below, **self.files[path]}
+        for place, variables in ((HERE, self.here), *self.ranks.items()):
+            yield place, {**below, **variables}
+
+    def value(self, name: str) -> str | None:
+        """What a variable is set to: in a rank first, then here, then in a file; None when nowhere."""
+        for variables in (*self.ranks.values(), self.here, *self.files.values()):
+            if name in variables:
+                return variables[name]
+        return None
+
+    def differing(self) -> Iterator[tuple[str, Mapping[str, tuple[str, ...]]]]:
+        """Variables that ranks have with different values, which should be one for a job."""
+        names = {name for variables in self.ranks.values() for name in variables} - set(_OF_ONE_RANK)
+        for name in sorted(name for name in names if name.startswith(("NCCL_", "TORCH_", "GLOO_"))):
+            by_value: dict[str, list[str]] = {}
+            for label, variables in self.ranks.items():
+                by_value.setdefault(variables.get(name, "(not set)"), []).append(label)
+            if len(by_value) > 1:
+                yield name, {value: tuple(labels) for value, labels in by_value.items()}
+
+    def public(self) -> dict[str, Any]:
+        """The names and values once, with their places."""
+        return {"settings": [{"name": s.name, "value": s.value, "places": s.places} for s in self.all()]}
+
+    def _each(self) -> Iterator[tuple[str, str, str]]:
+        for place, variables in ((HERE, self.here), *self.files.items(), *self.ranks.items()):
+            for name, value in variables.items():
+                yield place, name, value
+
+
+def _training(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+    """Those whose environment could be read; idle Ray workers count only where nothing else trains."""
+    read = tuple(process for process in processes if process.environment)
+    ranks = tuple(process for process in read if process.role != "ray-worker" or process.libraries)
+    return ranks or read
+
+
+def _foreign(processes: tuple[Process, ...], home: str | None) -> Iterator[str]:
+    for process in processes:
+        theirs = process.environment.get("HOME")
+        if home and theirs and theirs != home:
+            yield process.label
+
+
+def _is_missed(file: EnvFile) -> bool:
+    """NCCL's own files need not be there; one that was named must be."""
+    return file.error is not None and (file.error != "ENOENT" or not file.path.endswith("nccl.conf"))
+
+
+def _relevant(variables: Mapping[str, str]) -> dict[str, str]:
+    """What some library reads, or what looks as if one should."""
+    return {name: value for name, value in variables.items() if is_relevant(name)}
+
+
+def is_relevant(name: str) -> bool:
+    """Whether a name is known, of a family that is, or a slip of a known one."""
+    return env_var(name) is not None or family(name) is not None or suggest(name) is not None
+
+
+def _short(places: list[str]) -> tuple[str, ...]:
+    """A few places stand for many."""
+    return (*places[:3], f"{len(places) - 3} more") if len(places) > 4 else tuple(places)

@@ -1,0 +1,43 @@
+"""Which collections of software the system's package manager brought: Lambda Stack."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.facts.files import Files
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+_SOURCES = "/etc/apt/sources.list.d/*ambda*"
+_LISTS = "/var/lib/dpkg/info/lambda-stack*.list"
+
+
+@probe("system-packages", timeout=5, lane=Lane.FS)
+def system_packages(options: Options) -> Command:
+    """Lambda's apt sources, and the packages of its stack that are installed."""
+    return Command(child("host/files", "--root", options.root, f"read:{_SOURCES}", f"stat:{_LISTS}"))
+
+
+@fact("system-packages")
+@noun
+class SystemPackages:
+    """`lambda_stack` is what speaks for Lambda Stack: installed packages, apt sources; empty without it."""
+
+    lambda_stack: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, seen: Observation) -> SystemPackages | Unseen:
+        """Read the names of files; a source alone counts too, because images lack dpkg's lists."""
+        files = Files.parse_json(seen)
+        if isinstance(files, Unseen):
+            return files
+        installed = [re.sub(r".*/(.*)\.list$", r"\1 is installed", path) for path in files.stats]
+        sources = [f"{path}: {_first(text)}" for path, text in files.files.items() if "ambda" in path]
+        return cls((*sorted(installed), *sorted(sources)))
+
+
+def _first(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), "")[:200]

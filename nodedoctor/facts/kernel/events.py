@@ -1,0 +1,176 @@
+"""What a kernel log tells of: one noun per kind of trouble, as it was said, not yet judged.
+
+`device` is a PCI address as sysfs writes it (0000:4b:00.0), None where the line names none. `text` is the
+message without its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from nodedoctor.facts.kernel.lines import When
+from nodedoctor.model import Evidence
+from nodedoctor.record import noun
+
+DriverKind = Literal[
+    "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
+]
+Severity = Literal["corrected", "non-fatal", "fatal", "link-down"]
+StallKind = Literal["hung-task", "soft-lockup", "hard-lockup", "rcu-stall", "crash", "oops", "dead-mount"]
+NicKind = Literal[
+    "dead",
+    "firmware",
+    "queue",
+    "module",
+    "power",
+    "temperature",
+    "link-down",
+    "link-up",
+    "slow-slot",
+    "errors",
+]
+
+
+@noun
+class Xid:
+    """An error the NVIDIA driver reported of a GPU; pid and name are of the host, None where it knew none.
+
+    `mig` names the instance a MIG device has.
+    """
+
+    when: When
+    text: str
+    code: int
+    device: str | None = None
+    pid: int | None = None
+    name: str | None = None
+    mig: str | None = None
+
+
+@noun
+class Sxid:
+    """An error of an NVSwitch; `link` is the port it names."""
+
+    when: When
+    text: str
+    code: int
+    fatal: bool
+    switch: str
+    device: str | None = None
+    link: int | None = None
+
+
+@noun
+class DriverEvent:
+    """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start.
+
+    `version` is the driver's, of a mismatch the two, of a GPU that is bound elsewhere who has it.
+    """
+
+    when: When
+    text: str
+    kind: DriverKind
+    device: str | None = None
+    version: str | None = None
+
+
+@noun
+class PcieError:
+    """An error of the PCI bus. `driver` is whose device it is, `vendor` its maker (10de) if said."""
+
+    when: When
+    text: str
+    severity: Severity
+    device: str | None = None
+    driver: str | None = None
+    vendor: str | None = None
+
+
+@noun
+class OomKill:
+    """A process the kernel ended for want of memory; `limited` by a control group, else by the node."""
+
+    when: When
+    text: str
+    pid: int
+    name: str
+    rss_gib: float | None = None
+    limited: bool = False
+    cgroup: str | None = None
+
+
+@noun
+class Stall:
+    """A task or processor that made no progress, a program that crashed in a library, a fault of the kernel.
+
+    `where` is the module or library its stack or address lies in, of a dead mount the server.
+    """
+
+    when: When
+    text: str
+    kind: StallKind
+    pid: int | None = None
+    name: str | None = None
+    seconds: int | None = None
+    where: str | None = None
+
+
+@noun
+class NicEvent:
+    """What a network adapter's driver said: firmware, module (cable), power, temperature, its link."""
+
+    when: When
+    text: str
+    kind: NicKind
+    device: str | None = None
+    netdev: str | None = None
+
+
+@noun
+class IommuFault:
+    """A device reached for memory the IOMMU does not let it have."""
+
+    when: When
+    text: str
+    device: str | None = None
+
+
+@noun
+class RamError:
+    """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told."""
+
+    when: When
+    text: str
+    corrected: bool
+    place: str | None = None
+
+
+Event = Xid | Sxid | DriverEvent | PcieError | OomKill | Stall | NicEvent | IommuFault | RamError
+
+
+class Told(Protocol):
+    """Any event: when it was told, and how."""
+
+    @property
+    def when(self) -> When:
+        """The time and place of its line."""
+
+    @property
+    def text(self) -> str:
+        """The message."""
+
+
+def times(events: Sequence[Told]) -> str:
+    """How often and from when to when, to stand behind a sentence."""
+    first, last = events[0].when.text, events[-1].when.text
+    often = f", {len(events)} times" if len(events) > 1 else ""
+    if not first:
+        return often
+    return f"{often} at {first}" if first == last else f"{often} from {first} to {last}"
+
+
+def evidence_of(events: Sequence[Told]) -> list[Evidence]:
+    """The first and the last line."""
+    shown = [events[0]] if len(events) == 1 else [events[0], events[-1]]
+    return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in shown]

@@ -1,0 +1,155 @@
+"""Lines of a kernel log, from whatever printed them: journalctl, dmesg in its many forms, syslog, a mail.
+
+Only lines that hold a word somebody is interested in are looked at: a log of 100 000 lines costs a moment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+EVIDENCE = 400  # characters of a line that are kept
+_JOINED = 3  # lines that mail or a printk with newlines in it may have broken a message into
+
+_HEAD = regex(
+    r"""[>|\s]*(?:<\d{1,3}>)?(?:\w{1,10}\s*:\w{1,10}\s*:\s*)?
+    (?:(?P<iso>\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\s+
+      |(?P<syslog>[A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d)(?:\.\d{1,9})?\s+
+      |\[(?P<human>[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d\ \d{4})\]\s*
+      |\[(?:\s*\+\d{1,9}\.\d{1,9}|[A-Z][a-z]{2}\ ?\d{1,2}\ \d\d:\d\d)\]\s*)?
+    (?P<host>(?:\S{1,255}\s+)?kernel(?:\[\d{1,9}\])?:\s*)?
+    (?:\[\s*(?P<boot>\d{1,12}\.\d{1,9})\]\s*)?
+    (?:\[\s*[TC]\d{1,9}\]\s*)?""",
+    re.VERBOSE,
+)
+
+
+@noun
+class When:
+    """The time of a line. `seconds` is on the log's own clock, good for distances between lines.
+
+    With `absolute` it is the time since 1970; syslog and `dmesg -T` name no time zone, a bare dmesg no date.
+    `at` is the line's place in the log, which orders lines whatever their times are.
+    """
+
+    text: str = ""
+    seconds: float | None = None
+    absolute: bool = False
+    at: int = 0
+
+    @property
+    def short(self) -> str:
+        """The time to the second, as people read it: 2026-11-14 08:41:07, a zone only when it is not UTC."""
+        found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)[.,\d]*(.*)", self.text)
+        if found is None:
+            return self.text
+        zone = "" if found[3] in ("Z", "+00:00", "+0000") else found[3]
+        return f"{found[1]} {found[2]}{zone}"
+
+
+@noun
+class Line:
+    """One message of the kernel: its time and place, its text, the words it was found by."""
+
+    when: When
+    text: str
+    words: tuple[str, ...]
+
+
+def lines_with(words: Iterable[str], text: str, boot_epoch: float | None = None) -> Iterator[Line]:
+    """The messages that hold one of the words, in the log's order. `boot_epoch` dates a bare dmesg."""
+    found: dict[int, list[str]] = {}
+    for word in words:
+        for start in _starts(text, word):
+            found.setdefault(start, []).append(word)
+    for start in sorted(found):
+        raw = line_at(text, start)
+        head = _HEAD.match(raw)
+        used = head.end() if head else 0
+        dated = bool(head and any(head.groupdict().values()))
+        rest = _continued(text, start + len(raw) + 1, found) if dated else ""
+        yield Line(when(head, boot_epoch, start), raw[used:].rstrip() + rest, tuple(found[start]))
+
+
+def following(text: str, at: int, count: int) -> Iterator[str]:
+    """The lines after the one that starts there."""
+    for _ in range(count):
+        at = text.find("\n", at) + 1
+        if at == 0:
+            return
+        yield line_at(text, at)
+
+
+def line_at(text: str, start: int) -> str:
+    """The line that starts there, its first 4 KiB."""
+    end = text.find("\n", start)
+    return text[start : min(start + 4096, len(text) if end < 0 else end)]
+
+
+def edges(text: str, boot_epoch: float | None = None) -> tuple[When, When]:
+    """The times of the first and the last line."""
+    stripped = text.strip("\n")
+    ends = (line_at(stripped, 0), line_at(stripped, stripped.rfind("\n") + 1))
+    first, last = (when(_HEAD.match(line), boot_epoch) for line in ends)
+    return first, last
+
+
+def when(head: re.Match[str] | None, boot_epoch: float | None = None, at: int = 0) -> When:
+    """The time in front of a line; an empty one when it has none or none that exists."""
+    nowhere = When(at=at)
+    if head is None:
+        return nowhere
+    iso, syslog, human, boot = head.group("iso", "syslog", "human", "boot")
+    try:
+        if iso:
+            return _iso(iso, at)
+        if syslog or human:
+            # A year that has a 29th of February stands in for the one that syslog does not write.
+            moment = (
+                datetime.strptime(human, "%a %b %d %H:%M:%S %Y")
+                if human
+                else datetime.strptime(f"2000 {syslog}", "%Y %b %d %H:%M:%S")
+            )
+            return When(human or syslog, moment.replace(tzinfo=timezone.utc).timestamp(), at=at)
+    except (ValueError, OverflowError):
+        return nowhere
+    if boot is None:
+        return nowhere
+    seconds = float(boot)
+    return When(f"{boot} s after boot", seconds + (boot_epoch or 0.0), boot_epoch is not None, at)
+
+
+def _iso(text: str, at: int) -> When:
+    plain = re.sub(r"[.,](\d{1,9})", lambda found: "." + (found.group(1) + "00000")[:6], text)
+    plain = re.sub(r"([+-]\d\d)(\d\d)$", r"\1:\2", plain.replace("Z", "+00:00"))
+    moment = datetime.fromisoformat(plain)
+    zone = moment.tzinfo is not None
+    return When(text, (moment if zone else moment.replace(tzinfo=timezone.utc)).timestamp(), zone, at)
+
+
+def _starts(text: str, word: str) -> Iterator[int]:
+    """Where the lines that hold a word begin, each once."""
+    at = text.find(word)
+    while at >= 0:
+        yield text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        at = -1 if end < 0 else text.find(word, end)
+
+
+def _continued(text: str, at: int, found: dict[int, list[str]]) -> str:
+    """What stands on the next lines, as long as they have no time of their own and no message of theirs."""
+    parts = []
+    for _ in range(_JOINED):
+        if at >= len(text) or any(word != "NVRM:" for word in found.get(at, ())):
+            break
+        raw = line_at(text, at)
+        head = _HEAD.match(raw)
+        if not raw.strip() or raw.startswith("#") or (head and any(head.groupdict().values())):
+            break
+        parts.append(raw.strip())
+        at += len(raw) + 1
+    return "".join(f" {part}" for part in parts)

@@ -1,0 +1,292 @@
+"""The kernel's log: what it says of GPUs, the PCI bus, memory, hangs, network adapters and the IOMMU."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, field
+from typing import Any
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.kernel import nvidia, system
+from nodedoctor.facts.kernel.events import (
+    DriverEvent,
+    Event,
+    IommuFault,
+    NicEvent,
+    OomKill,
+    PcieError,
+    RamError,
+    Stall,
+    Sxid,
+    Xid,
+)
+from nodedoctor.facts.kernel.lines import EVIDENCE, Line, When, edges, following, lines_with
+from nodedoctor.model import Moment, Observation, Unseen
+from nodedoctor.record import noun
+
+WAY_OUT = (
+    "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
+    " hold the output of `sudo journalctl -k -o short-iso-precise`."
+)
+FOR_ROOT = (
+    "Root finds no log here. Inside a container or a sandbox, run on the host; else see that journald or"
+    " syslog keeps the kernel's messages."
+)
+ON_HOST = "Run on the host: the kernel's log is not visible from inside this container."
+
+# Words that lead to a line, and what reads it. A word costs one pass over the text.
+_BUS = ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible")
+_OOM = ("Killed process", "Kill process", "oom_memcg=")
+_HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "detected expedited")
+_CRASH = ("segfault at", "general protection", " trap ", "BUG: ", "kernel BUG", "Oops: ", "Kernel panic")
+_STALL = (*_HANG, *_CRASH, "self-detected stall", "nfs: server ", "was evicted by")
+_RAM = ("EDAC ", "hardware memory error", "Memory failure:")
+_NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband")
+_IOMMU = ("DMAR:", "AMD-Vi:", "arm-smmu")
+_NVIDIA = ("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem")
+_BOOT = "Linux version "
+_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, *_RAM, _BOOT)
+_STACK_LINES = 40
+_LOADING_SECONDS = 10.0
+"""Eight GPUs are tried within seconds (NVIDIA/NVSentinel#155: the message came 0.2 s after the failure)."""
+
+_NO_LOG = ("No journal files", "-- No entries --", "dmesg:", "Hint: You are currently not seeing")
+
+
+@probe("kernel-log", timeout=9)
+def kernel_log(options: Options) -> Command:
+    """The kernel's messages since boot or --since: journal, else dmesg, else the files syslog writes."""
+    since = ("--since", options.since) if options.since else ()
+    return Command(child("kernel/kernel_log", "--root", options.root, *since))
+
+
+@fact("kernel-log", Container)
+@noun
+class KernelLog:
+    """What the kernel said that may matter to training, in its order.
+
+    `source` is what printed it ("recorded text" for a paste), `lines` how much there was, `begins` and `ends`
+    its span, `cut` whether the beginning is missing. `drivers` maps PCI addresses to the drivers of them.
+    """
+
+    source: str
+    lines: int
+    begins: When = field(default_factory=When)
+    ends: When = field(default_factory=When)
+    cut: bool = False
+    xids: tuple[Xid, ...] = ()
+    sxids: tuple[Sxid, ...] = ()
+    driver: tuple[DriverEvent, ...] = ()
+    pcie: tuple[PcieError, ...] = ()
+    oom: tuple[OomKill, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    nics: tuple[NicEvent, ...] = ()
+    iommu: tuple[IommuFault, ...] = ()
+    ram: tuple[RamError, ...] = ()
+    drivers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, seen: Observation, container: Container | Unseen) -> KernelLog | Unseen:
+        """Read the child's document, or plain text that somebody pasted into a recording."""
+        if not seen.answered and not seen.text:
+            return Unseen.of(seen, WAY_OUT)
+        document = _document(seen.text)
+        if document is None:
+            return _denied(seen) or cls.of(seen.text, "recorded text", cut=seen.truncated)
+        text = document.get("text")
+        if not isinstance(document.get("source"), str) or not isinstance(text, str) or not text.strip():
+            return _unseen(document, isinstance(container, Container) and container.inside)
+        epoch = document.get("boot_epoch")
+        boot = float(epoch) if isinstance(epoch, int) else None
+        return cls.of(text, document["source"], boot, cut=document.get("cut") is True)
+
+    @classmethod
+    def of(cls, text: str, source: str, boot_epoch: float | None = None, *, cut: bool = False) -> KernelLog:
+        """Sort the lines of a log into events."""
+        groups: dict[type, list[Any]] = {}
+        drivers: dict[str, str] = {}
+        cgroups: dict[int, str] = {}
+        back: dict[str, int] = {}
+        for line in lines_with(_WORDS, text, boot_epoch):
+            event = _event(line, text)
+            if event is not None:
+                groups.setdefault(type(event), []).append(event)
+            elif summary := system.oom_cgroup(line):
+                cgroups[summary[0]] = summary[1]
+            elif server := system.mount_back(line):
+                back[server] = line.when.at
+            _name_driver(line, event, drivers)
+        begins, ends = edges(text, boot_epoch)
+        return cls(
+            source,
+            text.count("\n") + (not text.endswith("\n")),
+            begins,
+            ends,
+            cut,
+            tuple(_told_once(groups.get(Xid, []))),
+            tuple(groups.get(Sxid, ())),
+            tuple(groups.get(DriverEvent, ())),
+            tuple(groups.get(PcieError, ())),
+            tuple(_victims(groups.get(OomKill, []), cgroups)),
+            tuple(s for s in groups.get(Stall, ()) if s.when.at > back.get(s.where or "", -1)),
+            tuple(groups.get(NicEvent, ())),
+            tuple(groups.get(IommuFault, ())),
+            tuple(groups.get(RamError, ())),
+            drivers,
+        )
+
+    @property
+    def span(self) -> str:
+        """How much was looked at, for a finding that says there was nothing."""
+        since = f" since {self.begins.short}" if self.begins.text else ""
+        return f"{self.lines} lines of {self.source}{since}{', the older ones are lost' if self.cut else ''}"
+
+    @property
+    def booted(self) -> int:
+        """Where in the log the running kernel starts, 0 when it holds one boot only."""
+        return max((event.when.at for event in self.driver if event.kind == "boot"), default=0)
+
+    def counts(self, when: When, moment: Moment) -> bool:
+        """Whether a line is not older than --since, as far as its time can be told."""
+        if moment.since is None or not when.absolute or when.seconds is None:
+            return True
+        return when.seconds >= moment.since.timestamp()
+
+    def starts(self, device: str | None = None) -> tuple[When, ...]:
+        """When kernel, driver or that device started anew."""
+        fresh = ("boot", "loaded")
+        ours = (e for e in self.driver if e.kind in fresh or (e.kind == "reset" and e.device == device))
+        return tuple(event.when for event in ours)
+
+    def public(self) -> dict[str, Any]:
+        """How much there was of what; the events themselves stand in the findings."""
+        return {
+            "source": self.source,
+            "lines": self.lines,
+            "begins": self.begins.text,
+            "ends": self.ends.text,
+            "cut": self.cut,
+            "xids": {str(code): n for code, n in sorted(Counter(x.code for x in self.xids).items())},
+            "sxids": {str(code): n for code, n in sorted(Counter(s.code for s in self.sxids).items())},
+            "driver": [asdict(event) for event in self.driver[-10:]],
+            "pcie": dict(Counter(event.severity for event in self.pcie)),
+            "oom": [asdict(event) for event in self.oom[-10:]],
+            "stalls": dict(Counter(event.kind for event in self.stalls)),
+            "nics": dict(Counter(event.kind for event in self.nics)),
+            "iommu": len(self.iommu),
+            "ram": dict(Counter("corrected" if event.corrected else "uncorrected" for event in self.ram)),
+        }
+
+
+def is_over(event: When, starts: Iterable[When]) -> bool:
+    """Whether a line came before one of the fresh starts.
+
+    The driver says that it was loaded after it has tried its GPUs, so what came just before belongs to it.
+    """
+    return any(start.at > event.at and _apart(event, start) > _LOADING_SECONDS for start in starts)
+
+
+def _apart(first: When, second: When) -> float:
+    """Seconds between two lines; infinity when one has no time."""
+    if first.seconds is None or second.seconds is None:
+        return float("inf")
+    return second.seconds - first.seconds
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    """The child's document; None for anything else."""
+    if not text.startswith("{"):
+        return None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and "source" in document else None
+
+
+def _denied(seen: Observation) -> Unseen | None:
+    """A paste that holds only the complaint of a tool, or nothing."""
+    lines = [line.strip() for line in seen.text.splitlines() if line.strip()]
+    if any(line not in ("-- No entries --",) and not line.startswith(_NO_LOG) for line in lines):
+        return None
+    said = "; ".join(lines)
+    denied = "not permitted" in said or "ermission" in said or "not seeing" in said
+    if denied:
+        return Unseen("denied", f"kernel-log: {said[:EVIDENCE]}", WAY_OUT, seen.probe)
+    return Unseen("not-visible-here", "kernel-log: the log is empty", WAY_OUT, seen.probe)
+
+
+def _unseen(document: Mapping[str, Any], inside: bool) -> Unseen:
+    """Why no source had the log."""
+    listed = document.get("failed")
+    failed = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    reasons = "; ".join(f"{one.get('source')}: {one.get('said') or one.get('why')}" for one in failed)
+    note = f"the kernel's log cannot be read: {reasons}"[: 2 * EVIDENCE]
+    if inside:
+        return Unseen("not-visible-here", note, ON_HOST, "kernel-log")
+    denied = any(one.get("why") == "denied" for one in failed)
+    way_out = FOR_ROOT if document.get("uid") == 0 else WAY_OUT
+    return Unseen("denied" if denied else "not-visible-here", note, way_out, "kernel-log")
+
+
+def _event(line: Line, text: str) -> Event | None:
+    """The event a line tells of: what the first reader that understands it makes of it."""
+    words = set(line.words)
+    found: Event | None = None
+    if words.intersection(_NVIDIA):
+        found = _nvidia(line, text)
+    if not found and words.intersection(_BUS):
+        found = system.pcie(line, tuple(following(text, line.when.at, 12)))
+    if not found and words.intersection(_OOM):
+        found = system.oom(line)
+    if not found and words.intersection(_STALL):
+        found = system.stall(line, following(text, line.when.at, _STACK_LINES))
+    if not found and words.intersection(_RAM):
+        found = system.ram(line)
+    if not found and words.intersection(_IOMMU):
+        found = system.iommu(line)
+    if not found and words.intersection(_NIC):
+        found = system.nic(line)
+    if not found and _BOOT in words:
+        found = DriverEvent(line.when, line.text[:EVIDENCE], "boot")
+    return found
+
+
+def _nvidia(line: Line, text: str) -> Event | None:
+    if "Xid" in line.words and (said := nvidia.xid(line) or nvidia.sxid(line)):
+        return said
+    after = " ".join(following(text, line.when.at, 3)) if "NVRM: " in line.text else ""
+    return nvidia.off_bus(line, after) or nvidia.driver_event(line, after)
+
+
+def _name_driver(line: Line, event: Event | None, drivers: dict[str, str]) -> None:
+    """Remember whose device an address is: later lines of the bus name only the address."""
+    if line.text.startswith(("nvidia ", "mlx4_core ", "mlx5_core ")):
+        driver, device = system.named_device(line.text[:64])
+        if driver and device:
+            drivers.setdefault(device, driver)
+    elif isinstance(event, Xid) and event.device:
+        drivers.setdefault(event.device, "nvidia")
+
+
+def _told_once(xids: list[Xid]) -> Iterator[Xid]:
+    """Less the sentences about a GPU off the bus that only repeat an Xid 79."""
+    numbered = {xid.device for xid in xids if xid.code == 79 and "Xid" in xid.text}
+    yield from (xid for xid in xids if "Xid" in xid.text or xid.device not in numbered)
+
+
+def _victims(killed: list[OomKill], cgroups: Mapping[int, str]) -> Iterator[OomKill]:
+    """One kill per process: old kernels announce it first and say the sizes in a second line."""
+    latest: dict[int, OomKill] = {}
+    for kill in killed:
+        known = latest.get(kill.pid)
+        if known is None or kill.rss_gib is not None:
+            latest[kill.pid] = kill
+    for kill in latest.values():
+        group = cgroups.get(kill.pid)
+        limited = kill.limited or group is not None
+        yield OomKill(kill.when, kill.text, kill.pid, kill.name, kill.rss_gib, limited, group)

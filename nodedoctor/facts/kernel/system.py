@@ -1,0 +1,239 @@
+"""Lines of the kernel itself: PCI errors, the OOM killer, hangs and crashes, network adapters, the IOMMU.
+
+Formats: linux, drivers/pci/pcie/{aer,dpc}.c, drivers/pci/hotplug/pciehp_ctrl.c, drivers/firmware/efi/cper.c,
+mm/oom_kill.c, kernel/{hung_task,watchdog}.c, arch/x86/mm/fault.c, drivers/net/ethernet/mellanox/mlx5/core,
+drivers/iommu/{intel/dmar.c,amd/init.c}.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from nodedoctor.facts.kernel.events import (
+    IommuFault,
+    NicEvent,
+    NicKind,
+    OomKill,
+    PcieError,
+    RamError,
+    Severity,
+    Stall,
+)
+from nodedoctor.facts.kernel.lines import EVIDENCE, Line
+from nodedoctor.facts.kernel.nvidia import ADDRESS
+from nodedoctor.facts.pci.pci import bdf
+from nodedoctor.regex import regex
+
+_DEVICE = regex(rf"(?:^|\s|\()(?:(?P<driver>[\w-]{{1,32}}) )?(?P<device>{ADDRESS})(?=[\s:),]|$)")
+
+_SEVERITY = regex(
+    r"PCIe Bus Error: (?:severity=)?(?:(Corrected|Correctable)|(?:Uncorrect\w+ )?\(?(Non-Fatal|Fatal))",
+    re.IGNORECASE,
+)
+_MAKER = regex(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
+_HELPLESS = regex(
+    rf"\b(nvidia|mlx[45]_core) {ADDRESS}: (?:AER: can't recover|device has no AER-aware driver)"
+)
+_LOST = regex(
+    r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
+    r"|[Uu]nable to change power state .*device inaccessible"
+)
+_CPER = regex(r"event severity: (corrected|recoverable|fatal)")
+_CPER_DEVICE = regex(rf"\[Hardware Error\]:\s+device_id: ({ADDRESS})")
+
+_OOM = regex(
+    r"Kill(?:ed)? process (?P<pid>\d{1,9})(?: \((?P<name>[^)]{0,64})\)|, UID \d+, \((?P<uname>[^)]{0,64})\))"
+    r"(?P<rest>.*)",
+    re.DOTALL,
+)
+_OOM_CGROUP = regex(r"oom_memcg=(?P<cgroup>[^,]{1,300}).*?\bpid=(?P<pid>\d{1,9})")
+_ANON = regex(r"(?:anon-rss|file-rss|shmem-rss):(\d{1,15})kB")
+
+_HUNG = regex(
+    r"task (?P<name>.{1,64}):(?P<pid>\d{1,9}) (?:blocked|stuck) for more than (?P<seconds>\d{1,9}) s"
+)
+_SOFT = regex(
+    r"soft lockup - CPU#\d+ stuck for (?P<seconds>\d{1,9})s! \[(?P<name>[^\]]{1,64}):(?P<pid>\d{1,9})\]"
+)
+_HARD = regex(r"hard LOCKUP on cpu|NMI watchdog: Watchdog detected hard LOCKUP")
+_RCU = regex(r"rcu\w*:? .*(?:self-)?detected (?:expedited )?stalls?\b")
+_CRASH = regex(
+    r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection|trap \w).*?"
+    r" in (?P<where>[^\s\[]{1,128})\["
+)
+_OOPS = regex(
+    r"BUG: unable to handle|BUG: kernel NULL pointer|kernel BUG at|Oops: [0-9a-f]{4}|Kernel panic"
+    r"|general protection fault.* \[#\d"
+)
+_RIP = regex(r"RIP: .* \[(\w+)")
+_MOUNT = regex(r"nfs: server (?P<where>\S{1,255}) not responding|(?P<fs>Lustre)\w*: .* was evicted by")
+_MOUNT_BACK = regex(r"nfs: server (\S{1,255}) OK")
+_MODULE = regex(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
+
+_NIC = regex(
+    rf"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband)[:) ]+(?:probe of )?(?P<device>{ADDRESS})?"
+)
+_NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
+_NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
+    (regex(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
+    (regex(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
+    (
+        regex(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"),
+        "firmware",
+    ),
+    (
+        regex(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
+        "firmware",
+    ),
+    (regex(r"transmit queue \d+ timed out|TX timeout"), "queue"),
+    (regex(r"[Hh]igh [Tt]emperature"), "temperature"),
+    (regex(r"(?:insufficient|unadvertised) power|[Pp]ower budget exceeded"), "power"),
+    (regex(r"Port module event\[error\]|Cable error"), "module"),
+    (regex(r"Cable unplugged"), "link-down"),
+    (regex(r"available PCIe bandwidth, limited by"), "slow-slot"),
+    (regex(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
+)
+
+_EDAC = regex(r"EDAC \w+: \d+ (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
+_UNCORRECTED = regex(r"Uncorrected hardware memory error|Memory failure: 0x\w+: Sending SIGBUS")
+_DMAR = regex(rf"DMAR:.*\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
+_DMAR_NEW = regex(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
+_AMD = regex(rf"AMD-Vi: Event logged \[\w+(?: device=({ADDRESS}))?")
+_SMMU = regex(r"arm-smmu-v3 \S+: (?:event 0x(?:02|03|06|10|11|12|13)\b|\s*event: )")
+
+
+def named_device(text: str) -> tuple[str | None, str | None]:
+    """The driver and address at the start of `mlx5_core 0000:5d:00.0: …`."""
+    found = _DEVICE.search(text)
+    return (found.group("driver"), bdf(found.group("device"))) if found else (None, None)
+
+
+def pcie(line: Line, after: Collection[str]) -> PcieError | None:
+    """An error of the bus; `after` are the next lines, which name the maker and who suffers."""
+    severity = _severity(line.text)
+    if severity is None:
+        return None
+    driver, device = named_device(line.text)
+    if told := _CPER.search(line.text):
+        device = next((found.group(1) for found in map(_CPER_DEVICE.search, after) if found), None)
+        if device is None:  # firmware reports memory and processors in the same form
+            return None
+        levels: dict[str, Severity] = {"corrected": "corrected", "recoverable": "non-fatal"}
+        return PcieError(line.when, line.text[:EVIDENCE], levels.get(told.group(1), "fatal"), bdf(device))
+    below = (_HELPLESS.search(text) for text in after)
+    driver = next((found.group(1) for found in below if found), driver)
+    makers = (_MAKER.search(text) for text in after)
+    maker = next((found.group(1) for found in makers if found), None)
+    return PcieError(line.when, line.text[:EVIDENCE], severity, device, driver, maker)
+
+
+def _severity(text: str) -> Severity | None:
+    if found := _SEVERITY.search(text):
+        if found.group(1):
+            return "corrected"
+        return "non-fatal" if found.group(2).lower().startswith("non") else "fatal"
+    if "DPC: containment event" in text:
+        return "fatal"
+    if _LOST.search(text):
+        return "link-down"
+    return "fatal" if _CPER.search(text) else None
+
+
+def oom(line: Line) -> OomKill | None:
+    """The line with the victim's sizes, of this and of older kernels."""
+    found = _OOM.search(line.text)
+    if found is None or "oom_reaper" in line.text:
+        return None
+    sizes = [int(size) for size in _ANON.findall(found.group("rest"))]
+    return OomKill(
+        line.when,
+        line.text[:EVIDENCE],
+        int(found.group("pid")),
+        found.group("name") or found.group("uname") or "",
+        round(sum(sizes) / 1024**2, 1) if sizes else None,
+        limited="emory cgroup out of memory" in line.text,
+    )
+
+
+def mount_back(line: Line) -> str | None:
+    """The server that answers again."""
+    found = _MOUNT_BACK.search(line.text)
+    return found.group(1) if found else None
+
+
+def oom_cgroup(line: Line) -> tuple[int, str] | None:
+    """The pid and control group of the summary line, which stands before the victim's."""
+    found = _OOM_CGROUP.search(line.text)
+    return (int(found.group("pid")), found.group("cgroup")) if found else None
+
+
+def stall(line: Line, after: Iterable[str]) -> Stall | None:
+    """A hang or a crash; `after` are the next lines, where the stack names the modules it went through."""
+    text = line.text[:EVIDENCE]
+    if found := _CRASH.search(line.text):
+        pid, name, where = int(found.group("pid")), found.group("name").strip(), found.group("where")
+        return Stall(line.when, text, "crash", pid, name.rpartition(": ")[2], None, where)
+    for pattern, kind in ((_HUNG, "hung-task"), (_SOFT, "soft-lockup")):
+        if found := pattern.search(line.text):
+            pid, seconds = int(found.group("pid")), int(found.group("seconds"))
+            return Stall(line.when, text, kind, pid, found.group("name"), seconds, _module(after))  # type: ignore[arg-type]
+    if _OOPS.search(line.text):
+        fault = next((found.group(1) for found in map(_RIP.search, after) if found), None)
+        return Stall(line.when, text, "oops", where=fault)
+    if found := _MOUNT.search(line.text):
+        return Stall(line.when, text, "dead-mount", where=found.group("where") or found.group("fs"))
+    if _HARD.search(line.text):
+        return Stall(line.when, text, "hard-lockup", where=_module(after))
+    if _RCU.search(line.text):
+        return Stall(line.when, text, "rcu-stall", where=_module(after))
+    return None
+
+
+def _module(after: Iterable[str]) -> str | None:
+    """The first module of interest in a stack; it ends where the next report begins."""
+    for text in after:
+        if "blocked for more than" in text or "</TASK>" in text:
+            return None
+        found = _MODULE.search(text)
+        if found and re.match(
+            r"nvidia|nv_|gdrdrv|mlx|ib_|rdma|lustre|ptlrpc|lnet|gpfs|mmfs|nfs|wekafs|beegfs", found.group(1)
+        ):
+            return found.group(1)
+    return None
+
+
+def nic(line: Line) -> NicEvent | None:
+    """What an RDMA adapter's driver said of firmware, module, power, heat or link."""
+    found = _NIC.search(line.text)
+    if found is None:
+        return None
+    text = line.text
+    device = found.group("device")
+    where = bdf(device) if device else None
+    kind: NicKind | None = next((kind for pattern, kind in _NIC_KINDS if pattern.search(text)), None)
+    if kind is not None:
+        return NicEvent(line.when, text[:EVIDENCE], kind, where)
+    link = _NIC_LINK.search(text)
+    if link is None:
+        return None
+    way: NicKind = "link-down" if link.group("way").lower() == "down" else "link-up"
+    return NicEvent(line.when, text[:EVIDENCE], way, where, link.group("netdev"))
+
+
+def ram(line: Line) -> RamError | None:
+    """What EDAC, the machine check code and the memory failure handler say of the host's memory."""
+    if found := _EDAC.search(line.text):
+        return RamError(line.when, line.text[:EVIDENCE], found.group("kind") == "CE", found.group("place"))
+    return RamError(line.when, line.text[:EVIDENCE], False) if _UNCORRECTED.search(line.text) else None
+
+
+def iommu(line: Line) -> IommuFault | None:
+    """A fault of Intel's, AMD's or ARM's IOMMU, with the device that caused it."""
+    for pattern in (_DMAR, _DMAR_NEW):
+        if found := pattern.search(line.text):
+            return IommuFault(line.when, line.text[:EVIDENCE], bdf(found.group(1)))
+    if found := _AMD.search(line.text):
+        device = found.group(1) or named_device(line.text)[1]
+        return IommuFault(line.when, line.text[:EVIDENCE], bdf(device) if device else None)
+    return IommuFault(line.when, line.text[:EVIDENCE]) if _SMMU.search(line.text) else None

@@ -1,0 +1,1 @@
+"""Facts of what was measured under load."""

@@ -1,0 +1,220 @@
+"""What copies reach between GPUs and with the host: measured on idle GPUs, once everything else was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.gpu.idle import idle, not_run
+from nodedoctor.json_shapes import Document, part, text, whole
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.record import noun
+
+QUICK, DEEP = "bandwidth", "bandwidth-deep"
+QUICK_SECONDS = 20  # contexts on eight GPUs take seconds; the copying itself three
+DEEP_SECONDS = 60  # forty of copying (probes/measured/bandwidth.py), the rest for contexts and pinning
+HUNG_SECONDS = 3.0
+"""Ours: a step takes well below a second, a context on a cold driver about two; what was under way for less
+when the child was given up is not said to hang."""
+PASSIVE = "--passive puts no load on GPUs"
+_NO_LIBRARY = "Give the container the driver's libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
+_BROKEN = frozenset({Outcome.TIMEOUT, Outcome.STUCK, Outcome.CRASH})
+
+
+@probe(QUICK, timeout=QUICK_SECONDS, lane=Lane.GPU_LOAD, after=("nvml", "processes"))
+def quick(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+    """Three seconds of copies between idle GPUs and with the host, verified."""
+    return skipped(QUICK, "measured with --deep") if options.deep else _plan(QUICK, options, nvml, processes)
+
+
+@probe(DEEP, timeout=DEEP_SECONDS, lane=Lane.GPU_LOAD, after=("nvml", "processes"))
+def deep(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+    """Up to forty seconds of copies with large buffers, device memory too (only with --deep)."""
+    return _plan(DEEP, options, nvml, processes) if options.deep else skipped(DEEP, "only with --deep")
+
+
+def _plan(name: str, options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+    if options.passive:
+        return skipped(name, PASSIVE)
+    free = idle(nvml, processes)
+    if free.why_none:
+        return skipped(name, free.why_none)
+    gpus = ",".join(f"{gpu.index}={gpu.bus_id}" for gpu in free.gpus)
+    leave = ",".join(f"{index}={why.replace(',', ';')}" for index, why in free.busy)
+    words = ["--json", "--root", options.root, "--gpus", gpus, "--leave", leave]
+    visible = {"CUDA_VISIBLE_DEVICES": free.uuids} if free.uuids else {}
+    env = {**visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return Command(child("measured/bandwidth", *words, *(["--deep"] if name == DEEP else [])), env)
+
+
+@noun
+class Pair:
+    """Copies from one GPU to another, which reads. `wrong` is the first wrong byte, `error` what failed."""
+
+    source: int
+    target: int
+    access: bool | None = None
+    read_gbytes_s: float | None = None
+    both_gbytes_s: float | None = None
+    latency_us: float | None = None
+    wrong: Mapping[str, int] | None = None
+    error: str = ""
+
+
+@noun
+class HostCopy:
+    """Copies between a GPU and pinned memory of a NUMA node, `near` or `far`; `node` None: wherever."""
+
+    index: int
+    kind: str
+    node: int | None = None
+    h2d_gbytes_s: float | None = None
+    d2h_gbytes_s: float | None = None
+    wrong: Mapping[str, int] | None = None
+    error: str = ""
+
+
+@fact(QUICK, DEEP)
+@noun
+class Bandwidth:
+    """What was measured. `failed` are GPUs that could not be opened, `left_out` those in use, each with why.
+
+    `unstarted` is CUDA's error when it does not start. `hung` names what was being done when the child was
+    given up, `hung_gpus` whose it was; `cut_short` why the child ended early when nothing is known to hang.
+    """
+
+    deep: bool = False
+    gpus: tuple[int, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    host: tuple[HostCopy, ...] = ()
+    memory_gbytes_s: Mapping[int, float] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    unstarted: str = ""
+    hung: str = ""
+    hung_gpus: tuple[int, ...] = ()
+    cut_short: str = ""
+    seconds: float | None = None
+
+    @classmethod
+    def parse(cls, quick: Observation, deep: Observation) -> Bandwidth | Unseen:
+        """Read the lines of probes/measured/bandwidth.py, as far as they go."""
+        seen = next((one for one in (deep, quick) if one.answered or one.outcome in _BROKEN), None)
+        if seen is None:
+            return _not_measured(quick, deep)
+        steps = list(_steps(seen.text))
+        if any(text(step, "error") == "NO_LIBRARY" for step in steps):
+            note = next(text(step, "text") for step in steps if text(step, "error") == "NO_LIBRARY")
+            return Unseen("missing-tool", f"{seen.probe}: {note}", _NO_LIBRARY, seen.probe)
+        if not steps:
+            return Unseen.of(seen)
+        return _read(seen, steps)
+
+
+def _not_measured(quick: Observation, deep: Observation) -> Unseen:
+    """Nobody asked for it, or nothing was idle: nothing to judge."""
+    for seen in (deep, quick):
+        if seen.outcome is Outcome.DENIED:
+            return Unseen.of(seen)
+    skips = [seen for seen in (quick, deep) if seen.outcome is Outcome.SKIPPED]
+    telling = [seen for seen in skips if "--deep" not in seen.note] or skips
+    return not_run(telling[0]) if telling else Unseen.skip("no bandwidth was measured")
+
+
+def _steps(document: str) -> Iterator[Document]:
+    """The steps that were written completely; a cut-off document has lost its last line."""
+    for line in document.splitlines():
+        try:
+            step = json.loads(line.rstrip().removesuffix(","))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(step, dict) and text(step, "step"):
+            yield step
+
+
+def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
+    kinds: dict[str, list[Document]] = {}
+    for step in steps:
+        kinds.setdefault(text(step, "step"), []).append(step)
+    last = steps[-1] if text(steps[-1], "step") == "begin" else {}
+    under_way = seen.seconds - (_speed(last, "at") or 0.0)
+    told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
+    hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
+    started = kinds.get("init", [{}])[0]
+    gpus = [(whole(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
+    memory = ((whole(step, "index"), _speed(step, "gbytes_s")) for step in kinds.get("memory", ()))
+    left = ((whole(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
+    return Bandwidth(
+        deep=seen.probe == DEEP,
+        gpus=tuple(index for index, error, _ in gpus if index is not None and not error),
+        pairs=tuple(_pairs(kinds.get("pair", []), kinds.get("both", []))),
+        host=tuple(copy for step in kinds.get("host", ()) if (copy := _host(step))),
+        memory_gbytes_s={index: speed for index, speed in memory if index is not None and speed},
+        failed={index: f"{call}: {error}" for index, error, call in gpus if index is not None and error},
+        left_out={index: why for index, why in left if index is not None},
+        unstarted=text(started, "error"),
+        hung=f"{hung} ({seen.note})" if hung else "",
+        hung_gpus=tuple(n for key in ("source", "target", "index") if (n := whole(last, key)) is not None)
+        if hung
+        else (),
+        cut_short=(seen.note or seen.outcome.value) if seen.outcome in _BROKEN and not hung else "",
+        seconds=_speed(kinds.get("end", [{}])[0], "seconds"),
+    )
+
+
+def _doing(step: Document) -> str:
+    what, index = text(step, "what"), whole(step, "index")
+    if what == "both":
+        return f"copies both ways between GPU {whole(step, 'source')} and GPU {whole(step, 'target')}"
+    if what == "pair":
+        return f"the copy from GPU {whole(step, 'source')} to GPU {whole(step, 'target')}"
+    names = {"gpu": "opening", "host": "a copy between the host and", "memory": "a copy inside"}
+    return f"{names.get(what, what)} GPU {index}" if index is not None else what
+
+
+def _pairs(single: list[Document], both: list[Document]) -> Iterator[Pair]:
+    speeds = {(whole(step, "source"), whole(step, "target")): _speed(step, "both_gbytes_s") for step in both}
+    for step in single:
+        if pair := _pair(step):
+            yield replace(pair, both_gbytes_s=speeds.get((pair.source, pair.target)))
+
+
+def _pair(step: Document) -> Pair | None:
+    source, target, access = whole(step, "source"), whole(step, "target"), step.get("access")
+    if source is None or target is None:
+        return None
+    return Pair(
+        source,
+        target,
+        access if isinstance(access, bool) else None,
+        _speed(step, "read_gbytes_s"),
+        latency_us=_speed(step, "latency_us"),
+        wrong=_wrong(step),
+        error=text(step, "error"),
+    )
+
+
+def _host(step: Document) -> HostCopy | None:
+    index = whole(step, "index")
+    if index is None:
+        return None
+    speeds = (_speed(step, "h2d_gbytes_s"), _speed(step, "d2h_gbytes_s"))
+    return HostCopy(
+        index, text(step, "kind"), whole(step, "node"), *speeds, _wrong(step), text(step, "error")
+    )
+
+
+def _wrong(step: Document) -> Mapping[str, int] | None:
+    numbers = part(step, "wrong")
+    return {key: value for key in numbers if (value := whole(numbers, key)) is not None} or None
+
+
+def _speed(step: Document, key: str) -> float | None:
+    value: Any = step.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
+        return None
+    return float(value)

@@ -1,0 +1,234 @@
+"""A minimal distributed job in the Python that trains: does it run, are its results right, how fast is it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
+from nodedoctor.facts.gpu.idle import idle
+from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
+from nodedoctor.facts.measured.bandwidth import PASSIVE
+from nodedoctor.facts.measured.nccl_log import NcclLog, read_log
+from nodedoctor.json_shapes import Document, document, part, parts, text, whole
+from nodedoctor.model import Observation, Outcome, Reason, Unseen
+from nodedoctor.record import noun
+
+SMOKE, ISOLATE = "collective", "collective-isolate"
+AFTER = ("nvml", "processes", "target-python", "pci", "driver-files")
+SUSPECTS = (
+    "NCCL_P2P_DISABLE=1",
+    "NCCL_SHM_DISABLE=1",
+    "NCCL_IB_DISABLE=1",
+    "NCCL_NVLS_ENABLE=0",
+    "NCCL_CUMEM_ENABLE=0",
+)
+"""One path of NCCL switched off each.
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
+CPU_RANKS = 4
+RUN_SECONDS = 30
+NO_GPU_SEEN = "NVIDIA hardware is here, but NVML shows no GPU that could be used"
+_WAY_OUT = "Name the Python that trains with --python PATH, or --exec for one inside a container."
+_SEE_DRIVER = "See what keeps NVML from the GPUs: nodedoctor driver gpu container; then run this again."
+
+
+@probe(SMOKE, timeout=180, lane=Lane.GPU_LOAD, after=AFTER)
+def smoke(
+    options: Options,
+    nvml: Observation,
+    processes: Observation,
+    target: Observation,
+    pci: Observation,
+    files: Observation,
+) -> Command | Observation:
+    """All-reduce, all-gather, reduce-scatter and broadcast of rising size on all idle GPUs, verified."""
+    return _plan(SMOKE, options, (nvml, processes, target), not reason_not_to_ask(pci, files))
+
+
+@probe(ISOLATE, timeout=400, lane=Lane.GPU_LOAD, after=(*AFTER, SMOKE))
+def isolate(
+    options: Options,
+    nvml: Observation,
+    processes: Observation,
+    target: Observation,
+    pci: Observation,
+    files: Observation,
+    earlier: Observation,
+) -> Command | Observation:
+    """The same job once more for each path of NCCL, with that path switched off, if the job fails."""
+    seen = Collective.parse(earlier)
+    if isinstance(seen, Unseen):
+        return skipped(ISOLATE, f"the job itself was not run: {seen.note}")
+    if seen.runs and seen.runs[0].ok:
+        return skipped(ISOLATE, "the job runs: there is nothing to isolate")
+    if seen.runs and seen.runs[0].backend != "nccl":
+        return skipped(ISOLATE, "without GPUs NCCL takes no part")
+    nvidia = not reason_not_to_ask(pci, files)
+    return _plan(ISOLATE, options, (nvml, processes, target), nvidia, "--isolate", ",".join(SUSPECTS))
+
+
+def _plan(
+    name: str,
+    options: Options,
+    seen: tuple[Observation, Observation, Observation],
+    nvidia: bool,
+    *more: str,
+) -> Command | Observation:
+    """The job on all GPUs; on CPU ranks only where there is no NVIDIA hardware, else it proves nothing."""
+    if options.passive:
+        return skipped(name, PASSIVE)
+    nvml, processes, target = seen
+    told = document(target) or {}
+    python = text(told, "executable")
+    if not python:
+        return skipped(name, f"the Python that trains is not known: {target.note or target.outcome.value}")
+    free = idle(nvml, processes)
+    if free.busy:
+        return skipped(name, "; ".join(f"GPU {index}: {why}" for index, why in free.busy))
+    gpus = len(free.gpus)
+    if nvidia and not gpus:
+        return skipped(name, f"{NO_GPU_SEEN}: {_why_unseen(nvml)}")
+    ranks, backend, largest = (gpus, "nccl", "256") if gpus else (CPU_RANKS, "gloo", "16")
+    ladder = ",".join(str(fewer) for fewer in (2, 4, 8) if fewer < ranks)
+    words = ["--ranks", str(ranks), "--backend", backend, "--largest", largest, "--limit", str(RUN_SECONDS)]
+    prefix = ["--", *options.exec_prefix] if options.exec_prefix else []
+    argv = child("in_python", python, "measured/collective", *words, "--ladder", ladder, *more, *prefix)
+    return Command(argv, {"CUDA_VISIBLE_DEVICES": free.uuids} if free.uuids else {})
+
+
+def _why_unseen(nvml: Observation) -> str:
+    reading = NvmlReading.parse(nvml)
+    if isinstance(reading, Unseen):
+        return reading.note
+    error = reading.gpus.init_error
+    return f"{error.name} ({error.text})" if error else "it answers and lists none"
+
+
+@noun
+class Operation:
+    """One collective: bus bandwidth by nccl-tests' formula (doc/PERFORMANCE.md), on the first rank."""
+
+    name: str
+    bytes: int
+    busbw_gbytes_s: float
+
+
+@noun
+class Run:
+    """One job. `died` ranks with how, `absent` ones that never joined, `waiting` ones with where they waited,
+    `errors` what ranks raised, `wrong` results by rank. `setting` is what was switched off.
+    """
+
+    ranks: int
+    backend: str
+    ok: bool
+    setting: str = ""
+    died: Mapping[int, str] = field(default_factory=dict)
+    absent: tuple[int, ...] = ()
+    waiting: Mapping[int, str] = field(default_factory=dict)
+    errors: Mapping[int, str] = field(default_factory=dict)
+    wrong: Mapping[int, str] = field(default_factory=dict)
+    operations: tuple[Operation, ...] = ()
+    log: NcclLog | None = None
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong, the cause before its consequences; empty when nothing did."""
+        if self.died:
+            return "; ".join(f"rank {rank} {how}" for rank, how in self.died.items())
+        if self.absent:
+            return f"rank {', '.join(map(str, self.absent))} never joined"
+        if self.wrong:
+            return "; ".join(f"wrong result of {what} on rank {rank}" for rank, what in self.wrong.items())
+        if self.errors:
+            rank, said = next(iter(self.errors.items()))
+            return f"rank {rank} raised {said.splitlines()[0][:160] if said else 'an error'}"
+        if self.waiting:
+            rank, place = next(iter(self.waiting.items()))
+            return f"no end in {RUN_SECONDS} s: rank {rank} waits at {place}"
+        return "" if self.ok else "it did not end"
+
+
+@fact(SMOKE)
+@noun
+class Collective:
+    """The runs of the minimal distributed job: all ranks first, then fewer when that failed."""
+
+    torch: str
+    runs: tuple[Run, ...]
+    seconds: float | None = None
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Collective | Unseen:
+        """Read what probes/measured/collective.py prints."""
+        runs = _parse(seen)
+        return runs if isinstance(runs, Unseen) else cls(*runs)
+
+
+@fact(ISOLATE)
+@noun
+class Isolation:
+    """The same job with one path of NCCL switched off at a time."""
+
+    torch: str
+    runs: tuple[Run, ...]
+    seconds: float | None = None
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Isolation | Unseen:
+        """Read what probes/measured/collective.py --isolate prints."""
+        runs = _parse(seen)
+        return runs if isinstance(runs, Unseen) else cls(*runs)
+
+
+def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Unseen:
+    if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+        why = seen.note or "not recorded"
+        if "the Python that trains" in why:
+            return Unseen("not-visible-here", why, _WAY_OUT, seen.probe)
+        if NO_GPU_SEEN in why:
+            return Unseen("not-visible-here", why, _SEE_DRIVER, seen.probe)
+        return Unseen.skip(f"not run: {why}")
+    told = document(seen)
+    if told and text(told, "error"):
+        missing = text(told, "error") == "no-torch"
+        way_out = f"Install torch there, or: {_WAY_OUT}" if missing else _WAY_OUT
+        reason: Reason = "missing-tool" if missing else "denied"
+        return Unseen(reason, f"{seen.probe}: {text(told, 'text')}", way_out, seen.probe)
+    if not told or not parts(told, "runs"):
+        return Unseen.of(seen)
+    seconds = told.get("seconds")
+    return (
+        text(told, "torch"),
+        tuple(map(_run, parts(told, "runs"))),
+        float(seconds) if isinstance(seconds, (int, float)) else None,
+    )
+
+
+def _run(told: Document) -> Run:
+    log = text(told, "log")
+    return Run(
+        ranks=whole(told, "ranks") or 0,
+        backend=text(told, "backend"),
+        ok=told.get("ok") is True,
+        setting=text(told, "setting"),
+        died={
+            whole(one, "rank") or 0: f"{text(one, 'how')} at {text(one, 'at')}" for one in parts(told, "died")
+        },
+        absent=tuple(rank for rank in told.get("absent") or () if isinstance(rank, int)),
+        waiting=_by_rank(part(told, "waiting")),
+        errors=_by_rank(part(told, "errors")),
+        wrong={whole(one, "rank") or 0: text(one, "operation") for one in parts(told, "wrong")},
+        operations=tuple(
+            Operation(text(one, "operation"), whole(one, "bytes") or 0, float(speed))
+            for one in parts(told, "operations")
+            if isinstance(speed := one.get("busbw_gbytes_s"), (int, float))
+        ),
+        log=read_log(log) if log else None,
+    )
+
+
+def _by_rank(told: Document) -> Mapping[int, str]:
+    return {int(rank): text(told, rank) for rank in told if rank.isdecimal() and len(rank) < 7}

@@ -1,0 +1,107 @@
+"""What NVIDIA's own tests say where they are installed: dcgmi diag, nvbandwidth, all_reduce_perf (--deep)."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.gpu.idle import idle, not_run
+from nodedoctor.facts.measured.bandwidth import PASSIVE
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
+AFTER = ("nvml", "processes")
+
+_DCGM_ROW = regex(r"^\|\s*(\w[^|]*?)\s*\|\s*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
+_SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
+_PERF = regex(r"^\s*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
+
+
+@probe(DCGM, timeout=300, lane=Lane.GPU_LOAD, after=AFTER)
+def dcgm(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+    """DCGM's diagnostic of level 2, two minutes, if dcgmi is installed."""
+    return _plan(DCGM, options, nvml, processes, "dcgmi", "diag", "-r", "2")
+
+
+@probe(NVBANDWIDTH, timeout=120, lane=Lane.GPU_LOAD, after=AFTER)
+def nvbandwidth(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+    """NVIDIA's copies between GPUs and with the host, if nvbandwidth is installed."""
+    tests = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce")
+    words = [word for test in tests for word in ("-t", test)]
+    return _plan(NVBANDWIDTH, options, nvml, processes, "nvbandwidth", *words)
+
+
+@probe(NCCL_TESTS, timeout=120, lane=Lane.GPU_LOAD, after=AFTER)
+def all_reduce_perf(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+    """An all-reduce of up to 1 GiB over all GPUs, if nccl-tests is installed."""
+    gpus = str(len(idle(nvml, processes).gpus))
+    words = ("-b", "64M", "-e", "1G", "-f", "4", "-g", gpus)
+    return _plan(NCCL_TESTS, options, nvml, processes, "all_reduce_perf", *words)
+
+
+def _plan(
+    name: str, options: Options, nvml: Observation, processes: Observation, *argv: str
+) -> Command | Observation:
+    if options.passive:
+        return skipped(name, PASSIVE)
+    free = idle(nvml, processes)
+    if free.why_none or free.busy:
+        return skipped(name, free.why_none or "; ".join(f"GPU {i}: {why}" for i, why in free.busy))
+    return Command(argv)
+
+
+def _absent(seen: Observation, tool: str) -> Unseen | None:
+    if seen.outcome is Outcome.MISSING:
+        return Unseen.skip(f"{tool} is not installed")
+    if seen.outcome is Outcome.SKIPPED:
+        return not_run(seen)
+    return None if seen.answered else Unseen.of(seen)
+
+
+@fact(DCGM)
+@noun
+class DcgmDiag:
+    """Result by test: Pass, Fail, Warn or Skip, with what DCGM adds to it."""
+
+    results: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> DcgmDiag | Unseen:
+        """Read the table of `dcgmi diag`."""
+        rows = tuple((m[1], m[2], m[3].strip(" -")) for m in _DCGM_ROW.finditer(seen.text))
+        return _absent(seen, "dcgmi") or (cls(rows) if rows else Unseen.of(seen))
+
+
+@fact(NVBANDWIDTH)
+@noun
+class NvBandwidth:
+    """The sum over all GPUs or pairs of each test, GB/s."""
+
+    sums_gbytes_s: dict[str, float]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> NvBandwidth | Unseen:
+        """Read the SUM lines of nvbandwidth."""
+        sums = {m[1]: float(m[2]) for m in _SUM.finditer(seen.text) if m[2].count(".") < 2 and m[2] != "."}
+        return _absent(seen, "nvbandwidth") or (cls(sums) if sums else Unseen.of(seen))
+
+
+@fact(NCCL_TESTS)
+@noun
+class NcclTests:
+    """Bus bandwidth by message size, GB/s, and how many results were wrong."""
+
+    busbw_gbytes_s: dict[int, float]
+    wrong: int = 0
+
+    @classmethod
+    def parse(cls, seen: Observation) -> NcclTests | Unseen:
+        """Read the out-of-place columns of all_reduce_perf."""
+        rows = [
+            m for m in _PERF.finditer(seen.text) if m[3].count(".") < 2 and m[3] != "." and len(m[1]) < 16
+        ]
+        speeds = {int(m[1]): float(m[3]) for m in rows}
+        wrong = sum(int(m[4]) for m in rows if m[4].isdecimal() and len(m[4]) < 16)
+        return _absent(seen, "all_reduce_perf") or (cls(speeds, wrong) if speeds else Unseen.of(seen))

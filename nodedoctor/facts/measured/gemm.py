@@ -1,0 +1,72 @@
+"""What matrices multiplied in the target's torch give: speed and bits of each GPU."""
+
+from __future__ import annotations
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.gpu.idle import idle, not_run
+from nodedoctor.facts.measured.bandwidth import PASSIVE
+from nodedoctor.json_shapes import document, parts, text, whole
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.record import noun
+
+GEMM = "gemm"
+_WAY_OUT = "Name the Python that trains with --python PATH; it needs torch."
+_NO_GPU = "See why its torch gets no GPU: nodedoctor stack driver container."
+
+
+@probe(GEMM, timeout=120, lane=Lane.GPU_LOAD, after=("nvml", "processes", "target-python"))
+def gemm(
+    options: Options, nvml: Observation, processes: Observation, target: Observation
+) -> Command | Observation:
+    """Multiplies matrices on every GPU, when all are idle, in the Python that trains."""
+    python, free = text(document(target) or {}, "executable"), idle(nvml, processes)
+    busy = free.why_none or "; ".join(f"GPU {index}: {why}" for index, why in free.busy)
+    if options.passive or busy or not python:
+        why = PASSIVE if options.passive else busy
+        return skipped(GEMM, why or "the Python that trains is not known")
+    prefix = ["--", *options.exec_prefix] if options.exec_prefix else []
+    env = {"CUDA_VISIBLE_DEVICES": free.uuids} if free.uuids else {}
+    return Command(child("in_python", python, "measured/gemm", *prefix), env)
+
+
+@noun
+class GpuGemm:
+    """One GPU: `sums` holds one number per different result of the repeats."""
+
+    index: int
+    name: str = ""
+    tflops: float | None = None
+    sums: tuple[int, ...] = ()
+    error: str = ""
+
+
+@fact(GEMM)
+@noun
+class Gemm:
+    """Speed and bits of each GPU."""
+
+    gpus: tuple[GpuGemm, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Gemm | Unseen:
+        """Read what probes/measured/gemm.py prints."""
+        if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+            return not_run(seen)
+        told = document(seen) or {}
+        if text(told, "error") == "no-gpu":
+            return Unseen("not-visible-here", f"{GEMM}: {text(told, 'text')}", _NO_GPU, GEMM)
+        if text(told, "error"):
+            return Unseen("missing-tool", f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
+        rows = [(one, one.get("tflops"), one.get("sums")) for one in parts(told, "gpus")]
+        gpus = tuple(
+            GpuGemm(
+                whole(one, "index") or 0,
+                text(one, "name"),
+                float(speed) if isinstance(speed, (int, float)) else None,
+                tuple(n for n in sums if isinstance(n, int)) if isinstance(sums, list) else (),
+                text(one, "error"),
+            )
+            for one, speed, sums in rows
+        )
+        return cls(gpus) if gpus else Unseen.of(seen)

@@ -1,0 +1,171 @@
+"""This node's network as seen from inside: interfaces, name, resolver, firewall, clock."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.facts.files import whole_number
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK, linux, include/uapi/linux/if_arp.h
+INFINIBAND_TYPE = 32
+_UP = 0x1
+
+
+@probe("net", timeout=6, lane=Lane.FS)
+def network(options: Options) -> Command:
+    """Interfaces, addresses, default routes, own name, firewall, clock; nothing is sent but a name lookup."""
+    return Command(child("network/net", "--root", options.root))
+
+
+@noun
+class Interface:
+    """A network interface. `up` is whether it can carry traffic now; speed in Mbit/s, None when not told.
+
+    `index` is the order in which libraries find it; `physical` has a device behind it, `master` bundles it.
+    """
+
+    name: str
+    up: bool = False
+    index: int | None = None
+    mtu: int | None = None
+    speed_mbps: int | None = None
+    kind: int | None = None
+    physical: bool = False
+    master: str | None = None
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def loopback(self) -> bool:
+        """True for lo."""
+        return self.kind == LOOPBACK_TYPE or self.name == "lo"
+
+    @property
+    def infiniband(self) -> bool:
+        """True for IP over InfiniBand."""
+        return self.kind == INFINIBAND_TYPE
+
+
+@fact("net")
+@noun
+class Net:
+    """The network of this namespace.
+
+    `name_addresses` are those of the own host name, `name_source` who said so (hosts or resolver),
+    `name_error` why it has none. `input_rules` are those of the packet filter, None where we may not look.
+    `clock_error_seconds` is the kernel's own bound; `synchronised` None where it was not told.
+    """
+
+    interfaces: tuple[Interface, ...] = ()
+    default_routes: tuple[str, ...] = ()
+    hostname: str = ""
+    name_addresses: tuple[str, ...] = ()
+    name_source: str = ""
+    name_error: str | None = None
+    name_seconds: float | None = None
+    nameservers: tuple[str, ...] = ()
+    ufw: bool = False
+    input_rules: tuple[str, ...] | None = None
+    synchronised: bool | None = None
+    clock_error_seconds: float | None = None
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Net | Unseen:
+        """Read the child's document; parts of a wrong shape are left out."""
+        if not seen.answered:
+            return Unseen.of(seen)
+        try:
+            document = json.loads(seen.text)
+        except (ValueError, RecursionError):
+            return Unseen.of(seen)
+        if not isinstance(document, dict) or not isinstance(document.get("interfaces"), dict):
+            return Unseen.of(seen)
+        hosts, answer = _texts(document.get("hosts")), _object(document.get("resolved"))
+        error, clock = answer.get("error"), _object(document.get("clock"))
+        fire, unsynced = _object(document.get("firewall")), clock.get("unsynchronised")
+        host = document.get("hostname")
+        return cls(
+            interfaces=tuple(
+                sorted(
+                    (_interface(str(name), _object(entry)) for name, entry in document["interfaces"].items()),
+                    key=lambda one: (one.index is None, one.index, one.name),
+                )
+            ),
+            default_routes=_texts(document.get("default_routes")),
+            hostname=host if isinstance(host, str) else "",
+            name_addresses=hosts or _texts(answer.get("addresses")),
+            name_source="hosts" if hosts else "resolver" if answer else "",
+            name_error=error if isinstance(error, str) else None,
+            name_seconds=_float(answer.get("seconds")),
+            nameservers=_texts(document.get("nameservers")),
+            ufw=fire.get("ufw") is True,
+            input_rules=_texts(fire.get("input")) if fire.get("looked") is True else None,
+            synchronised=not unsynced if isinstance(unsynced, bool) else None,
+            clock_error_seconds=_float(clock.get("maxerror_seconds")),
+        )
+
+    def get(self, name: str) -> Interface | None:
+        """The interface of that name."""
+        return next((one for one in self.interfaces if one.name == name), None)
+
+    def owns(self, address: str) -> bool | None:
+        """Whether an address is one of this node's; None when no interface told any."""
+        own = {given for one in self.interfaces for given in one.addresses}
+        return address in own if own else None
+
+
+def several_nodes(processes: Processes | None) -> bool:
+    """Whether ranks here belong to a job of more processes than run on this node."""
+    ranks = processes.ranks if processes else ()
+    return any((rank.world_size or 0) > sum(other.job == rank.job for other in ranks) for rank in ranks)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is of 127.0.0.0/8 or ::1."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _interface(name: str, entry: Mapping[str, Any]) -> Interface:
+    flags = whole_number(_text(entry.get("flags"))) or 0
+    speed, carrier = whole_number(_text(entry.get("speed"))), _text(entry.get("carrier"))
+    state = _text(entry.get("operstate"))
+    master = entry.get("master")
+    linked = state == "up" or (state in ("unknown", None) and carrier != "0")
+    return Interface(
+        name,
+        bool(flags & _UP) and linked,
+        whole_number(_text(entry.get("ifindex"))),
+        whole_number(_text(entry.get("mtu"))),
+        speed if speed is not None and speed > 0 else None,
+        whole_number(_text(entry.get("type"))),
+        entry.get("physical") is True,
+        master if isinstance(master, str) else None,
+        _texts(entry.get("addresses")),
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def _float(value: object) -> float | None:
+    sane = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
+    return float(value) if sane and isinstance(value, (int, float)) else None

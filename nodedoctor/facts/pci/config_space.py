@@ -1,0 +1,135 @@
+"""What stands in configuration space: the trained link, and ACS on the bridges above GPUs and adapters.
+
+Offsets are those of linux, include/uapi/linux/pci_regs.h. Beyond the first 64 bytes only root can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import fact
+from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.model import Unseen
+from nodedoctor.record import noun
+
+_EXPRESS, _ACS = 0x10, 0x000D
+_TYPES = {0x4: "root port", 0x5: "upstream port", 0x6: "downstream port"}
+_REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
+"""Bits of the ACS control register that send traffic between two devices up to the root complex."""
+
+
+@noun
+class Bridge:
+    """A bridge above GPUs or network adapters (`beneath`, GPUs first).
+
+    `redirects` are the ACS redirects that are switched on, as lspci names them: empty when there are none,
+    None when configuration space could not be read that far. `switch` names the bridges that belong
+    together: everything below one upstream port can talk without the host, unless redirected.
+    """
+
+    address: str
+    kind: str
+    beneath: tuple[str, ...]
+    redirects: tuple[str, ...] | None
+    switch: str | None
+
+
+@fact(Pci)
+@noun
+class PcieTree:
+    """The bridges above GPUs and RDMA adapters, with what ACS does there."""
+
+    bridges: tuple[Bridge, ...]
+    gpus: int
+    adapters: int
+
+    @classmethod
+    def parse(cls, pci: Pci | Unseen) -> PcieTree | Unseen:
+        """Take the ports above every endpoint of interest; each is told once."""
+        if isinstance(pci, Unseen):
+            return pci
+        endpoints = (*pci.gpus, *pci.mellanox_nics)
+        ports = dict.fromkeys(address for device in endpoints for address in device.upstream)
+        found = (_bridge(pci, address, endpoints) for address in ports)
+        bridges = tuple(bridge for bridge in found if bridge is not None)
+        return cls(bridges, len(pci.gpus), len(pci.mellanox_nics))
+
+
+def _bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge | None:
+    device = pci.at(address)
+    if device is None:
+        return None
+    config = config_bytes(device.config)
+    beneath = tuple(end.address for end in endpoints if address in end.upstream)
+    return Bridge(
+        address=address,
+        kind=port_type(config) or "bridge",
+        beneath=beneath,
+        redirects=acs_redirects(config),
+        switch=_switch(pci, device),
+    )
+
+
+def _switch(pci: Pci, device: PciDevice) -> str | None:
+    """The upstream port above a downstream port; None where configuration space does not tell types."""
+    if port_type(config_bytes(device.config)) != "downstream port" or not device.upstream:
+        return None
+    return device.upstream[-1]
+
+
+def config_bytes(text: str) -> bytes:
+    """Configuration space from hex; nothing when it is none."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def port_type(config: bytes) -> str | None:
+    """Which kind of PCIe port a bridge is; None when that cannot be read."""
+    place = _capability(config, _EXPRESS)
+    if place is None or len(config) < place + 4:
+        return None
+    return _TYPES.get(_word(config, place + 2) >> 4 & 0xF)
+
+
+def acs_redirects(config: bytes) -> tuple[str, ...] | None:
+    """The ACS redirects that are on; empty without the capability, None where it cannot be read."""
+    if len(config) <= 0x100:
+        return None
+    for place, number in _extended(config):
+        if number == _ACS:
+            if len(config) < place + 8:
+                return None
+            control = _word(config, place + 6)
+            return tuple(name for bit, name in _REDIRECTS.items() if control & bit)
+    return ()
+
+
+def _capability(config: bytes, wanted: int) -> int | None:
+    """Where a capability stands; the list may loop on a device that is broken, so every place counts once."""
+    if len(config) < 64 or not config[0x06] & 0x10:
+        return None
+    place, seen = config[0x34] & 0xFC, set[int]()
+    while place and place not in seen and place + 1 < len(config):
+        seen.add(place)
+        if config[place] == wanted:
+            return place
+        place = config[place + 1] & 0xFC
+    return None
+
+
+def _extended(config: bytes) -> Iterator[tuple[int, int]]:
+    """Place and number of each extended capability, from offset 0x100 on."""
+    place, seen = 0x100, set[int]()
+    while place >= 0x100 and place not in seen and place + 4 <= len(config):
+        seen.add(place)
+        header = int.from_bytes(config[place : place + 4], "little")
+        if header in (0, 0xFFFFFFFF):
+            return
+        yield place, header & 0xFFFF
+        place = header >> 20
+
+
+def _word(config: bytes, place: int) -> int:
+    return int.from_bytes(config[place : place + 2], "little")

@@ -1,0 +1,1 @@
+"""Facts of RDMA adapters and their ports."""

@@ -1,0 +1,59 @@
+"""How fast the error counters of RDMA ports grow: totals only say what once happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.files import Files
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+
+NO_COUNTERS = "no RDMA port here has error counters"
+
+
+@probe("rdma-growth", timeout=6, lane=Lane.FS, after=("rdma",))
+def rdma_growth(options: Options, rdma: Observation) -> Command | Observation:
+    """Error counters of every RDMA port, read twice one second apart, where there are any."""
+    files = Files.parse_json(rdma)
+    if isinstance(files, Files):
+        if not any("/counters/" in path or "/hw_counters/" in path for path in files.files):
+            return skipped("rdma-growth", NO_COUNTERS)
+        if "TIMEOUT" in files.errors.values():
+            return skipped("rdma-growth", "an adapter does not answer")
+    return Command(child("rdma/rdma_growth", "--root", options.root))
+
+
+@fact("rdma-growth")
+@noun
+class RdmaGrowth:
+    """By how much each error counter (`mlx5_0/1/symbol_error`) grew within `seconds`."""
+
+    seconds: float
+    growth: Mapping[str, int] = field(default_factory=dict)
+    uptime_seconds: float | None = None
+
+    @classmethod
+    def parse(cls, seen: Observation) -> RdmaGrowth | Unseen:
+        """Read the child's document."""
+        if not seen.answered:
+            return Unseen.skip(NO_COUNTERS) if NO_COUNTERS in seen.note else Unseen.of(seen)
+        try:
+            document = json.loads(seen.text)
+        except (ValueError, RecursionError):
+            return Unseen.of(seen)
+        if not isinstance(document, dict) or not isinstance(document.get("growth"), dict):
+            return Unseen.of(seen)
+        seconds, uptime = _seconds(document.get("seconds")), _seconds(document.get("uptime_seconds"))
+        if not seconds:
+            return Unseen.of(seen)
+        counts = {str(k): v for k, v in document["growth"].items() if type(v) is int and v >= 0}
+        return cls(seconds, counts, uptime)
+
+
+def _seconds(value: object) -> float | None:
+    sane = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e12
+    return float(value) if sane and isinstance(value, (int, float)) else None

@@ -1,0 +1,205 @@
+"""What the InfiniBand tools print: `ibstat`, and `ibstatus` and `ibv_devinfo` where people paste them.
+
+Formats: linux-rdma/rdma-core, infiniband-diags/ibstat.c, infiniband-diags/scripts/ibstatus,
+libibverbs/examples/devinfo.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import Command, Lane, Options, fact, pasted, probe, skipped
+from nodedoctor.facts.files import Files, whole_number
+from nodedoctor.facts.rdma.port import IbPort, layer_word, phys_word, state_word
+from nodedoctor.facts.rdma.sysfs import CLASS
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+NONE_HERE = "no RDMA device in /sys/class/infiniband"
+WAY_OUT = "Install infiniband-diags, or read /sys/class/infiniband."
+
+ibstatus = pasted("ibstatus", "The output of ibstatus.")
+ibv_devinfo = pasted("ibv-devinfo", "The output of ibv_devinfo, with or without -v.")
+
+_RATE = regex(r"(\d{1,5}(?:\.\d)?)")
+_GBPS = regex(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
+_SPEED = regex(r"(\d{1,4}(?:\.\d)?) Gbps")
+
+
+@probe("ibstat", timeout=6, lane=Lane.FS, after=("rdma",))
+def ibstat(options: Options, rdma: Observation) -> Command | Observation:
+    """State, rate and identity of every port as ibstat prints them, where there is any RDMA device."""
+    files = Files.parse_json(rdma)
+    if options.root not in ("", "/"):
+        return skipped("ibstat", "ibstat reads this root's /sys, not that of another one")
+    if isinstance(files, Files):
+        if not files.children(CLASS):
+            return skipped("ibstat", NONE_HERE)
+        if "TIMEOUT" in files.errors.values():
+            return skipped("ibstat", "an adapter does not answer; ibstat would hang at it")
+    return Command(("ibstat",))
+
+
+@fact("ibstat", shown=False)
+@noun
+class IbStat:
+    """The ports that ibstat shows."""
+
+    ports: tuple[IbPort, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> IbStat | Unseen:
+        """Read the blocks of every adapter and port; a cut-off one keeps what it has."""
+        ports = tuple(_ibstat(seen.text))
+        return cls(ports) if ports else _unseen(seen)
+
+
+@fact("ibstatus", shown=False)
+@noun
+class IbStatus:
+    """The ports that ibstatus shows."""
+
+    ports: tuple[IbPort, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> IbStatus | Unseen:
+        """Read one block per port."""
+        ports = tuple(_ibstatus(seen.text))
+        return cls(ports) if ports else _unseen(seen)
+
+
+@fact("ibv-devinfo", shown=False)
+@noun
+class IbvDevinfo:
+    """The ports that ibv_devinfo shows."""
+
+    ports: tuple[IbPort, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> IbvDevinfo | Unseen:
+        """Read the blocks of every adapter and port."""
+        ports = tuple(_devinfo(seen.text))
+        return cls(ports) if ports else _unseen(seen)
+
+
+def _unseen(seen: Observation) -> Unseen:
+    said = f"{seen.text} {seen.note}"
+    if seen.outcome.value == "skipped" and NONE_HERE in seen.note:
+        return Unseen.skip(NONE_HERE)
+    if seen.answered and ("No IB devices found" in said or "No devices" in said or not seen.text.strip()):
+        return Unseen.skip("the InfiniBand tools found no device")
+    return Unseen.of(seen, WAY_OUT)
+
+
+def _blocks(text: str, first: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
+    """The text from each line that matches to the next such line."""
+    starts = list(first.finditer(text))
+    ends = [*(match.start() for match in starts[1:]), len(text)][: len(starts)]
+    for start, end in zip(starts, ends, strict=True):
+        yield start, text[start.end() : end]
+
+
+def _pairs(block: str) -> dict[str, str]:
+    """The `key: value` lines of a block, keys in lower case; the first of a key counts."""
+    found: dict[str, str] = {}
+    for line in block.splitlines():
+        key, colon, value = line.partition(":")
+        if colon and value.strip():
+            found.setdefault(" ".join(key.split()).lower(), value.strip())
+    return found
+
+
+_CA = regex(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
+_PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
+
+
+def _ibstat(text: str) -> Iterator[IbPort]:
+    for adapter, block in _blocks(text, _CA):
+        about = _pairs(_PORT.split(block, maxsplit=1)[0])
+        for port, lines in _blocks(block, _PORT):
+            said = _pairs(lines)
+            yield IbPort(
+                adapter.group(1),
+                int(port.group(1)),
+                state_word(said.get("state")),
+                phys_word(said.get("physical state")),
+                _number(_RATE, said.get("rate")),
+                layer_word(said.get("link layer")),
+                whole_number(said.get("base lid")),
+                whole_number(said.get("sm lid")),
+                model=about.get("ca type"),
+                firmware=about.get("firmware version"),
+                card=_guid(about.get("system image guid")),
+            )
+
+
+_STATUS = regex(r"^[> \t]*Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
+
+
+def _ibstatus(text: str) -> Iterator[IbPort]:
+    for head, lines in _blocks(text, _STATUS):
+        said = _pairs(lines)
+        rate = _GBPS.search(said.get("rate", ""))
+        yield IbPort(
+            head.group(1),
+            int(head.group(2)),
+            state_word(_after_number(said.get("state"))),
+            phys_word(_after_number(said.get("phys state"))),
+            float(rate.group(1)) if rate else None,
+            layer_word(said.get("link_layer")),
+            whole_number(said.get("base lid")),
+            whole_number(said.get("sm lid")),
+            rate.group(2) if rate else None,
+            rate.group(3) if rate else None,
+        )
+
+
+_HCA = regex(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
+_DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
+
+
+def _devinfo(text: str) -> Iterator[IbPort]:
+    for adapter, block in _blocks(text, _HCA):
+        about = _pairs(_DEV_PORT.split(block, maxsplit=1)[0])
+        part = whole_number(about.get("vendor_part_id"))
+        for port, lines in _blocks(block, _DEV_PORT):
+            said = _pairs(lines)
+            width = re.match(r"\d{1,2}X", said.get("active_width", ""))
+            lane = _number(_SPEED, said.get("active_speed"))
+            yield IbPort(
+                adapter.group(1),
+                int(port.group(1)),
+                state_word(_before_number(said.get("state"))),
+                phys_word(_before_number(said.get("phys_state"))),
+                lane * int(width.group().rstrip("X")) if lane and width else None,
+                layer_word(said.get("link_layer")),
+                whole_number(said.get("port_lid")),
+                whole_number(said.get("sm_lid")),
+                width.group() if width else None,
+                model=f"MT{part}" if part else None,
+                firmware=about.get("fw_ver"),
+                board_id=about.get("board_id"),
+                card=_guid(about.get("sys_image_guid")),
+            )
+
+
+def _guid(text: str | None) -> str | None:
+    """A GUID; one of zeros names nothing."""
+    return text if text and text.lower().removeprefix("0x").strip("0:") else None
+
+
+def _number(pattern: re.Pattern[str], text: str | None) -> float | None:
+    found = pattern.match(text or "")
+    return float(found.group(1)) if found else None
+
+
+def _after_number(text: str | None) -> str | None:
+    """`4: ACTIVE` is ACTIVE."""
+    return text.partition(":")[2].strip() or text if text else None
+
+
+def _before_number(text: str | None) -> str | None:
+    """`PORT_ACTIVE (4)` is PORT_ACTIVE."""
+    return text.partition("(")[0].strip() or None if text else None

@@ -1,0 +1,99 @@
+"""What perftest's ib_write_bw reaches through each active rail and back, where it is installed (--deep)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.child_process import child
+from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.facts.gpu.idle import idle
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.rdma.port import IbPort, of_sysfs
+from nodedoctor.facts.rdma.ports import by_class
+from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.json_shapes import Document, document, parts, text
+from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+LOOPBACK = "ib-write-bw"
+NO_PORT = "no InfiniBand or RoCE port is active"
+_HEADER = regex(r"#bytes\s+#iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]")
+_ROW = regex(r"^[ \t]*(\d{1,12})[ \t]+\d{1,12}[ \t]+[\d.]{1,12}[ \t]+(\d{1,6}(?:\.\d{1,9})?)(?:[ \t]|$)")
+
+
+@probe(LOOPBACK, timeout=90, lane=Lane.GPU_LOAD, after=("rdma", "nvml", "processes"))
+def loopback(
+    options: Options, rdma: Observation, nvml: Observation, processes: Observation
+) -> Command | Observation:
+    """RDMA writes from this host to itself through each active rail, if perftest is installed."""
+    if options.passive:
+        return skipped(LOOPBACK, "--passive puts no load on adapters")
+    if busy := "; ".join(_users(nvml, processes)):
+        return skipped(LOOPBACK, f"a job may be using the rails: {busy}")
+    seen = Rdma.parse(rdma)
+    if isinstance(seen, Unseen):
+        return skipped(LOOPBACK, seen.note)
+    rails = by_class(tuple(of_sysfs(hca, port) for hca, port in seen.ports))
+    words = [_word(port) for port in rails if port.active]
+    return Command(child("measured/ib_write_bw", *words)) if words else skipped(LOOPBACK, NO_PORT)
+
+
+def _users(nvml: Observation, processes: Observation) -> Iterator[str]:
+    running = Processes.parse(processes)
+    if isinstance(running, Processes):
+        yield from (f"{rank.label} is running" for rank in running.of("rank", "engine")[:3])
+    yield from (f"GPU {index}: {why}" for index, why in idle(nvml, processes).busy)
+
+
+def _word(port: IbPort) -> str:
+    """The port, and for RoCE the row of a GID of version 2: older perftest takes row 0 otherwise."""
+    version_2 = [gid.index for gid in port.gids if gid.kind == "RoCE v2"]
+    return port.name if port.infiniband or not version_2 else f"{port.name}@{version_2[-1]}"
+
+
+@noun
+class Loop:
+    """One port: Gbit/s on average of two seconds, or `error` (timeout, late, failed) and what it said."""
+
+    port: str
+    average_gbps: float | None = None
+    error: str = ""
+    said: str = ""
+
+
+@fact(LOOPBACK)
+@noun
+class IbLoopback:
+    """What each active rail reached."""
+
+    ports: tuple[Loop, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> IbLoopback | Unseen:
+        """Read what probes/measured/ib_write_bw.py prints."""
+        if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+            return Unseen.skip(f"not run: {seen.note or 'not recorded'}")
+        told = document(seen) or {}
+        if text(told, "error") == "not-installed":
+            return Unseen.skip("ib_write_bw (perftest) is not installed")
+        ports = tuple(_loop(one) for one in parts(told, "ports") if text(one, "port"))
+        return cls(ports) if ports else Unseen.of(seen)
+
+
+def average_gbps(output: str) -> float | None:
+    """The column BW average of ib_write_bw --report_gbits; None when there is none.
+
+    Format: linux-rdma/perftest, src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT). Warnings may stand
+    between the heading and the row; other units have another heading.
+    """
+    heading = _HEADER.search(output)
+    rows = (_ROW.match(line) for line in output[heading.end() :].splitlines()) if heading else ()
+    return next((float(row[2]) for row in rows if row), None)
+
+
+def _loop(told: Document) -> Loop:
+    error, average = text(told, "error"), average_gbps(text(told, "text"))
+    if not error and average is None:
+        return Loop(text(told, "port"), None, "failed", "its output has no BW average in Gb/sec")
+    return Loop(text(told, "port"), average, error, text(told, "said"))

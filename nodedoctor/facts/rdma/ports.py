@@ -1,0 +1,245 @@
+"""InfiniBand and RoCE ports of this node, and which of them training uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodedoctor.engine.registry import fact
+from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo
+from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
+from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.knowledge.infiniband import adapter
+from nodedoctor.model import Evidence, Finding, Unseen
+from nodedoctor.record import noun
+
+_RAILS = 4
+"""GPU boards have a rail per GPU or per two: four and more (knowledge: rdma platforms)."""
+NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
+
+
+@fact(Rdma, IbStat, IbStatus, IbvDevinfo, Pci)
+@noun
+class Ib:
+    """Every RDMA port, from sysfs where it could be read, completed by the tools.
+
+    `absent` says why there is no port; `disagreements` what sysfs and a tool say differently;
+    `silent` are adapters that stopped answering while they were read, `driverless` the PCI addresses of
+    InfiniBand adapters for which the kernel has no RDMA device.
+    """
+
+    ports: tuple[IbPort, ...] = ()
+    source: str = ""
+    absent: str = ""
+    disagreements: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    driverless: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(
+        cls,
+        rdma: Rdma | Unseen,
+        ibstat: IbStat | Unseen,
+        ibstatus: IbStatus | Unseen,
+        devinfo: IbvDevinfo | Unseen,
+        pci: Pci | Unseen,
+    ) -> Ib | Unseen:
+        """Put the sources together. Nothing to see is a fact; nothing that could be looked at is not."""
+        readings: list[tuple[str, tuple[IbPort, ...]]] = []
+        if isinstance(rdma, Rdma) and rdma.ports:
+            readings.append(("rdma", tuple(of_sysfs(hca, port) for hca, port in rdma.ports)))
+        if isinstance(ibstat, IbStat):
+            readings.append(("ibstat", ibstat.ports))
+        if isinstance(ibstatus, IbStatus):
+            readings.append(("ibstatus", ibstatus.ports))
+        if isinstance(devinfo, IbvDevinfo):
+            readings.append(("ibv-devinfo", devinfo.ports))
+        silent = (
+            tuple(hca.name for hca in rdma.hcas if hca.stopped_answering) if isinstance(rdma, Rdma) else ()
+        )
+        if not readings:
+            return cls._without_ports(rdma, ibstat, pci, silent)
+        source, ports = readings[0]
+        disagreements = tuple(_disagreements(source, ports, readings[1:]))
+        for _, more in readings[1:]:
+            ports = _completed(ports, more)
+        return cls(ports, source, "", disagreements, silent)
+
+    @classmethod
+    def _without_ports(
+        cls, rdma: Rdma | Unseen, ibstat: IbStat | Unseen, pci: Pci | Unseen, silent: tuple[str, ...]
+    ) -> Ib | Unseen:
+        if silent:
+            return cls(absent="the adapters do not answer", silent=silent)
+        if isinstance(pci, Unseen) and pci.reason == "not-visible-here":
+            return pci  # without /sys nothing was looked at
+        if driverless := _driverless(pci):
+            return cls(absent="the kernel has no RDMA device", driverless=driverless)
+        if isinstance(rdma, Rdma) or (isinstance(ibstat, Unseen) and not ibstat.applies):
+            return cls(absent=NO_ADAPTER)
+        return rdma
+
+    def evidence(self, *ports: IbPort) -> list[Evidence]:
+        """What was said of these ports."""
+        return [Evidence(self.source, port.text) for port in ports]
+
+    def nothing(self, otherwise: str) -> Finding:
+        """The finding of a check that has no active port to judge; `otherwise` is what is not told."""
+        if not self.ports:
+            return Finding.skip(self.absent)
+        if not any(port.active for port in self.ports):
+            return Finding.skip("no port is active: see ib.ports")
+        return Finding.unknown("not-visible-here", otherwise)
+
+
+@fact(Ib, Env, Processes)
+@noun
+class Rails:
+    """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
+
+    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most.
+    `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
+    """
+
+    ports: tuple[IbPort, ...]
+    others: tuple[IbPort, ...] = ()
+    chosen_by: str = ""
+    explicit: bool = False
+    unknown: tuple[str, ...] = ()
+    off: bool = False
+
+    @classmethod
+    def parse(cls, ib: Ib | Unseen, env: Env | Unseen, processes: Processes | Unseen) -> Rails | Unseen:
+        """Choose by what the job or its surroundings say, else by what the ports are."""
+        if isinstance(ib, Unseen):
+            return ib
+        said, off = _setting("NCCL_IB_HCA", env, processes), _setting("NCCL_IB_DISABLE", env, processes)
+        if said:
+            ports, unknown = by_name(said[0], ib.ports)
+            by = f"NCCL_IB_HCA={said[0]} in {said[1]}"
+        else:
+            ports, unknown = by_class(ib.ports), ()
+            by = "the class of equal ports that carries most"
+        names = {port.name for port in ports}
+        others = tuple(port for port in ib.ports if port.name not in names)
+        return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"))
+
+    def public(self) -> dict[str, Any]:
+        """The ports by name: all about them stands in the fact `ib`."""
+        names = {"ports": [port.name for port in self.ports], "others": [port.name for port in self.others]}
+        shown = ("chosen_by", "explicit", "unknown", "off")
+        return {**names, **{name: getattr(self, name) for name in shown}}
+
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say of the active rails, with their rate where it is the same."""
+        active = [port for port in self.ports if port.active]
+        rates = {port.rate_gbps for port in active}
+        rate = rates.pop() if len(rates) == 1 else None
+        return {"ib": f"{len(active)}x{rate:g}" if rate else str(len(active))} if active else {}
+
+
+def by_name(spec: str, ports: tuple[IbPort, ...]) -> tuple[tuple[IbPort, ...], tuple[str, ...]]:
+    """The ports that NCCL_IB_HCA means, and the names in it that mean nothing.
+
+    `^` in front leaves them out, `=` wants whole names, `:1` one port (NVIDIA/nccl, docs/env.rst).
+    """
+    without, exact = spec.startswith("^"), spec.lstrip("^").startswith("=")
+    words = [word.strip() for word in spec.lstrip("^=").split(",") if word.strip()]
+    hits = {word: {port.name for port in ports if _means(word, port, exact)} for word in words}
+    named = set().union(*hits.values())
+    chosen = tuple(port for port in ports if (port.name in named) is not without)
+    return chosen, tuple(word for word, found in hits.items() if not found and not without)
+
+
+def by_class(ports: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
+    """The ports alike (adapter, link layer, ports per card) whose active ones carry most together.
+
+    So a front-end or storage adapter of another kind is not taken for a rail that is slow or down. A set of
+    rails of which none works is not overlooked; with no port active at all InfiniBand has no other use.
+    """
+    real = [port for port in ports if not port.virtual] or list(ports)
+    classes: dict[tuple[str | None, str | None, int], list[IbPort]] = {}
+    for port in real:
+        classes.setdefault((port.model, port.link_layer, _on_card(port, real)), []).append(port)
+    groups = list(classes.values())
+    if not any(port.active for port in real) and any(port.infiniband for port in real):
+        return tuple(port for port in real if port.infiniband)
+    best = max(groups, key=_carries, default=[])
+    idle = [group for group in groups if _idle(group) and _could_carry(group) > _carries(best)[0]]
+    if not idle and not any(port.active for port in best):
+        return ()
+    return tuple(max(idle, key=_could_carry) if idle else best)
+
+
+def _idle(ports: list[IbPort]) -> bool:
+    """A set of rails of which not one works: fewer than four ports may just be spare."""
+    return len(ports) >= _RAILS and not any(port.active for port in ports)
+
+
+def _could_carry(ports: Iterable[IbPort]) -> float:
+    """Gbit/s of ports that work, by what their adapter can do; of an unknown Ethernet adapter nothing."""
+    known = [(adapter(port.model or ""), port.infiniband) for port in ports]
+    return sum(float(row.max_port_gbps or 0) if row else 100.0 * ib for row, ib in known)
+
+
+def _carries(ports: Iterable[IbPort]) -> tuple[float, int, bool]:
+    """Gbit/s of the active ones; where no rate is told their number; InfiniBand before Ethernet."""
+    active = [port for port in ports if port.active]
+    return sum(port.rate_gbps or 0.0 for port in active), len(active), any(p.infiniband for p in active)
+
+
+def _on_card(port: IbPort, ports: list[IbPort]) -> int:
+    """How many ports the card of this one has."""
+    return sum(other.card == port.card for other in ports) if port.card else 1
+
+
+def _means(word: str, port: IbPort, exact: bool) -> bool:
+    name, _, number = word.partition(":")
+    same = port.hca == name if exact else port.hca.startswith(name)
+    return same and (not number or number == str(port.number))
+
+
+def _setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tuple[str, str] | None:
+    """A variable and where it is set: in a running rank first, then here, then in NCCL's files."""
+    for process in processes.training if isinstance(processes, Processes) else ():
+        if value := process.environment.get(name):
+            return value, f"process {process.pid}"
+    if isinstance(env, Unseen):
+        return None
+    if value := env.get(name):
+        return value, "the environment"
+    for path in (USER_CONF, SYSTEM_CONF):
+        file = env.file(path.lstrip("~"))
+        if file is not None and (value := file.variables.get(name)):
+            return value, path
+    return None
+
+
+def _driverless(pci: Pci | Unseen) -> tuple[str, ...]:
+    """InfiniBand controllers (class 0207) on the bus that are not kept for a virtual machine."""
+    devices = pci.devices if isinstance(pci, Pci) else ()
+    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver != "vfio-pci")
+    return tuple(one.address for one in ours if one.physfn is None)
+
+
+def _completed(ports: tuple[IbPort, ...], more: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
+    """The ports with gaps filled from another source, and those only the other one has."""
+    known = {port.name: port for port in more}
+    both = [filled(port, known[port.name]) if port.name in known else port for port in ports]
+    names = {port.name for port in ports}
+    return (*both, *(port for port in more if port.name not in names))
+
+
+def _disagreements(
+    source: str, ports: tuple[IbPort, ...], readings: list[tuple[str, tuple[IbPort, ...]]]
+) -> list[str]:
+    by_name = {port.name: port for port in ports}
+    return [
+        f"{source} and {name} of {told}"
+        for name, more in readings
+        for port in more
+        if port.name in by_name and (told := differs(by_name[port.name], port))
+    ]

@@ -1,0 +1,1 @@
+"""Facts of the Python that trains."""

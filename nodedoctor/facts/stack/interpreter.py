@@ -1,0 +1,251 @@
+"""The Python that trains: which one it is and why, what is installed in it, and its torch.
+
+It is asked itself (probe `target-python`), or read from what people paste: `collect-env`, `pip-list`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from nodedoctor.engine.registry import fact
+from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
+from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
+from nodedoctor.json_shapes import Document, document, part, parts, text, texts, whole
+from nodedoctor.model import Observation, Reason, Unseen
+from nodedoctor.record import noun
+
+_WAY_OUT = (
+    "Name the Python that trains with --python PATH, or reach its container: --exec 'docker exec NAME'."
+)
+_REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
+
+
+@noun
+class Candidate:
+    """An interpreter that was found and not taken; `torch` is the version installed there, if any."""
+
+    path: str
+    why: str
+    torch: str = ""
+    problem: str = ""
+
+
+@noun
+class RunningPython:
+    """The environment a rank, raylet or Ray worker runs in; `ray` is the version installed there."""
+
+    role: str
+    pid: int
+    prefix: str
+    python: str = ""  # 3.12
+    ray: str = ""
+    problem: str = ""
+
+
+@noun
+class Toolkit:
+    """The CUDA toolkit extensions would be compiled with, and what led to it (CUDA_HOME, nvcc on PATH)."""
+
+    home: str
+    why: str
+    version: str
+
+
+@fact("target-python", "collect-env", "pip-list", name="target-python")
+@noun
+class TargetPython:
+    """The Python that trains and what is installed in it.
+
+    `source` is the probe that told. `explicit` when the person named it (--python, --exec), `why` in words.
+    `packages` stand in the order of search, so the first of a name is the one imported; `complete` is False
+    when only some are known. From a pasted collect-env also come the last three.
+    """
+
+    source: str
+    path: str = ""
+    real: str = ""
+    why: str = ""
+    explicit: bool = False
+    version: str = ""
+    implementation: str = "cpython"
+    machine: str = "x86_64"
+    glibc: str = ""
+    prefix: str = ""
+    base_prefix: str = ""
+    owner: int | None = None
+    asked_as: int | None = None
+    uv: bool = False
+    folders: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[Package, ...] = ()
+    complete: bool = True
+    conda: tuple[str, ...] = ()
+    torch_build: Mapping[str, Any] | None = None
+    toolkit: Toolkit | None = None
+    others: tuple[Candidate, ...] = ()
+    running: tuple[RunningPython, ...] = ()
+    driver_version: str = ""
+    gpu_names: tuple[str, ...] = ()
+    cuda_available: bool | None = None
+
+    @classmethod
+    def parse(cls, live: Observation, env: Observation, pips: Observation) -> TargetPython | Unseen:
+        """Take the interpreter's own answer, else what was pasted."""
+        own = _own(live)
+        if isinstance(own, TargetPython):
+            return own
+        told = [paste for paste in (collect_env(env), pip_list(pips)) if paste is not None]
+        return _of_pastes(told) if told else own
+
+    def package(self, name: str) -> Package | None:
+        """The package that would be imported; None when it is not installed."""
+        return next((package for package in self.packages if package.name == name), None)
+
+    def copies(self, name: str) -> tuple[Package, ...]:
+        """All installed copies of a package, the one that is imported first."""
+        return tuple(package for package in self.packages if package.name == name)
+
+    def wanted(self, name: str) -> Iterator[Wanted]:
+        """What a package requires here, by its own metadata; nothing when that was not seen."""
+        package = self.package(name)
+        return wanted(package, self.markers()) if package else iter(())
+
+    def markers(self) -> dict[str, str]:
+        """The environment that requirement markers ask about."""
+        return {
+            "python_version": ".".join(self.version.split(".")[:2]) or "3.11",
+            "python_full_version": self.version or "3.11.0",
+            "implementation_name": self.implementation,
+            "platform_python_implementation": "CPython" if self.implementation == "cpython" else "PyPy",
+            "platform_machine": self.machine,
+            "platform_system": "Linux",
+            "sys_platform": "linux",
+            "os_name": "posix",
+            "platform_release": "",
+        }
+
+    @property
+    def label(self) -> str:
+        """What to call it in a sentence: its path, or that it was pasted."""
+        return self.path or f"the pasted {self.source}"
+
+    def install(self, *words: str) -> str:
+        """The command that installs requirements into this Python, with the tool that made it."""
+        tool = ("uv", "pip", "install", "--python", self._python) if self.uv else (*self._pip, "install")
+        return shlex.join([*tool, *words])
+
+    def uninstall(self, *names: str) -> str:
+        """The command that removes packages from this Python."""
+        tool = ("uv", "pip", "uninstall", "--python", self._python)
+        return shlex.join([*(tool if self.uv else (*self._pip, "uninstall", "-y")), *names])
+
+    @property
+    def _python(self) -> str:
+        return self.path or "python"
+
+    @property
+    def _pip(self) -> tuple[str, ...]:
+        return (self._python, "-m", "pip")
+
+    def expectations(self) -> dict[str, str]:
+        """What `--expect` would say of the packages that must be the same on every node."""
+        found = {name: self.package(name) for name in ("torch", "ray")}
+        return {name: package.version for name, package in found.items() if package}
+
+    def public(self) -> dict[str, Any]:
+        """Everything but torch, which is a fact of its own; of the packages names and versions."""
+        left_out = ("packages", "torch_build")
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
+        for name in ("others", "running"):
+            shown[name] = [dataclasses.asdict(item) for item in shown[name]]
+        shown["toolkit"] = dataclasses.asdict(self.toolkit) if self.toolkit else None
+        return {**shown, "packages": {package.name: package.version for package in reversed(self.packages)}}
+
+
+def _own(live: Observation) -> TargetPython | Unseen:
+    """Read the document of probes/stack/target_python.py."""
+    told = document(live)
+    error = part(told, "error") if told else {}
+    if told and text(told, "executable"):
+        return _of_document(told, live.probe)
+    if text(error, "reason") == "none":
+        return Unseen.skip(text(error, "note"))
+    if error:
+        reason = _REASONS.get(text(error, "reason"), "unparsable")
+        return Unseen(reason, f"{live.probe}: {text(error, 'note')}", _WAY_OUT, live.probe)
+    return Unseen.of(live, _WAY_OUT)
+
+
+def _of_document(told: Document, probe: str) -> TargetPython:
+    found, tools, build = part(told, "found"), part(told, "toolkit"), told.get("torch")
+    return TargetPython(
+        source=probe,
+        path=text(told, "executable"),
+        real=text(told, "real"),
+        why=text(found, "why"),
+        explicit=found.get("explicit") is True,
+        version=text(told, "version"),
+        implementation=text(told, "implementation") or "cpython",
+        machine=text(told, "machine") or "x86_64",
+        glibc=text(told, "glibc"),
+        prefix=text(told, "prefix"),
+        base_prefix=text(told, "base_prefix"),
+        owner=whole(told, "owner"),
+        asked_as=whole(told, "uid"),
+        uv=told.get("uv") is True,
+        folders=texts(told, "folders"),
+        environ={key: value for key, value in part(told, "environ").items() if isinstance(value, str)},
+        packages=tuple(_package(item) for item in parts(told, "distributions") if text(item, "name")),
+        conda=texts(told, "conda"),
+        torch_build=build if isinstance(build, dict) else None,
+        toolkit=Toolkit(text(tools, "home"), text(tools, "why"), text(tools, "version"))
+        if text(tools, "home")
+        else None,
+        others=tuple(
+            Candidate(*(text(item, key) for key in ("path", "why", "torch", "problem")))
+            for item in parts(found, "others")
+        ),
+        running=tuple(_running(item) for item in parts(found, "running") if text(item, "pid").isdecimal()),
+    )
+
+
+def _package(item: Document) -> Package:
+    return Package(
+        canonical(text(item, "name")),
+        text(item, "version"),
+        text(item, "location"),
+        texts(item, "requires"),
+        text(item, "installer"),
+        text(item, "url"),
+    )
+
+
+def _running(item: Document) -> RunningPython:
+    role, prefix, python, ray, problem = (
+        text(item, k) for k in ("role", "prefix", "python", "ray", "problem")
+    )
+    return RunningPython(role, int(text(item, "pid")[:9]), prefix, python, ray, problem)
+
+
+def _of_pastes(told: list[Pasted]) -> TargetPython:
+    """One target of one or two pastes: the list of packages is more complete, the environment says more."""
+    packages = {package.name: package for paste in told for package in paste.packages}
+    first = told[0]
+    return TargetPython(
+        source=", ".join(paste.source for paste in told),
+        why="it was pasted",
+        version=first.python,
+        machine=first.machine,
+        packages=tuple(packages.values()),
+        complete=any(paste.complete for paste in told),
+        torch_build=first.torch,
+        toolkit=Toolkit("", "pasted", first.toolkit) if first.toolkit else None,
+        environ=first.environ,
+        driver_version=first.driver,
+        gpu_names=first.gpus,
+        cuda_available=first.cuda_available,
+    )

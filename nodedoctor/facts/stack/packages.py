@@ -1,0 +1,85 @@
+"""Installed Python packages, their versions and what they require of each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.record import noun
+
+
+@noun
+class Package:
+    """One installed distribution; `name` is canonical (nvidia-nccl-cu12), `location` its folder.
+
+    `requires` holds the raw requirement lines, read only of packages that matter to training. `url` is where
+    a direct install came from, `installer` the tool that did it (uv, pip, conda).
+    """
+
+    name: str
+    version: str
+    location: str = ""
+    requires: tuple[str, ...] = ()
+    installer: str = ""
+    url: str = ""
+
+    def __str__(self) -> str:
+        """As people write it."""
+        return f"{self.name} {self.version}"
+
+
+@noun
+class Wanted:
+    """One requirement that applies: the package, the versions allowed (`==2.27.5`, "" for any)."""
+
+    name: str
+    versions: str
+
+    def allows(self, version: str) -> bool | None:
+        """Whether a version will do; None when it cannot be read as one."""
+        from packaging.specifiers import SpecifierSet
+        from packaging.version import InvalidVersion, Version
+
+        try:
+            return Version(version) in SpecifierSet(self.versions, prereleases=True)
+        except InvalidVersion:
+            return None
+
+    @property
+    def exact(self) -> str | None:
+        """The one version allowed; None when there are several."""
+        found = re.fullmatch(r"==\s*([^,*\s]+)", self.versions)
+        return found.group(1) if found else None
+
+    def __str__(self) -> str:
+        """As a requirement is written."""
+        return f"{self.name}{self.versions}"
+
+
+def canonical(name: str) -> str:
+    """The name as package indexes compare it: `vllm_nccl_cu12` is `vllm-nccl-cu12`."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def wanted(package: Package, environment: Mapping[str, str]) -> Iterator[Wanted]:
+    """The requirements of a package that apply in an environment; extras and unreadable lines are left out.
+
+    `environment` are marker variables: python_version, platform_machine, ...
+    """
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for line in package.requires:
+        try:
+            requirement = Requirement(line)
+            applies = requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})
+        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+            continue
+        if applies:
+            yield Wanted(canonical(requirement.name), str(requirement.specifier))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, (2, 27, 5) of `2.27.5+cuda12.9`; empty when there are none."""
+    found = re.match(r"\s*v?(\d{1,9}(?:\.\d{1,9})*)", version)
+    return tuple(int(part) for part in found.group(1).split(".")) if found else ()

@@ -1,0 +1,144 @@
+"""What people paste about a Python: `python -m torch.utils.collect_env`, `pip list`, `conda list` ...
+
+Pastes come through chats and issue trackers: quoted, indented, lines lost. What is not there is not told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from nodedoctor.engine.registry import pasted
+from nodedoctor.facts.stack.packages import Package, canonical
+from nodedoctor.model import Observation
+from nodedoctor.record import noun
+from nodedoctor.regex import regex
+
+COLLECT_ENV = pasted("collect-env", "What `python -m torch.utils.collect_env` prints (vLLM's is longer)")
+PIP_LIST = pasted("pip-list", "What `pip list`, `uv pip list`, `pip freeze` or `conda list` prints")
+
+_QUOTED = regex(r"^[>|\s`]*")
+_NAME = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
+_VERSION = r"(\d[\w.+!-]*)"
+_FREEZE = regex(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
+_COLUMNS = regex(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
+_DIRECT = regex(rf"{_NAME} @ (\S+)")
+_NOTHING = ("None", "N/A", "Could not collect", "False", "")
+_VARIABLE = regex(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
+
+
+@noun
+class Pasted:
+    """What a paste says; `torch` has the keys version, cuda, hip as in probes/stack/target_python.py.
+
+    `complete` says that `packages` are all there are: the environment collector lists only some.
+    """
+
+    source: str
+    packages: tuple[Package, ...] = ()
+    complete: bool = False
+    torch: Mapping[str, Any] | None = None
+    python: str = ""
+    machine: str = ""
+    toolkit: str = ""
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+    cuda_available: bool | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def collect_env(seen: Observation) -> Pasted | None:
+    """Read the report of torch's (or vLLM's) environment collector; None when it holds nothing of one."""
+    lines = _lines(seen)
+    values = {key: value for key, value in (_colon(line) for line in lines) if key}
+    told = Pasted(
+        source=seen.probe,
+        packages=tuple(_distinct(_listed(lines))),
+        torch=_torch(values),
+        python=_first_number(values.get("Python version", "")),
+        machine="aarch64" if "aarch64" in values.get("Python platform", "") else "x86_64",
+        toolkit=_first_number(values.get("CUDA runtime version", "")),
+        driver=_first_number(values.get("Nvidia driver version", "")),
+        gpus=tuple(value for key, value in map(_colon, lines) if re.fullmatch(r"GPU \d+", key)),
+        cuda_available={"True": True, "False": False}.get(values.get("Is CUDA available", "")),
+        environ={m.group(1): m.group(2).strip() for m in map(_VARIABLE.match, lines) if m},
+    )
+    return told if told.packages or told.torch or told.driver else None
+
+
+def pip_list(seen: Observation) -> Pasted | None:
+    """Read a list of packages in any of the usual forms; None when there is none in the text."""
+    packages = tuple(_distinct(_from_json(seen.text) or _from_lines(_lines(seen))))
+    return (
+        Pasted(seen.probe, packages, complete=True, machine="x86_64") if packages and seen.answered else None
+    )
+
+
+def _lines(seen: Observation) -> list[str]:
+    return [_QUOTED.sub("", line).rstrip() for line in seen.text.splitlines()] if seen.answered else []
+
+
+def _colon(line: str) -> tuple[str, str]:
+    key, colon, value = line.partition(":")
+    return (key.strip(), value.strip()) if colon else ("", "")
+
+
+def _first_number(value: str) -> str:
+    found = re.match(r"\d+(?:\.\d+)*", value)
+    return found.group(0) if found else ""
+
+
+def _torch(values: Mapping[str, str]) -> dict[str, str] | None:
+    version = values.get("PyTorch version", "")
+    if version in _NOTHING:
+        return None
+    torch = {"version": version}
+    for key, label in (("cuda", "CUDA used to build PyTorch"), ("hip", "ROCM used to build PyTorch")):
+        if label in values:
+            torch[key] = "" if values[label] in _NOTHING else values[label]
+    return torch
+
+
+def _listed(lines: list[str]) -> Iterator[Package]:
+    """The `[pip3] name==version` and `[conda] name version build` lines."""
+    for line in lines:
+        manager, _, rest = line.partition("]")
+        rest = rest.strip()
+        found = (_FREEZE if manager.startswith("[pip") else _COLUMNS).match(rest)
+        if found and manager in ("[pip", "[pip2", "[pip3", "[conda"):
+            yield Package(canonical(found.group(1)), found.group(2))
+
+
+def _from_json(text: str) -> list[Package]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    items = [item for item in document if isinstance(item, dict)] if isinstance(document, list) else []
+    pairs = [(item.get("name"), item.get("version")) for item in items]
+    return [Package(canonical(n), v) for n, v in pairs if isinstance(n, str) and isinstance(v, str)]
+
+
+def _from_lines(lines: list[str]) -> Iterator[Package]:
+    for line in lines:
+        direct = _DIRECT.match(line)
+        found = _FREEZE.match(line) or _COLUMNS.match(line)
+        if direct:
+            version = re.search(r"[/-](\d+(?:\.\d+)+[\w.+]*?)-", direct.group(2))
+            yield Package(
+                canonical(direct.group(1)), version.group(1) if version else "", url=direct.group(2)
+            )
+        elif found:
+            yield Package(canonical(found.group(1)), found.group(2))
+
+
+def _distinct(packages: Iterator[Package] | list[Package]) -> Iterator[Package]:
+    """Each name once: pip's and conda's lists are two views of the same environment."""
+    seen = set()
+    for package in packages:
+        if package.name not in seen:
+            seen.add(package.name)
+            yield package

@@ -1,0 +1,1 @@
+"""Nodes compared: what is alike, and which node is different."""

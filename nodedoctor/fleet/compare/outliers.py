@@ -1,0 +1,260 @@
+"""The odd one out: what most nodes of a kind have, and which nodes have something else.
+
+Only nodes of one kind are compared, by GPU model and count: what follows from the kind is no oddity. Whoever
+is in doubt is not blamed: without a majority there are groups and no odd ones. Most nodes may be the broken
+ones, so where more is better, as with links that are up, whoever has less is odd, however many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+
+from nodedoctor.fleet.compare import traits
+from nodedoctor.fleet.compare.reachability import unreached
+from nodedoctor.fleet.compare.traits import Reading, Trait
+from nodedoctor.fleet.model import Group, Node, Oddity
+from nodedoctor.model import Status
+from nodedoctor.nodeset import counted, fold
+
+MAJORITY = 3
+"""Nodes that must agree, beside being more than half: two against one may be two mistakes. Ours."""
+SHAPES = frozenset({1, 2, 4, 8, 10, 16, 32, 64, 72})
+"""GPUs that machines are built with; any other number is one of these with GPUs missing. Ours."""
+SPREAD = 6.0
+"""Times the usual spread (the median distance from the median, scaled to a standard deviation) that a node
+has to be away. Ours: of a million healthy nodes with normal noise none is."""
+SCALE = 1.4826  # a standard deviation in medians of distances, for normal noise
+MANY_TIMES = 10
+"""Times what nine nodes of ten stay below that a counter has to be; ours."""
+SHOWN = 3
+"""Groups named in a summary."""
+
+
+def judge(nodes: Iterable[Node]) -> tuple[Oddity, ...]:
+    """What sets nodes apart, failures first, then in the order of the tables."""
+    answered = sorted((node for node in nodes if node.state == "answered"), key=lambda n: counted(n.host))
+    alike = kinds(answered)
+    found = [*twins(answered), *unreached(answered)]
+    for kind, members in alike.items():
+        label = f" ({kind})" if len(alike) > 1 else ""
+        found += _judged(members, label)
+    return tuple(sorted(found, key=lambda oddity: oddity.status is not Status.FAIL))
+
+
+def kinds(nodes: Sequence[Node]) -> dict[str, list[Node]]:
+    """Nodes by what they are, the most frequent first: `8 x NVIDIA H100`; without GPUs only by themselves.
+
+    A node with fewer GPUs than the others of its model belongs to them, and is odd; unless several have as
+    few, in a number machines are built with.
+    """
+    models: dict[str, dict[int, list[Node]]] = {}
+    without: list[Node] = []
+    for node in nodes:
+        model, told = node.traits.get("gpu", ""), node.traits.get("gpus", "")
+        if model and told.isdecimal():
+            models.setdefault(model, {}).setdefault(int(told), []).append(node)
+        else:
+            without.append(node)
+    found: dict[str, list[Node]] = {}
+    for model, by_count in models.items():
+        usual = max(by_count, key=lambda count: (len(by_count[count]), count))
+        if usual not in SHAPES:
+            usual = min((count for count in by_count if count in SHAPES and count > usual), default=usual)
+        for count in sorted(by_count, key=lambda count: count != usual):
+            own = count == usual or (count in SHAPES and len(by_count[count]) >= MAJORITY)
+            found.setdefault(f"{count if own else usual} x {model}", []).extend(by_count[count])
+    found = dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+    if not found:
+        return {"no GPU": without} if without else {}
+    largest = next(iter(found.values()))
+    on_bus = {node.traits.get("on-bus") for node in largest} - {None, "0"}
+    largest += [node for node in without if node.traits.get("on-bus") in on_bus]
+    return found
+
+
+def twins(nodes: Sequence[Node]) -> Iterator[Oddity]:
+    """Nodes that are one machine, counted several times, and machines that share a name."""
+    booted = _groups((node.host, node.boot_id) for node in nodes)
+    once = [group for group in booted if len(group.hosts) > 1]
+    same = {host for group in once for host in group.hosts}
+    if once:
+        yield _twins("same-machine", "One machine, one node", once, "are one machine, by its boot id")
+    named = _groups((node.host, node.hostname) for node in nodes if node.host not in same)
+    shared = [group for group in named if len(group.hosts) > 1 and group.value != "localhost"]
+    if shared:
+        yield _twins("same-name", "Every node has a name of its own", shared, "call themselves alike")
+
+
+def _twins(key: str, title: str, groups: list[Group], what: str) -> Oddity:
+    return Oddity(
+        key,
+        title,
+        Status.WARN,
+        "; ".join(f"{fold(group.hosts)} {what}: {group.value}" for group in groups[:SHOWN]),
+        "schedulers, Ray and logs tell nodes apart by their names, and a job gets fewer GPUs than it counts.",
+        tuple(groups),
+        None,
+        tuple(host for group in groups for host in group.hosts),
+        "Look at the list of nodes, at DNS, and at the host names of the machines.",
+    )
+
+
+def _judged(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
+    """The oddities of one kind; what only follows from another one is told with it."""
+    found: dict[str, Oddity] = {}
+    with_it: dict[str, list[str]] = {}
+    for trait in traits.TRAITS:
+        oddity = _of_trait(trait, nodes, label)
+        if oddity is None:
+            continue
+        first = found.get(trait.after)
+        if (
+            first is not None
+            and first.odd
+            and (set(oddity.odd) <= set(first.odd) or _split(oddity) == _split(first))
+        ):
+            with_it.setdefault(trait.after, []).append(trait.title)
+        else:
+            found[trait.key] = oddity
+    for key, oddity in found.items():
+        more = f" (and with it: {', '.join(with_it[key])})" if key in with_it else ""
+        yield _resaid(oddity, oddity.summary + more)
+    for reading in traits.READINGS:
+        if oddity := _of_reading(reading, nodes, label):
+            yield oddity
+
+
+def _of_trait(trait: Trait, nodes: Sequence[Node], label: str) -> Oddity | None:
+    groups = _groups((node.host, node.traits.get(trait.key, "")) for node in nodes)
+    if trait.optional:
+        return _of_optional(trait, groups, label)
+    return _by_rank(trait, groups, label) or _by_majority(trait, groups, label)
+
+
+def _by_majority(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+    """What most have is taken as right."""
+    total = sum(len(group.hosts) for group in groups)
+    if len(groups) < 2:
+        return None
+    first, *others = groups
+    if _decides(first, total):
+        return _oddity(
+            trait, label, trait.status, _summary(others, first), tuple(groups), first, _hosts(others)
+        )
+    if total > MAJORITY and 2 * len(groups) > total:
+        return None  # nearly every node has its own: that is its nature
+    doubt = "too few nodes to tell which is right" if total <= MAJORITY else "no majority"
+    summary = f"{doubt}: {_listed(groups)}"
+    return _oddity(trait, label, Status.WARN, summary, tuple(groups), None, ())
+
+
+def _by_rank(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+    """Who has less than the best; only a warning where those who have as much are not the majority."""
+    ranks = {group.value: trait.rank(group.value) if trait.rank else None for group in groups}
+    known = {value: rank for value, rank in ranks.items() if rank is not None}
+    if len(groups) < 2 or len(known) < len(groups):
+        return None
+    best = max(groups, key=lambda group: known[group.value])
+    others = [group for group in groups if known[group.value] < known[best.value]]
+    if not others:
+        return None
+    decided = _decides(best, sum(len(group.hosts) for group in groups))
+    status = trait.status if decided else Status.WARN
+    summary = _summary(others, best)
+    return _oddity(trait, label, status, summary, tuple(groups), best if decided else None, _hosts(others))
+
+
+def _of_optional(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+    """Versions where it is; else who lacks what most have."""
+    there = [group for group in groups if group.value != "none"]
+    if len(there) != 1:
+        return _by_majority(trait, there, label)
+    total = sum(len(group.hosts) for group in groups)
+    return (
+        _by_majority(replace(trait, status=Status.WARN), groups, label) if _decides(there[0], total) else None
+    )
+
+
+def _decides(group: Group, total: int) -> bool:
+    """Whether these nodes are enough and most, so that they can be taken as right."""
+    return len(group.hosts) >= MAJORITY and 2 * len(group.hosts) > total
+
+
+def _split(oddity: Oddity) -> set[frozenset[str]]:
+    return {frozenset(group.hosts) for group in oddity.groups}
+
+
+def _hosts(groups: Iterable[Group]) -> tuple[str, ...]:
+    return tuple(sorted((host for group in groups for host in group.hosts), key=counted))
+
+
+def _of_reading(reading: Reading, nodes: Sequence[Node], label: str) -> Oddity | None:
+    told = {node.host: node.readings[reading.key] for node in nodes if reading.key in node.readings}
+    if len(told) <= MAJORITY:
+        return None
+    stands_out, usual = _rule(reading, list(told.values()))
+    odd = tuple(sorted((host for host, value in told.items() if stands_out(value)), key=counted))
+    if not odd or 2 * len(odd) >= len(told):
+        return None
+    most = "most at the median" if reading.bad != "counter" else "9 of 10 at most"
+    rest = Group(f"{_with_unit(usual, reading)} ({most})", tuple(h for h in told if h not in set(odd)))
+    others = _groups((host, _with_unit(told[host], reading)) for host in odd)
+    return _oddity(reading, label, Status.WARN, _summary(others, rest), (rest, *others), rest, odd)
+
+
+def _rule(reading: Reading, values: list[float]) -> tuple[Callable[[float], bool], float]:
+    """What a value has to be to stand out, and the usual value."""
+    if reading.bad == "counter":
+        usual = sorted(values)[int(0.9 * (len(values) - 1))]
+        return lambda value: value >= reading.absolute and value > MANY_TIMES * usual, usual
+    usual = median(values)
+    spread = SPREAD * SCALE * median(abs(value - usual) for value in values)
+    least = max(reading.relative * usual, reading.absolute, spread)
+    sign = -1 if reading.bad == "low" else 1
+    return lambda value: sign * (value - usual) > least, usual
+
+
+def _oddity(
+    row: Trait | Reading,
+    label: str,
+    status: Status,
+    summary: str,
+    groups: tuple[Group, ...],
+    majority: Group | None,
+    odd: tuple[str, ...],
+) -> Oddity:
+    return Oddity(row.key, row.title + label, status, summary, row.why, groups, majority, odd, row.fix)
+
+
+def _resaid(oddity: Oddity, summary: str) -> Oddity:
+    return replace(oddity, summary=summary)
+
+
+def _groups(values: Iterable[tuple[str, str]]) -> list[Group]:
+    """Hosts by value in their order, the largest group first; "" is no value."""
+    found: dict[str, list[str]] = {}
+    for host, value in values:
+        if value:
+            found.setdefault(value, []).append(host)
+    groups = [Group(value, tuple(hosts)) for value, hosts in found.items()]
+    return sorted(groups, key=lambda group: (-len(group.hosts), counted(group.value)))
+
+
+def _summary(odd: Sequence[Group], majority: Group) -> str:
+    if len(majority.hosts) == 1:
+        return f"{_listed(odd)}; {_listed([majority])}"
+    return f"{_listed(odd)}; {len(majority.hosts)} others {majority.value}"
+
+
+def _listed(groups: Sequence[Group]) -> str:
+    told = [
+        f"{fold(group.hosts)} {'has' if len(group.hosts) == 1 else 'have'} {group.value}" for group in groups
+    ]
+    more = f", and {len(groups) - SHOWN} values more" if len(groups) > SHOWN else ""
+    return ", ".join(told[:SHOWN]) + more
+
+
+def _with_unit(value: float, reading: Reading) -> str:
+    return f"{value:.4g} {reading.unit}".rstrip() if reading.bad != "counter" else f"{value:.0f}"

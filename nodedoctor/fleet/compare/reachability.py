@@ -1,0 +1,105 @@
+"""Which node the others cannot reach: what all reports say put into one matrix, each culprit named once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from nodedoctor.fleet.model import SEVERITIES, Group, Node, Oddity, Problem
+from nodedoctor.model import Status
+from nodedoctor.nodeset import counted, fold
+
+_TITLE = "Nodes reach each other"
+_WHY = "ranks meet over this network; a node the others cannot reach keeps the whole job at its start."
+_FIX = (
+    "On the nodes named: is the interface up, is the name right in DNS and /etc/hosts, does a firewall drop "
+    "packets? `nodedoctor net` looks at all three."
+)
+KEY, CHECK = "peers", "net.peers"
+"""The key of the oddity, and the check of each node that it gathers."""
+SHOWN = 4
+"""Pairs of nodes named in a summary."""
+
+Pair = tuple[str, str]
+
+
+def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
+    """One oddity for all that did not answer. A node most cannot reach, or that reaches few, is the odd one.
+
+    What is left are single ways between two nodes, and neither end is blamed; nor is anybody where most
+    nodes are not reached, which looks like a network that lets neither ping nor the port through.
+    """
+    tried = {(node.host, target): why for node in nodes for target, why in node.peers.items()}
+    bad = {pair: why for pair, why in tried.items() if why}
+    if not bad:
+        return
+    targets = _culprits(bad, tried, end=1)
+    if 2 * len(targets) > len({pair[1] for pair in tried}):
+        summary = (
+            f"{len(bad)} of {len(tried)} ways between nodes are silent: neither ping nor the port answers"
+        )
+        groups = [Group(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets]
+        yield Oddity(KEY, _TITLE, Status.WARN, summary, _WHY, tuple(groups), None, (), _FIX)
+        return
+    sources = _culprits({p: w for p, w in bad.items() if p[1] not in targets}, tried, end=0)
+    ways = {p: w for p, w in bad.items() if p[1] not in targets and p[0] not in sources}
+    groups = [
+        *(Group(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets),
+        *(Group(f"does not reach {_of(bad, tried, host, 0)}", (host,)) for host in sources),
+        *(Group(f"does not reach {pair[1]}: {why}", (pair[0],)) for pair, why in sorted(ways.items())),
+    ]
+    told = [f"{fold(group.hosts)} {group.value}" for group in groups]
+    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    odd = tuple(sorted({*targets, *sources}, key=counted))
+    yield Oddity(
+        KEY,
+        _TITLE,
+        Status.FAIL if odd else Status.WARN,
+        "; ".join(told[:SHOWN]) + more,
+        _WHY,
+        tuple(groups),
+        None,
+        odd,
+        _FIX,
+    )
+
+
+def cleared(nodes: Iterable[Node], oddities: Iterable[Oddity]) -> Iterator[Node]:
+    """The nodes without what they say of a node that is named already: one that is off fails itself alone."""
+    named = {host for oddity in oddities if oddity.key == KEY for host in oddity.odd}
+    subjects = {f"peer:{host.rpartition('@')[2]}" for host in named}
+    for node in nodes:
+        told = tuple(p for p in node.problems if p.check != CHECK or p.subject not in subjects)
+        yield _rejudged(node, told) if len(told) < len(node.problems) else node
+
+
+def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
+    """The node as if only these problems had been found."""
+    worst = max((problem.severity for problem in problems), default=1)
+    left = max((p.severity for p in problems if p.check == CHECK), default=1)
+    was, now = node.statuses.get(CHECK, Status.PASS), SEVERITIES[left]
+    counts = dict(node.counts)
+    counts[was.value] = counts.get(was.value, 1) - 1
+    counts[now.value] = counts.get(now.value, 0) + 1
+    return replace(
+        node,
+        problems=problems,
+        verdict=SEVERITIES[worst],
+        statuses={**node.statuses, CHECK: now},
+        counts=counts,
+    )
+
+
+def _culprits(bad: Mapping[Pair, str], tried: Mapping[Pair, str], end: int) -> list[str]:
+    """Hosts at this end of more than half of the ways tried with them, and of two at least."""
+    failed, all_tries = Counter(pair[end] for pair in bad), Counter(pair[end] for pair in tried)
+    return sorted((h for h, n in failed.items() if n > 1 and 2 * n > all_tries[h]), key=counted)
+
+
+def _of(bad: Mapping[Pair, str], tried: Mapping[Pair, str], host: str, end: int) -> str:
+    """`3 of 4 (gpu-[1-3]): ETIMEDOUT`."""
+    whys = Counter(why for pair, why in bad.items() if pair[end] == host)
+    others = [pair[1 - end] for pair in bad if pair[end] == host]
+    total = sum(pair[end] == host for pair in tried)
+    return f"{len(others)} of {total} ({fold(others)}): {whys.most_common(1)[0][0]}"

@@ -1,0 +1,302 @@
+"""Single values out of the facts of a report, which may be of any version and damaged: nothing here raises.
+
+"" and None mean that the report does not tell, which is no difference between nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from nodedoctor.json_shapes import part, parts, text
+
+Facts = Mapping[str, Any]
+Item = Mapping[str, Any]
+
+_COUNTED = re.compile(r"(?:([0-9]{1,9}) x )?([0-9]{1,18}(?:\.[0-9]{1,9})?)")
+IDLE_PERCENT = 5.0
+"""Utilisation up to which a GPU counts as idle; ours."""
+
+
+def said(fact: str, key: str) -> Callable[[Facts], str]:
+    """A plain value of a fact."""
+    return lambda facts: word(part(facts, fact).get(key))
+
+
+def of_gpus(key: str) -> Callable[[Facts], str]:
+    """A plain value of all GPUs of the node."""
+    return lambda facts: alike(gpu.get(key) for gpu in gpus(facts))
+
+
+def of_adapters(key: str) -> Callable[[Facts], str]:
+    """A plain value of all RDMA adapters of the node."""
+    return lambda facts: alike(hca.get(key) for hca in adapters(facts))
+
+
+def gpus(facts: Facts) -> tuple[Item, ...]:
+    """The GPUs, whatever told them."""
+    return parts(part(facts, "gpus"), "gpus")
+
+
+def adapters(facts: Facts) -> tuple[Item, ...]:
+    """RDMA adapters that are no virtual functions: of those a node has as many as somebody made."""
+    return tuple(hca for hca in parts(part(facts, "rdma"), "hcas") if not hca.get("physfn"))
+
+
+def ports(facts: Facts) -> tuple[Item, ...]:
+    """The ports of all adapters."""
+    return tuple(port for hca in adapters(facts) for port in parts(hca, "ports"))
+
+
+def links(facts: Facts) -> tuple[tuple[Item, ...], ...]:
+    """The NVLinks of every GPU that has any; where NVML did not tell them, as nvidia-smi did."""
+    told = [parts(gpu, "nvlinks") for gpu in gpus(facts)]
+    told = told if any(told) else [parts(gpu, "links") for gpu in parts(part(facts, "nv-links"), "gpus")]
+    return tuple(of_gpu for of_gpu in told if of_gpu)
+
+
+def gpu_count(facts: Facts) -> str:
+    """How many GPUs answer."""
+    return str(len(gpus(facts)) or "")
+
+
+def adapter_count(facts: Facts) -> str:
+    """How many RDMA adapters there are."""
+    return str(len(adapters(facts))) if "hcas" in part(facts, "rdma") else ""
+
+
+def rails(facts: Facts) -> str:
+    """How many ports are up at which rate in Gb/s: `8 x 400`."""
+    up = Counter(word(port.get("rate_gbps")) for port in ports(facts) if port.get("state") == "ACTIVE")
+    told = ", ".join(f"{count} x {rate or '?'}" for rate, count in sorted(up.items()))
+    return told or ("none" if ports(facts) else "")
+
+
+def links_up(facts: Facts) -> str:
+    """How many NVLinks are up on each GPU."""
+    return alike(sum(link.get("active") is True for link in of_gpu) for of_gpu in links(facts))
+
+
+def driver(facts: Facts) -> str:
+    """The version of the driver, from the loaded module or from NVML."""
+    return text(part(facts, "driver"), "version") or text(part(facts, "gpus"), "driver_version")
+
+
+def nccl(facts: Facts) -> str:
+    """The NCCL that torch gets: built in, the file its name leads to, else the wheel."""
+    libraries = part(facts, "libraries")
+    if built_in := text(libraries, "nccl_built_in"):
+        return built_in
+    leads_to = {
+        text(item, "real")
+        for item in parts(libraries, "resolved")
+        if text(item, "name").startswith("libnccl.so")
+    }
+    for copy in parts(libraries, "copies"):
+        if text(copy, "family") == "nccl" and text(copy, "real") in leads_to and text(copy, "version"):
+            return text(copy, "version")
+    packages = part(part(facts, "target-python"), "packages")
+    wheels = sorted(name for name in packages if isinstance(name, str) and name.startswith("nvidia-nccl-cu"))
+    return text(packages, wheels[-1]) if wheels else ""
+
+
+def package(name: str) -> Callable[[Facts], str]:
+    """The version of a package of the Python that trains; none where all its packages are known."""
+
+    def read(facts: Facts) -> str:
+        python = part(facts, "target-python")
+        absent = "none" if python.get("complete") is True and "packages" in python else ""
+        return text(part(python, "packages"), name) or absent
+
+    return read
+
+
+def limit(name: str) -> Callable[[Facts], str]:
+    """A soft limit of the shell nodedoctor ran in."""
+
+    def read(facts: Facts) -> str:
+        told = part(part(part(facts, "limits"), "rlimits"), name)
+        if "soft" not in told:
+            return ""
+        return "unlimited" if told["soft"] is None else word(told["soft"])
+
+    return read
+
+
+def nccl_variables(facts: Facts) -> str:
+    """NCCL's variables, of the environment and of its files; the environment wins, as in NCCL."""
+    env = part(facts, "env")
+    if not isinstance(env.get("variables"), dict):
+        return ""
+    places = [*(part(file, "variables") for file in reversed(parts(env, "files"))), part(env, "variables")]
+    told = {str(name): word(value) for place in places for name, value in place.items()}
+    return " ".join(f"{name}={told[name]}" for name in sorted(told) if name.startswith("NCCL_")) or "none"
+
+
+def peer_memory(facts: Facts) -> str:
+    """The modules that let adapters reach GPU memory."""
+    return _list(part(facts, "driver").get("peer_memory"))
+
+
+def iommu(facts: Facts) -> str:
+    """What the kernel was told about the IOMMU at boot."""
+    return _list(part(facts, "iommu").get("parameters"))
+
+
+def container(facts: Facts) -> str:
+    """The runtime of the container nodedoctor ran in."""
+    told = part(facts, "container")
+    return text(told, "runtime") or ("none" if "runtime" in told else "")
+
+
+def governor(facts: Facts) -> str:
+    """The frequency governors in use."""
+    return ", ".join(sorted(map(str, part(part(facts, "host"), "governors"))))
+
+
+def least_pair(facts: Facts) -> float | None:
+    """GB/s of the slowest pair of GPUs."""
+    return least(pair.get("read_gbytes_s") for pair in parts(part(facts, "bandwidth"), "pairs"))
+
+
+def least_to_gpu(facts: Facts) -> float | None:
+    """GB/s from the near memory of the host to the slowest GPU."""
+    copies = parts(part(facts, "bandwidth"), "host")
+    return least(copy.get("h2d_gbytes_s") for copy in copies if copy.get("kind") != "far")
+
+
+def least_gemm(facts: Facts) -> float | None:
+    """TFLOP/s of the slowest GPU."""
+    return least(gpu.get("tflops") for gpu in parts(part(facts, "gemm"), "gpus"))
+
+
+def least_rail(facts: Facts) -> float | None:
+    """Gb/s of the slowest rail, looped back."""
+    return least(port.get("average_gbps") for port in parts(part(facts, "ib-loopback"), "ports"))
+
+
+def all_reduce(facts: Facts) -> float | None:
+    """Bus bandwidth in GB/s of the message size that reached most."""
+    return most(part(part(facts, "nccl-tests"), "busbw_gbytes_s").values())
+
+
+def gpu_total(key: str) -> Callable[[Facts], float | None]:
+    """A counter summed over the GPUs of the node."""
+    return lambda facts: total(gpu.get(key) for gpu in gpus(facts))
+
+
+def port_total(key: str) -> Callable[[Facts], float | None]:
+    """A counter summed over the ports of the node."""
+    return lambda facts: total(part(port, "counters").get(key) for port in ports(facts))
+
+
+def link_errors(facts: Facts) -> float | None:
+    """The error counters of all NVLinks of the node together."""
+    told = [part(link, "counters") for of_gpu in links(facts) for link in of_gpu]
+    grown = total(count for counters in told for count in counters.values() if count)
+    return (grown or 0.0) if any(told) else None
+
+
+def idle_temperature(facts: Facts) -> float | None:
+    """The hottest GPU of a node on which none works: a busy node is rightly warmer than an idle one."""
+    for gpu in gpus(facts):
+        if gpu.get("processes") or (number(gpu.get("gpu_utilization_percent")) or 0.0) > IDLE_PERCENT:
+            return None
+    return most(gpu.get("temperature_c") for gpu in gpus(facts))
+
+
+def least_gpu(key: str) -> Callable[[Facts], float | None]:
+    """The smallest value among the GPUs of the node."""
+    return lambda facts: least(gpu.get(key) for gpu in gpus(facts))
+
+
+def size(fact: str, *keys: str) -> Callable[[Facts], float | None]:
+    """A number of a fact."""
+
+    def read(facts: Facts) -> float | None:
+        place = part(facts, fact)
+        for key in keys[:-1]:
+            place = part(place, key)
+        return number(place.get(keys[-1]))
+
+    return read
+
+
+def word(value: Any) -> str:
+    """A value as people would write it; "" for None and for what is no plain value."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int | float):
+        plain = number(value)
+        return "" if plain is None else f"{plain:.15g}"
+    return value if isinstance(value, str) else ""
+
+
+def alike(values: Iterable[Any]) -> str:
+    """One value when all have it, `7 x a, 1 x b` otherwise; values that are not told do not count."""
+    words = [told for value in values if (told := word(value))]
+    if len(set(words)) < 2:
+        return words[0] if words else ""
+    most_first = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} x {told}" for told, count in most_first)
+
+
+def amount(told: str) -> float | None:
+    """All of a value of `alike` or `rails` together: 8 of `8`, 2800 of `7 x 400`, 0 of `none`."""
+    counted = _counted(told)
+    return None if counted is None else sum(count * each for count, each in counted)
+
+
+def average(told: str) -> float | None:
+    """What one has on average: 18 of `18`, 17.75 of `7 x 18, 1 x 16`."""
+    counted = _counted(told)
+    if not counted:
+        return None
+    return sum(count * each for count, each in counted) / sum(count for count, _ in counted)
+
+
+def _counted(told: str) -> list[tuple[int, float]] | None:
+    """How many of what stands in a value; None where that is no number."""
+    if told == "none":
+        return []
+    found = []
+    for item in told.split(", "):
+        match = _COUNTED.fullmatch(item)
+        if match is None or int(match[1] or 1) == 0:
+            return None
+        found.append((int(match[1] or 1), float(match[2])))
+    return found
+
+
+def number(value: Any) -> float | None:
+    """A number that is not negative and not beyond all use (kernels say "unlimited" with 2**63)."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and 0 <= value < 2**64 else None
+
+
+def least(values: Iterable[Any]) -> float | None:
+    """The smallest of the numbers among these values."""
+    return min(_numbers(values), default=None)
+
+
+def most(values: Iterable[Any]) -> float | None:
+    """The largest of the numbers among these values."""
+    return max(_numbers(values), default=None)
+
+
+def total(values: Iterable[Any]) -> float | None:
+    """The sum of the numbers among these values, None where there are none."""
+    told = _numbers(values)
+    return sum(told) if told else None
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    return [told for value in values if (told := number(value)) is not None]
+
+
+def _list(value: Any) -> str:
+    if not isinstance(value, list):
+        return ""
+    return " ".join(sorted(item for item in value if isinstance(item, str))) or "none"

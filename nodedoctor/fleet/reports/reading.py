@@ -1,0 +1,181 @@
+"""The answer of one node read: what its report says as far as nodes are compared, or why there is none.
+
+Answers come from other machines and other versions, and nothing in them raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, cast, get_args
+
+from nodedoctor.fleet.compare.traits import FACTS, readings, traits
+from nodedoctor.fleet.compare.values import gpus, number
+from nodedoctor.fleet.model import SEVERITIES, Node, Problem
+from nodedoctor.fleet.reports.no_report_reasons import excuse
+from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
+from nodedoctor.json_shapes import Document, part, parts, text, whole
+from nodedoctor.model import Action, Finding, Observation, Outcome, Reason, Status
+from nodedoctor.nodeset import plain
+
+LONGEST = 600
+"""Characters kept of a summary, twice the longest of ours."""
+LONGEST_FIX = 1500
+"""Characters kept of a fix; ours."""
+MOST = 200
+"""Problems kept of one node, the worst; ours."""
+ASKED = "asked"
+"""The key of a saved report for the name the node was asked by, where it calls itself otherwise."""
+_WELL = {"pass": Status.PASS, "skip": Status.SKIP}
+_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:.%\w]*")
+
+
+def node(host: str, seen: Observation) -> Node:
+    """What became of asking a node by this name; `seen` is what its `nodedoctor --json` printed.
+
+    Without a name the node has the one a saved report says it was asked by, or none.
+    """
+    try:
+        found = skim(seen.text, FACTS)
+    except NoReport as error:
+        state, note = excuse(seen, str(error))
+        return Node(host, state, note=note, seconds=seen.seconds, raw=seen.text)
+    host = host or plain(text(found.document, ASKED))
+    answered = _answered(host, found, seen)
+    if not answered.statuses:
+        note = "a report that holds no results: nothing was judged there"
+        return Node(host, "unreadable", note=note, seconds=seen.seconds, raw=seen.text)
+    return answered
+
+
+def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
+    document = found.document
+    about, facts = part(document, "node"), part(document, "facts")
+    results = [entry for entry in parts(document, "results") if text(entry, "check")]
+    problems = sorted(
+        (problem for entry in results for problem in _problems(entry)), key=lambda problem: -problem.severity
+    )
+    verdict = Status.SKIP
+    statuses = {text(entry, "check"): _status(entry.get("status")) for entry in results}
+    statuses.update((check, _WELL[status]) for check, status in found.well.items())
+    if problems:
+        verdict = SEVERITIES[problems[0].severity]
+    elif any(status is not Status.SKIP for status in statuses.values()):
+        verdict = Status.PASS
+    hostname = text(about, "hostname")
+    notes = (
+        _banner(found),
+        _other_name(host, hostname),
+        _contradiction(document.get("verdict"), verdict),
+        f"{len(problems)} problems, of which the worst {MOST} are kept" if len(problems) > MOST else "",
+        _end(seen),
+    )
+    return Node(
+        host=host,
+        note="; ".join(filter(None, notes)),
+        seconds=_seconds(document.get("seconds")),
+        started=text(document, "started")[:40],
+        tool=text(document, "tool")[:40],
+        gpus=whole(about, "gpus"),
+        verdict=verdict,
+        counts={status.value: count for status, count in Counter(statuses.values()).items()},
+        statuses=statuses,
+        problems=tuple(problems[:MOST]),
+        traits=traits(facts),
+        readings=readings(facts),
+        hostname=hostname[:255],
+        boot_id=text(about, "boot_id")[:64],
+        uptime=number(part(facts, "machine").get("uptime_seconds")) or 0.0,
+        serials=tuple(sorted({text(gpu, "serial")[:64] for gpu in gpus(facts)} - {""})),
+        peers=dict(_peers(facts)),
+        raw=seen.text,
+    )
+
+
+def _problems(entry: Document) -> Iterator[Problem]:
+    check, title, told = cut(text(entry, "check")), cut(text(entry, "title")), False
+    for item in parts(entry, "findings"):
+        status, reason = _status(item.get("status")), item.get("reason")
+        known = cast("Reason", reason) if reason in get_args(Reason) else "unparsable"
+        waived = text(item, "waived") or None
+        finding = Finding(status, "", reason=known if status is Status.UNKNOWN else None, waived=waived)
+        if finding.severity < 2:
+            continue
+        told = True
+        fix = part(item, "fix")
+        action = fix.get("action")
+        yield Problem(
+            check=check,
+            subject=cut(text(item, "subject")),
+            status=status,
+            summary=cut(text(item, "summary")),
+            severity=finding.severity,
+            action=cast("Action", action) if action in get_args(Action) else "investigate",
+            reason=finding.reason or "",
+            title=title,
+            fix=cut(text(fix, "text"), LONGEST_FIX),
+        )
+    said = _status(entry.get("status"))
+    if not told and said not in _WELL.values():
+        finding = Finding(said, "", reason="unparsable" if said is Status.UNKNOWN else None)
+        summary = f"its status is {cut(str(entry.get('status')), 40)}, and no finding says why"
+        yield Problem(check, "", said, summary, finding.severity, reason=finding.reason or "", title=title)
+
+
+def _peers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What came of trying the way to each other node: "" where it answered, else how it did not."""
+    for peer in parts(part(facts, "peers"), "peers"):
+        host, tcp, ping = text(peer, "host"), text(peer, "tcp"), part(peer, "ping")
+        if not host or peer.get("finished") is not True:
+            continue
+        answers = bool(whole(ping, "received")) or tcp in ("open", "ECONNREFUSED")
+        yield host[:255], "" if answers else cut(text(peer, "name_error")) or tcp or "no answer to ping"
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """A text that is not longer than this, and says so where it was."""
+    return text if len(text) <= longest else f"{text[: longest - 4].rstrip()} ..."
+
+
+def _contradiction(said: Any, found: Status) -> str:
+    """What a report says of itself against what its findings say, which counts."""
+    told = cut(str(said), 40)
+    return "" if said == found.value else f"its verdict is {told}, by its findings it is {found.value}"
+
+
+def _status(value: Any) -> Status:
+    """A status; what is none of ours is unknown, never well."""
+    try:
+        return Status(value)
+    except ValueError:
+        return Status.UNKNOWN
+
+
+def _seconds(value: Any) -> float:
+    plain = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+    return float(value) if plain else 0.0
+
+
+def _banner(found: Skimmed) -> str:
+    told = []
+    if found.before:
+        lines = "a banner of 1 line" if found.before == 1 else f"a banner of {found.before} lines"
+        told.append(f"{lines} stood before the report: it breaks scp and Slurm too")
+    if found.after:
+        told.append(f"{found.after} line{'s' if found.after > 1 else ''} stood behind the report")
+    return "; ".join(told)
+
+
+def _other_name(host: str, hostname: str) -> str:
+    """The machine's own name, where it is not the one it was asked by; addresses have none."""
+    asked = host.rpartition("@")[2]
+    if not asked or not hostname or _ADDRESS.fullmatch(asked):
+        return ""
+    same = asked.split(".")[0].casefold() == hostname.split(".")[0].casefold()
+    return "" if same else f"calls itself {hostname[:255]}"
+
+
+def _end(seen: Observation) -> str:
+    """What went wrong once the report was out."""
+    return "" if seen.outcome is Outcome.OK else "the report came, but the connection did not end"

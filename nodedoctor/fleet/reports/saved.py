@@ -1,0 +1,58 @@
+"""What --save keeps of a node and --reports reads back: its report, or why there is none.
+
+A node without a report has a file, too: else the nodes that matter most would be missing from the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import cast, get_args
+
+from nodedoctor.fleet.compare.values import number
+from nodedoctor.fleet.model import Node, State
+from nodedoctor.fleet.reports.reading import ASKED
+from nodedoctor.json_shapes import text
+from nodedoctor.nodeset import plain
+from nodedoctor.report.json import SCHEMA as REPORT
+
+SCHEMA = "nodedoctor.unanswered/1"
+"""What a file says that stands for a node without a report."""
+_REPORT = re.compile(rf'\{{\s*"schema"\s*:\s*"{re.escape(REPORT)}"')
+
+
+def kept(node: Node, started: str) -> str:
+    """The text of a node's file; `started` is when it was asked.
+
+    A report is kept as it came, but one that calls itself otherwise also says by which name it was asked for.
+    """
+    if node.state != "answered":
+        told = {
+            "schema": SCHEMA,
+            "host": node.host,
+            "state": node.state,
+            "note": node.note,
+            "started": started,
+            "seconds": node.seconds,
+        }
+        return json.dumps(told) + "\n"
+    if node.host == node.hostname:
+        return node.raw
+    return _REPORT.sub(lambda match: f"{match[0]}, {json.dumps(ASKED)}: {json.dumps(node.host)}", node.raw, 1)
+
+
+def unanswered(written: str) -> Node | None:
+    """The node a file stands for that `kept` wrote because there was no report; None for any other text."""
+    if not written.startswith(f'{{"schema": "{SCHEMA}"'):
+        return None
+    try:
+        told = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    host, state, note = plain(text(told, "host")), text(told, "state"), text(told, "note")
+    if not host or state not in get_args(State)[1:] or not note:
+        return None
+    seconds = number(told.get("seconds")) or 0.0
+    return Node(
+        host, cast("State", state), note=note[:1000], started=text(told, "started")[:40], seconds=seconds
+    )

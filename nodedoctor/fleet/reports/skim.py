@@ -1,0 +1,185 @@
+"""A report out of whatever stands around it, and of ten thousand reports only what a fleet compares.
+
+Parsing all of a report of eight GPUs takes 3 ms, half a minute for ten thousand. report/json.py gives every
+result and fact a line of its own, so that those nobody wants can be passed over without parsing them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from nodedoctor.record import noun
+from nodedoctor.report.json import SCHEMA
+
+_START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
+_WELL = frozenset({"pass", "skip"})
+_CHECK_IS = ' {"check": "'
+_STATUS = '", "status": "'
+_RESULTS, _PROBES, _FACTS, _END = '\n"results": [\n', '\n"probes": [', '\n"facts": {\n', "\n}}"
+_CHECK = re.compile(r'\{"check": "([^"\\]+)"')
+_KEY = re.compile(r'^"([a-z_]+)":', re.M)
+_LINKS, _PEERS = '"nvlinks": [', '"peers": ['
+_REMEMBERED = 256  # texts whose meaning is kept
+_TRIES = 5  # beginnings of documents that are looked at in one text
+
+
+class NoReport(Exception):
+    """Why a text holds no report, in one line."""
+
+
+@noun
+class Skimmed:
+    """A report as far as it was wanted. `well` are results that were passed over: their checks and statuses.
+
+    `before` and `after` are how many lines, empty ones apart, stood around it.
+    """
+
+    document: dict[str, Any]
+    well: dict[str, str]
+    before: int = 0
+    after: int = 0
+
+
+def skim(text: str, facts: Collection[str]) -> Skimmed:
+    """The report in a text, with at least these facts; NoReport when there is none."""
+    starts: list[re.Match[str]] = []
+    for start in islice(_START.finditer(text), _TRIES):
+        starts.append(start)
+        if start[1] != SCHEMA:
+            continue
+        begin = start.start()
+        if found := _by_lines(text, begin, facts) or _whole(text, begin):
+            document, well, end = found
+            return Skimmed(document, well, _count(text[:begin]), _count(text[end:]))
+    begin = len(text) - len(text.lstrip())
+    if not starts and (found := _whole(text, begin)):  # the schema need not come first
+        document, _, end = found
+        if document.get("schema") == SCHEMA:
+            return Skimmed(document, {}, 0, _count(text[end:]))
+        raise NoReport(f"JSON, but not a report: it does not say {SCHEMA}")
+    raise NoReport(_why(text, starts))
+
+
+Found = tuple[dict[str, Any], dict[str, str], int]
+"""Document, results passed over, and where the document ends."""
+
+
+def _by_lines(text: str, begin: int, facts: Collection[str]) -> Found | None:
+    """The report if it is laid out as we do it, None for any other layout and for a damaged one."""
+    places, place = [], begin
+    for mark in (_RESULTS, _PROBES, _FACTS, _END):
+        place = text.find(mark, place)
+        if place < 0:
+            return None
+        places.append(place)
+    results, probes, first, end = places
+    try:
+        document: dict[str, Any] = json.loads(f"{text[begin:results].rstrip().rstrip(',')}}}")
+        kept, well = _results(text[results + len(_RESULTS) : probes])
+        document["results"] = kept
+        document["facts"] = _facts(text[first + len(_FACTS) : end], facts)
+    except (ValueError, RecursionError):
+        return None
+    return document, well, end + len(_END)
+
+
+def _results(block: str) -> tuple[list[Any], dict[str, str]]:
+    """Results that are not well, parsed; of the others check and status."""
+    kept, well = [], {}
+    begin = len(_CHECK_IS)
+    for line in block.removesuffix("\n],").split("\n"):
+        # Quotes inside of strings are escaped, so these are the keys of the result itself.
+        status = line.partition(_STATUS)[2].partition('"')[0]
+        if status in _WELL and line.startswith(_CHECK_IS):
+            well[line[begin : line.index('"', begin)]] = status
+        else:
+            kept.append(json.loads(line.rstrip(",")))
+    return kept, well
+
+
+def _facts(block: str, wanted: Collection[str]) -> dict[str, Any]:
+    facts = {}
+    for line in block.split("\n"):
+        mark = line.index('": ', 2)
+        if (name := line[2:mark]) in wanted:
+            text = line[mark + 3 :].rstrip(",")
+            facts[name] = _gpus(text) if name == "gpus" else _known(text)
+    return facts
+
+
+def _gpus(text: str) -> Any:
+    """The largest fact. Half of it are lists of NVLinks, most of which read the same: those are parsed once.
+
+    Which GPU reaches which peer is left out.
+    """
+    text, _ = _without(text, _PEERS)
+    text, links = _without(text, _LINKS)
+    fact = json.loads(text)
+    gpus = fact.get("gpus") if isinstance(fact, dict) else None
+    for gpu in gpus if isinstance(gpus, list) else ():
+        match gpu:
+            case {"nvlinks": [int(number)]} if 0 <= number < len(links):
+                gpu["nvlinks"] = _known(f"[{links[number]}]")
+    return fact
+
+
+def _without(text: str, key: str) -> tuple[str, list[str]]:
+    """Text with the lists of a key taken out, each replaced by its number, and what was inside of them.
+
+    Only lists without lists in them are; no string looks like a key, as a quote inside of it is escaped.
+    """
+    first, *others = text.split(key)
+    made, taken = [first], []
+    for number, other in enumerate(others):
+        inside, _, rest = other.partition("]")
+        if "[" in inside:
+            return text, []
+        made.append(f"{key}{number}]{rest}")
+        taken.append(inside)
+    return "".join(made), taken
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known(text: str) -> Any:
+    """What JSON means; much reads the same on all nodes of a fleet. Nobody changes what it returns."""
+    return json.loads(text)
+
+
+def _whole(text: str, begin: int) -> Found | None:
+    try:
+        document, end = json.JSONDecoder().raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return None
+    return (document, {}, end) if isinstance(document, dict) else None
+
+
+def _count(around: str) -> int:
+    return sum(1 for line in around.split("\n") if line.strip())
+
+
+def _why(text: str, starts: list[re.Match[str]]) -> str:
+    """Why there is no report in this text, as precisely as it can be told."""
+    if not text.strip():
+        return "the answer is empty"
+    ours = next((start for start in starts if start[1] == SCHEMA), None)
+    if ours is None and starts:
+        return f"it is {starts[0][1]}, and only {SCHEMA} can be read"
+    if ours is None:
+        first = next(line for line in text.split("\n") if line.strip())
+        return f"not a report; it begins {first.strip()[:60]!r}"
+    size = len(text.encode("utf-8", "replace"))
+    if text.rstrip().endswith("}"):
+        return f"damaged: the report of {size} bytes is no valid JSON"
+    return f"cut off after {size} bytes, in the middle of {_where(text[ours.start() :])}"
+
+
+def _where(text: str) -> str:
+    """What of a report its last bytes tell about."""
+    key = next((match[1] for match in reversed(list(_KEY.finditer(text)))), "the report")
+    check = next((match[1] for match in reversed(list(_CHECK.finditer(text)))), "")
+    return f"the result of {check}" if key == "results" and check else key

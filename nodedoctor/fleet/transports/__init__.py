@@ -1,0 +1,1 @@
+"""Ways to the nodes: ssh, Ray, Slurm."""

@@ -1,0 +1,258 @@
+"""Ask the nodes of a Ray cluster: a child in the Python that has Ray pins one task to each of them.
+
+nodedoctor does not depend on Ray. Ray notices a node that died after 14 s, and a cut link after a minute:
+the clock here decides when a node is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import time
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.engine import child_process
+from nodedoctor.engine.child_stream import Talk
+from nodedoctor.engine.registry import Command
+from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.reports import reading
+from nodedoctor.fleet.transports import node_side
+from nodedoctor.json_shapes import Document, parts, text
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.nodeset import counted
+from nodedoctor.record import noun
+
+CONNECTING = 30.0
+"""Ours: seconds Ray may take to be imported and to connect; with a slow home it takes ten."""
+FINDING = 10.0
+"""Ours: seconds in which Pythons are looked for."""
+PARTING = 2.0
+"""Ours: seconds the child may take to end, and Ray to end its tasks."""
+ON_THE_WAY = 3.0
+"""Ours: seconds of a node's time that are for Ray: to start a worker, and to bring its answer."""
+_LEFT = "Ray lost the node while it was being asked"
+MARK = "@nodedoctor "
+LONGEST = 300
+"""Characters kept of an error of Ray's; ours."""
+
+_DIED = re.compile(r"NodeDied|ObjectLost|OwnerDied|Unschedulable|RayletDied|ActorDied|Unavailable")
+_TROUBLE = re.compile(r"fail|error|refused|timed? ?out|cannot|unable", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"^\[[^]]*\] (?:\S+:\d+: )?"
+)  # of Ray's own log lines: time, thread, place in its source
+_CALM = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@noun
+class Member:
+    """One node as Ray knows it; `host` is what we call it."""
+
+    id: str
+    host: str
+    alive: bool
+    why: str = ""
+
+
+class Ray:
+    """The way to the nodes of a Ray cluster; `python` is one that has Ray, else one is looked for."""
+
+    name = "ray"
+
+    def __init__(self, address: str = "auto", python: str = "") -> None:
+        self._address = address or "auto"
+        self._python = python
+        self._talk: Talk | None = None
+        self._members: tuple[Member, ...] = ()
+
+    async def hosts(self) -> tuple[str, ...]:
+        """All nodes Ray knows, dead ones too; FleetError when no Python has Ray or there is no cluster."""
+        tried = []
+        for python in await self._pythons():
+            said, why = await self._connect(python)
+            if said.get("error") == "no-cluster":
+                await self.close()
+                raise FleetError(f"Ray finds no cluster at {self._address}: {_plain(text(said, 'text'))}")
+            if "nodes" in said:
+                self._members = members(parts(said, "nodes"))
+                return tuple(member.host for member in self._members)
+            await self.close()
+            tried.append(f"{python} ({why})")
+        told = f"tried {', '.join(tried)}" if tried else "no Python was found"
+        raise FleetError(f"no Python with Ray here: {told}; name one with --python PATH")
+
+    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+        """Every node as its answer comes, all asked at once; Ray starts what its nodes have room for."""
+        began = time.monotonic()
+        try:
+            waiting = {member.id: member.host for member in self._members if member.alive}
+            for member in self._members:
+                if not member.alive:
+                    why = f": {_plain(member.why)}" if member.why else ""
+                    yield Node(member.host, "unreachable", note=f"Ray has it as dead{why}")
+            self._say(errand, tuple(waiting))
+            while waiting and (left := began + errand.deadline - time.monotonic()) > 0:
+                said = await self._hear(left)
+                if said is None:
+                    break
+                if host := waiting.pop(text(said, "node"), ""):
+                    yield _answer(host, said, round(time.monotonic() - began, 3))
+            passed = time.monotonic() - began
+            ended = "" if passed >= errand.deadline else "Ray's driver ended"
+            for host in waiting.values():
+                note = ended or f"no answer in {passed:.0f} s from a task Ray was to run there"
+                yield Node(host, "silent", note=note, seconds=round(passed, 3))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the child, and with it the tasks."""
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            await talk.leave(PARTING)
+
+    async def _pythons(self) -> tuple[str, ...]:
+        seen = await child_process.run(
+            "pythons", Command(child_process.child("cluster/ray_pythons", self._python)), FINDING
+        )
+        try:
+            found = json.loads(seen.text)
+        except ValueError:
+            raise FleetError(f"no Python with Ray could be looked for: {seen.note or seen.outcome}") from None
+        if self._python and not found:
+            raise FleetError(f"--python {self._python}: there is no such interpreter")
+        return tuple(map(str, found))
+
+    async def _connect(self, python: str) -> tuple[Document, str]:
+        """What the child in this Python says first, and why it did not say what it should."""
+        argv = child_process.child("in_python", python, "cluster/ray_fleet", self._address)
+        complaints: list[str] = []
+        try:
+            self._talk = await Talk.start(Command(argv, stdin=b"", tied=True))
+        except OSError as error:
+            return {}, error.strerror or str(error)
+        said = await self._hear(CONNECTING, complaints)
+        if said is None:
+            return {}, _plain(complaints[-1]) if complaints else "it said nothing"
+        if said.get("error") == "silent":
+            await self.close()
+            troubles = [line for line in complaints if _TROUBLE.search(line)]
+            last = f": {_plain(_PREFIX.sub('', troubles[-1]))}" if troubles else ""
+            raise FleetError(f"Ray has not connected to {self._address} within {CONNECTING:g} s{last}")
+        return said, _plain(text(said, "text"))
+
+    def _say(self, errand: Errand, hosts: tuple[str, ...]) -> None:
+        brought = node_side.parcel(errand)
+        errand = replace(errand, deadline=max(errand.deadline - ON_THE_WAY, errand.deadline / 2))
+        told = {
+            "hosts": hosts,
+            "seconds": errand.deadline,
+            "lacks": node_side.NO_NODEDOCTOR,
+            "script": node_side.script(errand, brought, held=True),
+            "file_script": node_side.script(errand, brought, arrives=brought is not None, held=True),
+            "file": base64.b64encode(brought.data).decode() if brought else "",
+        }
+        if self._talk is not None:
+            self._talk.say(json.dumps(told).encode() + b"\n")
+
+    async def _hear(self, seconds: float, complaints: list[str] | None = None) -> Document | None:
+        """The next object of the child; None when it ends, an error called silent when time is over."""
+        ends = time.monotonic() + seconds
+        while self._talk is not None:
+            try:
+                line = await asyncio.wait_for(self._talk.line(), max(0.0, ends - time.monotonic()))
+            except asyncio.TimeoutError:
+                return {"error": "silent"}
+            if line is None:
+                return None
+            if said := _object(line[1]):
+                return said
+            if complaints is not None and line[1].strip():
+                complaints.append(line[1])
+        return None
+
+
+def members(found: tuple[Document, ...]) -> tuple[Member, ...]:
+    """The nodes, each with a name of its own: where two have the same hostname, that is their address.
+
+    Two raylets on one machine share that too: then the beginning of Ray's id tells them apart.
+    """
+    names = [_named(node) for node in found]
+    alone = Counter(names)
+    places = [
+        name if alone[name] == 1 else text(node, "address") or name
+        for name, node in zip(names, found, strict=True)
+    ]
+    counts = Counter(places)
+    made = (
+        Member(
+            text(node, "id"),
+            name if counts[name] == 1 else f"{name}-{text(node, 'id')[:6]}",
+            node.get("alive") is True,
+            text(node, "why"),
+        )
+        for name, node in zip(places, found, strict=True)
+    )
+    return tuple(sorted(made, key=lambda member: counted(member.host)))
+
+
+def _named(node: Document) -> str:
+    """Ray calls a node by its address unless somebody named it (`ray start --node-name`)."""
+    name, address = text(node, "name"), text(node, "address")
+    return (name if name != address else "") or text(node, "hostname") or address or "unnamed"
+
+
+def _object(line: str) -> Document:
+    """What the child said in one line; of in_python.py, which says why it could not start, without MARK."""
+    if not line.startswith((MARK, '{"error"')):
+        return {}
+    try:
+        said: Any = json.loads(line.removeprefix(MARK))
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _answer(host: str, said: Document, seconds: float) -> Node:
+    if lost := text(said, "lost"):
+        kind = lost.partition(":")[0].strip()
+        if _DIED.search(kind):
+            return Node(host, "unreachable", note=f"{_LEFT} ({_plain(kind)})", seconds=seconds)
+        return Node(host, "unable", note=_error(lost), seconds=seconds)
+    rc = said.get("rc")
+    over = said.get("over") is True
+    seen = Observation(
+        "ray",
+        Outcome.TIMEOUT if over else Outcome.OK,
+        text=_unpacked(text(said, "text")),
+        rc=rc if isinstance(rc, int) and not over else None,
+        seconds=seconds,
+        note=text(said, "errors").strip(),
+    )
+    return reading.node(host, seen)
+
+
+def _unpacked(packed: str) -> str:
+    try:
+        data = zlib.decompressobj().decompress(base64.b64decode(packed), child_process.KEPT)
+    except (ValueError, zlib.error):
+        return ""
+    return data.decode("utf-8", "replace")
+
+
+def _error(lost: str) -> str:
+    """The telling line of an error of Ray's: an exception on the node stands at the end of its traceback."""
+    lines = [line.strip() for line in lost.splitlines() if line.strip()] or [""]
+    return _plain(lines[-1] if "Traceback" in lost or lines[0].startswith("RayTaskError") else lines[0])
+
+
+def _plain(said: str) -> str:
+    """One line without colours, of bounded length."""
+    lines = [line.strip() for line in _CALM.sub("", said).splitlines() if line.strip()]
+    line = " ".join(lines[:3])
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -1,0 +1,1 @@
+"""Nodes asked through Slurm."""

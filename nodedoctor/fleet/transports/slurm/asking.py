@@ -1,0 +1,162 @@
+"""Ask the nodes of a Slurm job, in as few steps as their troubles allow.
+
+One srun for all costs slurmctld one step, and answers come as nodes are done. But srun aborts the whole
+step when it cannot start it on one of the nodes: then those that had not answered are asked again without
+that one. Nodes that lack nodedoctor are brought it in a step of their own, with none in it that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from dataclasses import replace
+
+from nodedoctor.engine.child_stream import listen
+from nodedoctor.engine.registry import Command
+from nodedoctor.fleet.model import Errand, Node, State
+from nodedoctor.fleet.reports import reading
+from nodedoctor.fleet.transports import node_side
+from nodedoctor.fleet.transports.slurm.step import PARTING, Said, Step, argv
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.nodeset import fold
+
+LEAST = 3.0
+"""Ours: seconds that must be left of the deadline to ask once more."""
+TOGETHER = 1.0
+"""Ours: seconds in which nodes that lack nodedoctor are gathered, to bring it to all of them in one step."""
+
+
+class Asking:
+    """The steps of one errand in one job; `words` are options for each srun besides ours."""
+
+    def __init__(self, job: str, words: tuple[str, ...], errand: Errand) -> None:
+        self._job = job
+        self._words = words
+        self._errand = errand
+        self._brought = node_side.parcel(errand)
+        self._began = time.monotonic()
+        self._nodes: asyncio.Queue[Node | BaseException | None] = asyncio.Queue()
+        self._running: set[asyncio.Task[None]] = set()
+        self._told: set[str] = set()
+        self._lacking: list[str] = []
+        self._turn: dict[str, Step | None] = {}  # the step that answers for a host; None between two
+
+    async def nodes(self, hosts: tuple[str, ...]) -> AsyncGenerator[Node, None]:
+        """All of these, as they come."""
+        self._go(self._step(hosts))
+        try:
+            while (node := await self._nodes.get()) is not None:
+                if isinstance(node, BaseException):  # a bug of ours
+                    raise node
+                yield node
+        finally:
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    @property
+    def _passed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _go(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._nodes.put_nowait(error)
+        if not self._running:
+            self._nodes.put_nowait(None)
+
+    def _tell(self, node: Node) -> None:
+        if node.host not in self._told:
+            self._told.add(node.host)
+            self._nodes.put_nowait(node)
+
+    async def _step(self, hosts: tuple[str, ...], *, arrives: bool = False) -> None:
+        """Run one step over these hosts until it ends or the deadline; every host is told or asked again."""
+        left = self._errand.deadline - self._passed
+        step = Step()
+        self._turn.update(dict.fromkeys(hosts, step))
+        hearing = asyncio.create_task(self._hear(step, hosts, left, arrives))
+        await asyncio.wait({hearing}, timeout=left)
+        self._settle(step, hosts, over=not hearing.done())
+        hearing.cancel()
+        await asyncio.wait({hearing})
+        if not hearing.cancelled():
+            hearing.result()
+
+    async def _hear(self, step: Step, hosts: tuple[str, ...], left: float, arrives: bool) -> None:
+        errand = replace(self._errand, deadline=left)
+        script = node_side.script(errand, self._brought, arrives=arrives)
+        command = Command(
+            argv(self._job, self._words, hosts, script, stdin=arrives),
+            stdin=node_side.stdin(self._brought, arrives=True) if arrives else None,
+        )
+        try:
+            async with contextlib.aclosing(listen(command, parting=PARTING)) as lines:
+                async for fd, line in lines:
+                    said = step.hear(fd, line)
+                    if said is not None and said.host in hosts:
+                        self._answered(said, arrives)
+        except OSError as error:
+            step.errors.append(f"srun: {error.strerror or error}")
+
+    def _answered(self, said: Said, arrives: bool) -> None:
+        lacks = said.rc == 127 and node_side.NO_NODEDOCTOR in said.errors
+        if lacks and self._brought and not arrives and self._errand.deadline - self._passed > LEAST:
+            self._turn[said.host] = None
+            self._lacking.append(said.host)
+            if len(self._lacking) == 1:
+                self._go(self._bring())
+            return
+        seen = Observation(
+            "slurm",
+            Outcome.OK,
+            text=said.text,
+            rc=said.rc,
+            seconds=round(self._passed, 3),
+            note=said.errors,
+            truncated=said.truncated,
+        )
+        self._tell(reading.node(said.host, seen))
+
+    async def _bring(self) -> None:
+        await asyncio.sleep(TOGETHER)
+        hosts, self._lacking = tuple(self._lacking), []
+        await self._step(hosts, arrives=True)
+
+    def _settle(self, step: Step, hosts: tuple[str, ...], *, over: bool) -> None:
+        """Say what became of the hosts without an answer, or ask them again when others were the reason."""
+        waiting = [host for host in hosts if host not in self._told and self._turn[host] is step]
+        lost = [host for host in waiting if host in step.lost]
+        rest = [host for host in waiting if host not in step.lost]
+        for host in lost:
+            self._tell(
+                self._without(host, "unreachable", f"Slurm could not start anything there: {step.lost[host]}")
+            )
+        if rest and lost and not over and self._errand.deadline - self._passed > LEAST:
+            self._go(self._step(tuple(rest)))
+            return
+        running = set(step.begun.values())
+        for host in rest:
+            if over:
+                how_far = "nodedoctor runs there" if host in running else "Slurm had started nothing there"
+                self._tell(self._without(host, "silent", f"no answer in {self._passed:.0f} s; {how_far}"))
+            elif host in step.ended and not lost:
+                self._tell(self._without(host, "unable", f"its task ended: {step.ended[host]}"))
+            else:
+                self._tell(self._without(host, "unreachable", _why(step, lost)))
+
+    def _without(self, host: str, state: State, note: str) -> Node:
+        return Node(host, state, note=note, seconds=round(self._passed, 3))
+
+
+def _why(step: Step, lost: list[str]) -> str:
+    if lost:
+        return f"Slurm ended the step because of {fold(lost)}, and there was no time to ask again"
+    return f"srun: {step.errors[0]}" if step.errors else "srun ended without a word of it"

@@ -1,0 +1,142 @@
+"""Ask nodes through Slurm: one job step runs nodedoctor on all of them, beside whatever runs there.
+
+Inside an allocation its nodes are asked. Outside, Slurm is asked for the nodes that `sinfo` names for the
+given options; those it would start nothing on are not asked but named, with its reason.
+
+No GPUs are requested, because a check must not wait for free ones. Where cgroups hide what was not given
+(ConstrainDevices), nodedoctor then sees none: ask inside the job that has them, or pass `--gres=gpu:N`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import AsyncIterator
+
+from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.transports import control
+from nodedoctor.fleet.transports.slurm.allocation import PATIENCE, Allocation, Pending
+from nodedoctor.fleet.transports.slurm.asking import Asking
+from nodedoctor.fleet.transports.slurm.nodes import FORMAT, chosen, immediate, option, rows
+from nodedoctor.nodeset import NodeSetError, expand, fold
+
+
+class Slurm:
+    """The way to nodes through Slurm; `words` are options as srun takes them, like `-p gpu -N 8`."""
+
+    name = "slurm"
+
+    def __init__(self, words: tuple[str, ...] = ()) -> None:
+        self._words = tuple(word for word in words if not word.startswith(("-I", "--immediate")))
+        self._patience = immediate(words, PATIENCE)
+        self._job = os.environ.get("SLURM_JOB_ID", "")
+        self._given: tuple[str, ...] = ()
+        self._closed: dict[str, str] = {}
+        self._idle: frozenset[str] = frozenset()
+        self._allocation: Allocation | None = None
+
+    async def hosts(self) -> tuple[str, ...]:
+        """All nodes meant, given or not; FleetError when there is no Slurm or it gives none of them."""
+        if self._words and not self._words[0].startswith("-"):
+            word = self._words[0]
+            raise FleetError(
+                f"--slurm {word}: no option of srun; name checks before --slurm, or end it: --slurm="
+            )
+        if self._job:
+            self._given = self._of_this_job()
+            return self._given
+        usual = os.environ.get(
+            "SLURM_PARTITION", ""
+        )  # srun(1) minds it, salloc and sinfo have names of theirs
+        if usual and not option(self._words, "-p", "--partition"):
+            self._words = (*self._words, f"--partition={usual}")
+        counted = option(self._words, "-N", "--nodes") or option(self._words, "-n", "--ntasks")
+        meant = () if counted else await self._meant()
+        open_hosts = tuple(host for host in meant if host not in self._closed)
+        if open_hosts or counted:
+            await self._get(open_hosts)
+        return meant or self._given
+
+    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+        """Every node as its answer comes, all asked at once: Slurm starts the step by a tree of its own."""
+        try:
+            for host, why in self._closed.items():
+                yield Node(host, "unreachable", note=why)
+            if self._given:
+                asking = Asking(self._job, self._words if self._allocation is None else (), errand)
+                async with contextlib.aclosing(asking.nodes(self._given)) as nodes:
+                    async for node in nodes:
+                        yield node
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Give the allocation back, if there is one of ours."""
+        allocation, self._allocation = self._allocation, None
+        if allocation is not None:
+            await allocation.close()
+
+    def _of_this_job(self) -> tuple[str, ...]:
+        nodes = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
+        given = _expanded(nodes)
+        named = option(self._words, "-w", "--nodelist")
+        if strangers := set(_expanded(named)) - set(given):
+            raise FleetError(f"{fold(strangers)}: not in this allocation, which is {nodes}")
+        left_out = set(_expanded(option(self._words, "-x", "--exclude")))
+        given = tuple(host for host in _expanded(named) or given if host not in left_out)
+        if not given:
+            raise FleetError("this allocation has no nodes (SLURM_JOB_NODELIST is empty)")
+        return given
+
+    async def _get(self, hosts: tuple[str, ...]) -> None:
+        """Get an allocation of all these nodes, or of the idle ones: one without room must not hide them."""
+        try:
+            await self._allocate(hosts)
+        except Pending as pending:
+            idle = tuple(host for host in hosts if host in self._idle)
+            if not idle or idle == hosts:
+                raise
+            try:
+                await self._allocate(idle)
+            except FleetError:
+                raise pending from None
+            without_room = (host for host in hosts if host not in idle)
+            self._closed.update(dict.fromkeys(without_room, f"Slurm has not given it {pending.why}"))
+
+    async def _allocate(self, hosts: tuple[str, ...]) -> None:
+        allocation = Allocation(self._words, hosts)
+        await allocation.get(self._patience)
+        self._allocation, self._job = allocation, allocation.job
+        self._given = _expanded(allocation.nodes)
+
+    async def _meant(self) -> tuple[str, ...]:
+        """The nodes the options mean; those that Slurm would start nothing on are noted with its reason."""
+        named = option(self._words, "-w", "--nodelist")
+        partition = option(self._words, "-p", "--partition")
+        words = ["--noheader", "--Node", f"--format={FORMAT}"]
+        words += [f"--nodes={named}"] if named else []
+        words += [f"--partition={partition}"] if partition else []
+        answer = await control.ask("sinfo", *words)
+        if answer.rc != 0:
+            raise FleetError(f"Slurm does not say which nodes it has: {answer.complaint}")
+        found = chosen(rows(answer.text), everywhere=bool(named or partition))
+        if strangers := set(_expanded(named)) - set(found):
+            raise FleetError(f"Slurm has no node {fold(strangers)}")
+        for host in _expanded(option(self._words, "-x", "--exclude")):
+            found.pop(host, None)
+        if not found:
+            raise FleetError(f"Slurm has no nodes for these options: {shlex.join(self._words) or 'none'}")
+        reservation = bool(option(self._words, "--reservation", "--reservation"))
+        for host, row in found.items():
+            if why := row.closed(reservation=reservation) or ("" if named else row.busy):
+                self._closed[host] = why
+        self._idle = frozenset(host for host, row in found.items() if row.idle)
+        return tuple(found)
+
+
+def _expanded(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(text))
+    except NodeSetError as error:
+        raise FleetError(str(error)) from None

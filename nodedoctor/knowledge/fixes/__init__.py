@@ -1,0 +1,1 @@
+"""Fixes that several checks give."""

@@ -1,0 +1,74 @@
+"""What repairs one GPU, and what a ticket must name for those who cannot reset or replace it themselves."""
+
+from __future__ import annotations
+
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.model import Action, Evidence, Fix
+
+RMA_GUIDE = "https://docs.nvidia.com/deploy/rma-process/"
+ERROR_GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
+_ALL_WITH_SWITCH = "what runs on this GPU; on boards with NVSwitch, on all"
+
+
+def identity(gpu: Gpu) -> str:
+    """What names this very card to its owner: model, serial, UUID, bus address, part number, firmware."""
+    told = (
+        ("", gpu.name),
+        ("serial ", gpu.serial),
+        ("UUID ", gpu.uuid),
+        ("bus ", gpu.bus_id),
+        ("part ", gpu.board_part_number),
+        ("VBIOS ", gpu.vbios_version),
+    )
+    return ", ".join(f"{label}{value}" for label, value in told if value)
+
+
+def ticket(gpu: Gpu | None) -> str:
+    """The sentence that says what to put into a ticket."""
+    who = identity(gpu) if gpu else ""
+    return (
+        f"Into the ticket: {who or 'serial, UUID and bus address of the GPU'}, this finding with its "
+        "evidence, and nvidia-bug-report.log.gz. In a cloud, stop using the machine and ask for another one."
+    )
+
+
+def card(source: str, gpu: Gpu) -> Evidence:
+    """The card's identity as evidence, so that it travels with a pasted finding."""
+    return Evidence(source, f"GPU {gpu.index}: {identity(gpu) or 'nothing names it'}")
+
+
+def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
+    """Take the GPU out of service and have it replaced."""
+    return Fix(
+        f"{text} Drain the node and have the GPU replaced. {ticket(gpu)}",
+        (f"nvidia-smi -q -i {gpu.index}", "sudo nvidia-bug-report.sh"),
+        action="replace",
+        disturbs="every job on this node while the card is changed",
+        verify=f"nodedoctor {verify}",
+        docs=docs,
+    )
+
+
+def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
+    """Reset the GPU once nothing uses it."""
+    return Fix(
+        f"{text} End what runs on it and reset it, or reboot the node. If it comes back: {ticket(gpu)}",
+        (f"sudo nvidia-smi --gpu-reset -i {gpu.index}", "sudo reboot"),
+        action="reset-gpu",
+        disturbs=_ALL_WITH_SWITCH,
+        verify=f"nodedoctor {verify}",
+        docs=docs,
+    )
+
+
+def look_at(
+    gpu: Gpu | None,
+    text: str,
+    verify: str,
+    commands: tuple[str, ...] = (),
+    action: Action = "investigate",
+    disturbs: str = "nothing",
+    docs: str = "",
+) -> Fix:
+    """Something to look into; the ticket's sentence comes last, for when it cannot be solved here."""
+    return Fix(f"{text} {ticket(gpu)}", commands, action, disturbs, f"nodedoctor {verify}", docs)

@@ -1,0 +1,126 @@
+"""How shared memory and limits are raised, which depends on what the job runs in.
+
+Sources: docs.docker.com/reference/cli/docker/container/run, kubernetes.io/docs/concepts/storage/volumes
+(emptyDir), NVIDIA/pyxis:README.md, apptainer.org/docs/user (bind paths), slurm.conf(5)
+PropagateResourceLimitsExcept, systemd.exec(5) LimitNOFILE and LimitMEMLOCK.
+"""
+
+from __future__ import annotations
+
+from nodedoctor.model import Fix
+from nodedoctor.record import noun
+
+NCCL_RUNTIME = (
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
+)
+_NEW_CONTAINER = "everything in the container: it has to be started anew"
+_SHM_IN_COMPOSE = "In compose files it is `shm_size: 16gb` or `ipc: host`."
+_SHM_IN_PODS = (
+    "Mount a memory-backed volume in the pod: under volumes `{name: dshm, emptyDir: {medium: Memory, "
+    "sizeLimit: 16Gi}}`, under volumeMounts `{name: dshm, mountPath: /dev/shm}`. It counts against the pod's "
+    "memory limit."
+)
+
+
+@noun
+class Way:
+    """How something is done in one runtime."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    disturbs: str = _NEW_CONTAINER
+
+
+_SHM = {
+    "host": Way(
+        "Enlarge the file system, and for the next boots write `tmpfs /dev/shm tmpfs defaults,size=50% 0 0` "
+        "into /etc/fstab.",
+        ("sudo mount -o remount,size=50% /dev/shm",),
+        "nothing",
+    ),
+    "docker": Way(
+        f"Start the container with more shared memory, or with the host's. {_SHM_IN_COMPOSE}",
+        ("docker run --shm-size=16g ...", "docker run --ipc=host ..."),
+    ),
+    "podman": Way(
+        f"Start the container with more shared memory, or with the host's. {_SHM_IN_COMPOSE}",
+        ("podman run --shm-size=16g ...", "podman run --ipc=host ..."),
+    ),
+    "containerd": Way(
+        "Start the container with more shared memory, or with the host's.",
+        ("nerdctl run --shm-size=16g ...", "nerdctl run --ipc=host ..."),
+    ),
+    "kubernetes": Way(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
+    "enroot": Way(
+        "Show the container the host's shared memory.",
+        ("srun --container-mounts=/dev/shm:/dev/shm ...", "enroot start --mount /dev/shm:/dev/shm ..."),
+    ),
+    "apptainer": Way("Show the container the host's shared memory.", ("apptainer exec --bind /dev/shm ...",)),
+    "lxc": Way(
+        "Add `lxc.mount.entry = tmpfs dev/shm tmpfs size=16g,create=dir 0 0` to the container's file."
+    ),
+    "systemd-nspawn": Way("Start it with its own tmpfs.", ("systemd-nspawn --tmpfs=/dev/shm:size=16G ...",)),
+    "unknown": Way("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
+}
+
+_ULIMIT = {"memlock": "-l unlimited", "nofile": "-n 1048576"}
+_SYSTEMD = {"memlock": "LimitMEMLOCK=infinity", "nofile": "LimitNOFILE=1048576"}
+_DOCKER = {"memlock": "memlock=-1", "nofile": "nofile=1048576:1048576"}
+_PAM = {
+    "memlock": "* soft memlock unlimited` and `* hard memlock unlimited",
+    "nofile": "* soft nofile 1048576` and `* hard nofile 1048576",
+}
+
+
+def more_shm(runtime: str | None) -> Fix:
+    """Enlarge /dev/shm; `runtime` is None on the host."""
+    way = _SHM.get(runtime or "host", _SHM["unknown"])
+    return _fix(way, "limits.shm")
+
+
+def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
+    """Raise `memlock` or `nofile` for whoever starts the job; `runtime` is None on the host."""
+    way = _limit_way(limit, runtime)
+    if ray:
+        text = (
+            f"{way.text} Daemons keep the limits they were started with: restart Ray from where the limit is."
+        )
+        commands = (*way.commands, "ray stop", f"ulimit {_ULIMIT[limit]} && ray start ...")
+        way = Way(text, commands, "every job of this Ray node")
+    return _fix(way, f"limits.{limit}")
+
+
+def _limit_way(limit: str, runtime: str | None) -> Way:
+    if runtime in ("docker", "podman"):
+        return Way(
+            "Start the container with the limit raised.",
+            (f"{runtime} run --ulimit {_DOCKER[limit]} ...",),
+        )
+    if runtime in ("kubernetes", "containerd"):
+        text = (
+            f"Pods inherit the limits of the container runtime: add `{_SYSTEMD[limit]}` to its unit on the "
+            "node and restart it, then create the pod anew."
+        )
+        if limit == "memlock":
+            text += " The capability IPC_LOCK in the pod's securityContext has the same effect."
+        return Way(
+            text, ("sudo systemctl edit containerd",), "the pod; others go on while containerd restarts"
+        )
+    text = (
+        f"Raise it where the job is started; for logins write `{_PAM[limit]}` to a file in "
+        f"/etc/security/limits.d. Services need `{_SYSTEMD[limit]}` in their unit. Slurm hands the limits of "
+        f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
+        "slurm.conf, and slurmd's unit needs the line too."
+    )
+    return Way(text, (f"ulimit {_ULIMIT[limit]}",), "nothing; jobs get it when they are started anew")
+
+
+def _fix(way: Way, check: str) -> Fix:
+    return Fix(
+        way.text,
+        way.commands,
+        action="config",
+        disturbs=way.disturbs,
+        verify=f"nodedoctor {check}",
+        docs=NCCL_RUNTIME,
+    )

@@ -1,0 +1,1 @@
+"""Programs that ask about Ray and jobs that run on several nodes."""

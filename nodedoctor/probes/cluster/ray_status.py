@@ -1,0 +1,46 @@
+"""Ask a running Ray cluster for its status, with the Ray that runs it; prints what `ray status -v` prints.
+
+    python -I ray_status.py PYTHON ADDRESS
+
+Root never runs code of another user: it becomes that user first. Whoever starts this sets the deadline: for
+an address where nothing answers, `ray status` waits for minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.stack.target_owner import become, foreign_owner, is_root
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from stack.target_owner import become, foreign_owner, is_root
+
+    sys.path.pop(0)
+
+ASK = (
+    "import sys; sys.argv = ['ray', 'status', '-v', '--address', sys.argv[1]]; "
+    "from ray.scripts.scripts import main; main()"
+)
+
+
+def main() -> None:
+    """Replace this process by the question."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: ray_status.py PYTHON ADDRESS")
+    python, address = sys.argv[1:]
+    environ = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
+    owner = foreign_owner(python) if is_root() else None
+    try:
+        if owner is not None:
+            environ = become(owner, environ)
+        os.chdir("/")
+        os.execve(python, [python, "-I", "-B", "-c", ASK, address], environ)
+    except OSError as error:
+        sys.exit(f"{python}: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Read error counters of all GPUs twice, one line of JSON per sample: only their growth says what is now.
+
+    python -I nvml_growth.py [SECONDS]
+
+Asked are PCIe replays, corrected memory errors, and the errors of every NVLink. A driver that does not
+start gives one line that says so. The second sample opens every GPU anew, which costs nothing.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.gpu import nvml_calls as calls
+    from nodedoctor.probes.gpu.nvml_library import Library, init, keep
+    from nodedoctor.probes.packages import add_folders
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from gpu import nvml_calls as calls
+    from gpu.nvml_library import Library, init, keep
+    from packages import add_folders
+
+    sys.path.pop(0)
+
+VALUES = {key: calls.VALUES[key] for key in ("pcie_replays", "ecc_volatile_correctable")}
+
+
+def read_gpu(library: Library, index: int) -> dict[str, Any]:
+    """The counters of one GPU; only the reason when it cannot be opened."""
+    handle, error = library.call(index, "nvmlDeviceGetHandleByIndex", index)
+    if error:
+        return {"index": index, "error": error}
+    said: dict[str, Any] = library.values(index, VALUES, handle)
+    library.fields(index, handle, {"nvlink_count": calls.FIELDS["nvlink_count"]}, said)
+    count = said["values"].pop("nvlink_count", 0)
+    links = [read_link(library, index, handle, link) for link in range(min(count, calls.MAX_LINKS))]
+    return {"index": index, **said, "links": links}
+
+
+def read_link(library: Library, index: int, handle: Any, link: int) -> dict[str, Any]:
+    """The error counters of one NVLink; NVLink 5 has counters of its own."""
+    said: dict[str, Any] = {"values": {}, "errors": {}}
+    version, _ = library.call(index, "nvmlDeviceGetNvLinkVersion", handle, link)
+    if version is not None and version >= calls.NVLINK_5:
+        fields = {key: (number, link) for key, number in calls.LINK_FIELDS.items() if "ber" not in key}
+        library.fields(index, handle, fields, said)
+    else:
+        for key, counter in calls.LINK_COUNTERS.items():
+            keep(said, key, library.call(index, "nvmlDeviceGetNvLinkErrorCounter", handle, link, counter))
+    return {"link": link, **said}
+
+
+def sample(library: Library) -> dict[str, Any]:
+    """All GPUs at one moment of the monotonic clock."""
+    moment = time.monotonic()
+    count, _ = library.call(None, "nvmlDeviceGetCount")
+    return {"time_seconds": round(moment, 3), "gpus": [read_gpu(library, i) for i in range(count or 0)]}
+
+
+def main() -> None:
+    """Run as a program."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    faulthandler.enable()  # names the call that crashed
+    add_folders()
+    try:
+        import pynvml
+    except ImportError as error:
+        print(json.dumps({"init": {"error": "PYNVML_NOT_FOUND", "code": None, "text": str(error)}}))
+        return
+    library = Library(pynvml)
+    started = init(library)
+    if "error" in started:
+        print(json.dumps({"init": started}))
+        return
+    print(json.dumps(sample(library), separators=(",", ":")), flush=True)
+    time.sleep(seconds)
+    print(json.dumps(sample(library), separators=(",", ":")), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+"""Who runs on this node: every process, and what those have that matter to training; one JSON document.
+
+    python -I processes.py [--root DIR] [--seconds SECONDS]
+
+Of command lines only program and script name are taken, of environments what environment.py keeps.
+/proc/PID/cmdline, environ and maps wait for a lock that a sick process may hold for ever. They are read by a
+forked helper; when it falls silent the process it was at is noted as stuck, the helper is left behind and
+another one goes on with the rest. psutil reads what takes no such lock; its name() and username() are
+avoided, because they read cmdline and ask name services.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psutil
+
+    from nodedoctor.probes.host.environment import kept
+    from nodedoctor.probes.packages import add_folders
+    from nodedoctor.probes.plain_args import options
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.environment import kept
+    from packages import add_folders
+    from plain_args import options
+
+    sys.path.pop(0)
+    add_folders()
+    try:
+        import psutil
+    except ImportError as error:
+        sys.exit(f"psutil cannot be loaded: {error}")
+
+Row = dict[str, Any]
+
+PATIENCE = 1.0  # seconds of silence after which a process counts as stuck
+MOST_ROWS = 8192
+MOST_DESCRIPTORS = 1024  # links read per process; a GPU's are opened early and have low numbers
+LONGEST = 128 * 1024  # bytes of one cmdline or environ
+MAPS_BYTES = 8 * 1024 * 1024
+
+# Programs that take part in training or serve GPUs, by thread name, program or title. PyTorch calls the main
+# thread pt_main_thread once it has started others.
+_MATTERS = re.compile(
+    r"python|pypy|pt_main_thread|pt_elastic|torchrun|raylet|gcs_server|ray::|ray-|plasma|deepspeed|accelerate"
+    r"|vllm|sglang|nvidia-|nv-|dcgm|mpirun|orted|prted|slurmstepd|nccl|_perf$",
+    re.IGNORECASE,
+)
+_LIBRARIES = re.compile(rb"(/[^\n]*/lib(?:nccl|nccl-net|rccl|cuda|nvidia-ml|torch_cuda)[\w.-]*\.so[\w.]*)")
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*t?$")
+_SHELLS = ("bash", "dash", "sh", "zsh")
+
+
+def main() -> None:
+    """Print the document."""
+    given, _ = options(__doc__, root="/", seconds="5")
+    proc = os.path.join(given["root"], "proc")
+    psutil.PROCFS_PATH = proc
+    rows = {row["pid"]: row for row in scan(proc, user_names(given["root"]))}
+    left_out = max(len(rows) - MOST_ROWS, 0)
+    rows = dict(list(rows.items())[:MOST_ROWS])
+    unread = read_details(proc, rows, time.monotonic() + float(given["seconds"]))
+    document = {"processes": list(rows.values()), "unread": unread, "left_out": left_out}
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # a helper that was left behind may not delay the end
+
+
+def scan(proc: str, users: dict[int, str]) -> Iterator[Row]:
+    """What can be read of every process without waiting for it; kernel threads only when they are blocked."""
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        try:
+            with process.oneshot():
+                blocked = process.status() == psutil.STATUS_DISK_SLEEP
+                if (process.pid == 2 or process.ppid() == 2) and not blocked:
+                    continue
+                row = basics(proc, process, users)
+        except (psutil.Error, OSError):  # it has ended meanwhile
+            continue
+        if blocked:
+            row["wchan"] = text(f"{proc}/{process.pid}/wchan", 100)
+        yield row
+
+
+def basics(proc: str, process: psutil.Process, users: dict[int, str]) -> Row:
+    """The row of one process before its details."""
+    uid = process.uids().real
+    name = text(f"{proc}/{process.pid}/comm", 64)
+    return {
+        "pid": process.pid,
+        "ppid": process.ppid(),
+        "name": name,
+        "program": name,
+        "uid": uid,
+        "user": users.get(uid, str(uid)),
+        "state": process.status(),
+        "started": round(process.create_time(), 2),
+        "rss_bytes": process.memory_info().rss,
+        "threads": process.num_threads(),
+    }
+
+
+def user_names(root: str) -> dict[int, str]:
+    """The names in /etc/passwd; others stay numbers, because asking a directory service may hang."""
+    rows = (line.split(":") for line in text(os.path.join(root, "etc/passwd"), LONGEST).splitlines())
+    return {int(row[2]): row[0] for row in rows if len(row) > 2 and row[2].isdigit()}
+
+
+def text(path: str, limit: int) -> str:
+    """The beginning of a file as text without blanks around it; empty when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def read_details(proc: str, rows: dict[int, Row], deadline: float) -> int:
+    """Add what may hang; returns how many processes were not looked at before the deadline."""
+    waiting = list(rows)
+    while waiting and time.monotonic() < deadline:
+        helper, pipe = start_helper(proc, waiting, rows)
+        at, finished = follow(pipe, rows, deadline)
+        os.close(pipe)
+        if finished:
+            return 0
+        os.kill(helper, signal.SIGKILL)
+        pid, step = at or (waiting[0], "start")
+        rows[pid]["stuck_at"] = step
+        waiting = waiting[waiting.index(pid) + 1 :]
+    return len(waiting)
+
+
+def start_helper(proc: str, pids: list[int], rows: dict[int, Row]) -> tuple[int, int]:
+    """Fork a reader of the details of some processes; its pid, and the pipe it tells them through."""
+    pipe, write_end = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        try:
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            with open(write_end, "w", buffering=1, encoding="ascii") as out:
+                for pid in pids:
+                    tell_details(
+                        f"{proc}/{pid}", rows[pid]["name"], lambda *told: print(json.dumps(told), file=out)
+                    )
+                print("null", file=out)
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    return helper, pipe
+
+
+def follow(pipe: int, rows: dict[int, Row], deadline: float) -> tuple[tuple[int, str] | None, bool]:
+    """Take over what a helper tells; returns where it was last, and whether it finished."""
+    at, rest = None, b""
+    while True:
+        left = min(PATIENCE, deadline - time.monotonic())
+        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            return at, False
+        chunk = os.read(pipe, 1 << 16)
+        if not chunk:
+            return at, False
+        *lines, rest = (rest + chunk).split(b"\n")
+        for told in map(json.loads, lines):
+            if told is None:
+                return at, True
+            pid, step, value = told
+            at = (pid, step)
+            if isinstance(value, dict):
+                merge(rows[pid], value)
+
+
+def merge(row: Row, found: Row) -> None:
+    """Add what was found to a row; reasons for what was not are collected."""
+    errors = found.pop("errors", None)
+    if errors:
+        row.setdefault("errors", {}).update(errors)
+    row.update(found)
+
+
+def tell_details(here: str, name: str, tell: Callable[[int, str, Row | None], None]) -> None:
+    """Everything about one process, step by step, what waits for its locks last."""
+    pid = int(here.rpartition("/")[2])
+
+    def step(what: str, read: Callable[[], Row]) -> Row:
+        tell(pid, what, None)
+        try:
+            found = read()
+        except OSError as error:
+            found = {"errors": {what: errno.errorcode.get(error.errno or 0, "EIO")}}
+        tell(pid, what, found)
+        return found
+
+    program = step("exe", lambda: {"exe": clean(os.readlink(f"{here}/exe"))}).get("exe", "")
+    files = step("fd", lambda: descriptors(here))
+    base = os.path.basename(program.removesuffix(" (deleted)"))
+    if not (_MATTERS.search(name) or _MATTERS.search(base) or files.get("nvidia")):
+        if base:
+            tell(pid, "exe", {"program": base})
+        return
+    step("limits", lambda: {"limits": read(f"{here}/limits", 8192)})
+    step("status", lambda: {"capabilities": capabilities(read(f"{here}/status", 8192))})
+    step("cgroup", lambda: {"cgroup": read(f"{here}/cgroup", 8192).strip()})
+    step("cmdline", lambda: command(read(f"{here}/cmdline", LONGEST), base or name))
+    step("environ", lambda: {"environment": environment(read(f"{here}/environ", LONGEST))})
+    step("maps", lambda: {"libraries": libraries(f"{here}/maps")})
+
+
+def read(path: str, limit: int) -> str:
+    """The beginning of a file as text. OSError when it cannot be read."""
+    with open(path, "rb") as file:
+        return file.read(limit).decode("utf-8", "replace")
+
+
+def capabilities(status: str) -> str:
+    """The mask of effective capabilities in /proc/PID/status, in hex."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def clean(path: str) -> str:
+    """A path as valid text."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def descriptors(here: str) -> Row:
+    """How many files a process has open, and which of NVIDIA's devices."""
+    numbers, devices = os.listdir(f"{here}/fd"), set()
+    for number in sorted(numbers, key=int)[:MOST_DESCRIPTORS]:
+        try:
+            target = os.readlink(f"{here}/fd/{number}")
+        except OSError:  # closed meanwhile
+            continue
+        if target.startswith("/dev/nvidia"):
+            devices.add(clean(target))
+    return {"descriptors": len(numbers), **({"nvidia": sorted(devices)} if devices else {})}
+
+
+def command(cmdline: str, otherwise: str) -> Row:
+    """Program and script name of a command line, and nothing else of it.
+
+    Processes that rename themselves (ray::Worker.train, sshd: somebody) put one text with blanks there.
+    """
+    words = cmdline.rstrip("\0").split("\0")
+    first = words[0].split(" ")[0]
+    program = os.path.basename(first) if re.fullmatch(r"[\w./:+()<>,-]{1,200}", first) else ""
+    if not program:
+        return {"program": otherwise}
+    script = script_of(words[1:]) if _PYTHON.match(program) or program in _SHELLS else ""
+    return {"program": program[:100], **({"script": script} if script else {})}
+
+
+def script_of(words: list[str]) -> str:
+    """What an interpreter runs: a file's name, `-m module`, or `-c` without the code."""
+    skip = False
+    for at, word in enumerate(words):
+        if skip:
+            skip = False
+        elif re.fullmatch(r"-[A-Za-z]*m", word) and at + 1 < len(words):
+            return f"-m {plain(words[at + 1])}".strip()
+        elif word.startswith("-c") or re.fullmatch(r"-[A-Za-z]*c", word):
+            return "-c"
+        elif word in ("-W", "-X", "-o", "-O"):
+            skip = True
+        elif not word.startswith("-"):
+            return plain(os.path.basename(word))
+    return ""
+
+
+def plain(word: str) -> str:
+    """A file or module name; anything else that stands in its place is not repeated."""
+    return word if re.fullmatch(r"[\w.+-]{1,100}", word) else ""
+
+
+def environment(environ: str) -> dict[str, str]:
+    """The variables of a process that may be kept."""
+    pairs = (entry.partition("=") for entry in environ.split("\0"))
+    return kept({name: value for name, equals, value in pairs if equals})
+
+
+def libraries(path: str) -> list[str]:
+    """The NCCL and CUDA libraries a process has mapped."""
+    with open(path, "rb") as file:
+        found = _LIBRARIES.findall(file.read(MAPS_BYTES))
+    return sorted({name.decode("utf-8", "replace") for name in found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Read the kernel's log from the first source that has it; one JSON document on stdout.
+
+    python -I kernel_log.py [--root DIR] [--since 24h]
+
+Tried in this order: the journal (this boot, or as far back as --since), dmesg, /var/log/kern.log,
+/var/log/messages. The document says which one it is (`source`), its `text`, why the earlier ones were no use
+(`failed`: a source and one of denied, absent, empty, error, with the words it used), and when the kernel
+booted (`boot_epoch`), because dmesg may count from there; without text also as whom we looked (`uid`). What
+is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.plain_args import options
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from plain_args import options
+
+    sys.path.pop(0)
+
+TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 MiB
+FILE_BYTES = 16 * 1024 * 1024
+LATEST_BYTES = 512 * 1024
+SAME_SHAPE = 100
+LINES = "300000"
+SECONDS = 6.0
+DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be root", re.ASCII)
+NUMBERS = re.compile(rb"[0-9a-f]*[0-9][0-9a-f]*")
+OF_INTEREST = re.compile(
+    rb"NVRM|Xid|nvidia|NVIDIA|AER|DPC|PCIe|pciehp|Hardware Error|[Oo]ut of memory|Killed process|oom"
+    rb"|blocked for|lockup|LOCKUP|stall|segfault|protection fault|BUG:|Oops|panic|RIP:|Call Trace"
+    rb"|mlx[45]|bnxt_|NETDEV WATCHDOG|EDAC|emory failure|memory error|nfs: server|was evicted"
+    rb"|DMAR|AMD-Vi|smmu|Linux version|\[nvidia|\[ib_"
+)
+
+
+class Answer(NamedTuple):
+    """What one source gave: its text, or why there is none."""
+
+    text: bytes = b""
+    why: str = ""
+    said: str = ""
+
+
+def ask(argv: list[str]) -> Answer:
+    """Run a tool that prints the log."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
+    except FileNotFoundError:
+        return Answer(why="absent", said=f"no {argv[0]} command")
+    except subprocess.TimeoutExpired:
+        return Answer(why="error", said=f"no answer within {SECONDS:.0f} s")
+    except OSError as error:
+        return Answer(why="error", said=str(error))
+    said = done.stderr.decode("utf-8", "replace").strip()
+    lines = [line for line in done.stdout.splitlines(True) if not line.startswith(b"-- ")]
+    if lines:
+        return Answer(b"".join(lines))
+    if DENIED.search(said):
+        return Answer(why="denied", said=said)
+    return Answer(why="error" if done.returncode else "empty", said=said or "it printed nothing")
+
+
+def journal(root: str, since: str) -> Answer:
+    """The journal's kernel messages. With --since earlier boots count too, which -k would leave out."""
+    reach = ["_TRANSPORT=kernel", f"--since=-{since}"] if since else ["-k"]
+    argv = ["journalctl", *reach, "--no-pager", "-n", LINES]
+    if root not in ("", "/"):
+        there = [path for path in ("/var/log/journal", "/run/log/journal") if os.path.isdir(root + path)]
+        if not there:
+            return Answer(why="absent", said="no journal below the root")
+        argv.append(f"--directory={root}{there[0]}")
+    found = ask([*argv, "-o", "short-iso-precise"])
+    if "nknown output" in found.said:  # systemd before 234
+        found = ask([*argv, "-o", "short-iso"])
+    return found
+
+
+def ring() -> Answer:
+    """The kernel's own buffer, with dates where this dmesg can print them."""
+    found = ask(["dmesg", "--time-format=iso"])
+    return ask(["dmesg"]) if found.why == "error" else found
+
+
+def log_file(path: str) -> Answer:
+    """The end of a log that syslog writes; only the kernel's lines."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - FILE_BYTES))
+            lines = file.read(FILE_BYTES).splitlines(True)
+    except FileNotFoundError:
+        return Answer(why="absent", said="no such file")
+    except OSError as error:
+        return Answer(why="denied" if isinstance(error, PermissionError) else "error", said=str(error))
+    ours = [line for line in lines if b" kernel:" in line]
+    return Answer(b"".join(ours), "" if ours else "empty", "" if ours else "no line of the kernel's")
+
+
+def shorten(text: bytes) -> tuple[bytes, bool]:
+    """Make it fit: keep lines of interest, few of each kind, and all of the latest.
+
+    A storm of 100 000 lines that differ in numbers must not push out the one line that explains it.
+    """
+    if len(text) <= TEXT_BYTES:
+        return text, False
+    lines = [line for line in text.splitlines(True) if OF_INTEREST.search(line)]
+    seen: dict[bytes, int] = {}
+    kept: list[bytes] = []
+    left = sum(map(len, lines))
+    for line in lines:
+        shape = NUMBERS.sub(b"", line)
+        seen[shape] = seen.get(shape, 0) + 1
+        if seen[shape] <= SAME_SHAPE or left <= LATEST_BYTES:
+            kept.append(line)
+        left -= len(line)
+    return b"".join(kept)[-TEXT_BYTES:], True
+
+
+def boot_epoch(root: str) -> int | None:
+    """When this kernel started, in seconds since 1970."""
+    try:
+        with open(f"{root.rstrip('/')}/proc/stat", encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("btime ")), None)
+    except (OSError, ValueError):
+        return None
+
+
+def read(root: str, since: str) -> dict[str, Any]:
+    """The first source that has a line, and what became of those before it."""
+    base = root.rstrip("/")
+    failed: list[dict[str, str]] = []
+    for name in ("journalctl -k", "dmesg", "/var/log/kern.log", "/var/log/messages"):
+        if name.startswith("/"):
+            found = log_file(base + name)
+        else:
+            found = ring() if name == "dmesg" else journal(base, since)
+        if found.text.strip():
+            text, cut = shorten(found.text)
+            plain = text.decode("utf-8", "replace")
+            return {
+                "source": name,
+                "text": plain,
+                "cut": cut,
+                "failed": failed,
+                "boot_epoch": boot_epoch(root),
+            }
+        failed.append({"source": name, "why": found.why or "empty", "said": found.said[:300]})
+    return {
+        "source": None,
+        "text": "",
+        "cut": False,
+        "failed": failed,
+        "boot_epoch": boot_epoch(root),
+        "uid": os.geteuid(),
+    }
+
+
+def main() -> None:
+    """Print the document."""
+    given, _ = options(__doc__, root="/", since="")
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    print(json.dumps(read(given["root"], given["since"]), ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Programs that ask about the Python that trains."""

@@ -1,0 +1,287 @@
+"""Find the Python that trains, become its owner where we must, and have it describe itself.
+
+    python -I find_python.py [--python PATH] [--pid ROLE:PID]... [--limit SECONDS] [--deep] [-- PREFIX...]
+
+Without --python the candidates are, in this order: VIRTUAL_ENV, CONDA_PREFIX, a .venv of the working
+directory that is ours, the interpreters of the given processes, python3 on PATH. The first one with torch is
+taken, else the first one, and the others are listed. Shims are resolved to the binary behind them. Root never
+runs code of another user: it becomes that user first, or says that it could not. With a PREFIX (docker exec)
+the interpreter is started on the far side, below timeout(1), because killing the prefix leaves its child.
+The answer is that of target_python.py, or an object with `error`.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.stack.pyenv_shim import behind
+    from nodedoctor.probes.stack.target_owner import become, foreign_owner, is_root
+    from nodedoctor.probes.stack.target_running import Running, running
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from stack.pyenv_shim import behind
+    from stack.target_owner import become, foreign_owner, is_root
+    from stack.target_running import Running, running
+
+    sys.path.pop(0)
+
+PARTS = ("target_elf", "target_libraries", "target_python")
+PATIENCE = 2.0  # seconds for a shim to name its binary
+
+_START = """import sys
+if sys.version_info < (3, 7):
+    note = "Python %d.%d, and 3.7 is needed" % sys.version_info[:2]
+    sys.stdout.write('{"error": {"reason": "unparsable", "note": "%s"}}' % note)
+    sys.exit()
+for name, text in PARTS[:-1]:
+    sys.modules[name] = type(sys)(name)
+    exec(compile(text, name, "exec"), sys.modules[name].__dict__)
+exec(compile(PARTS[-1][1], PARTS[-1][0], "exec"))
+"""
+
+
+class Candidate(NamedTuple):
+    """An interpreter that may be the one that trains; with a `problem` it is listed but not used."""
+
+    path: str
+    why: str
+    torch: str = ""
+    problem: str = ""
+
+
+class Refused(Exception):
+    """The interpreter cannot be asked: the model's word for the reason, and the words for people."""
+
+    def __init__(self, reason: str, note: str) -> None:
+        super().__init__(note)
+        self.reason = reason
+
+
+def main() -> None:
+    """Replace this process by the target interpreter, or print why that cannot be."""
+    argv = sys.argv[1:]
+    at = argv.index("--") if "--" in argv else len(argv)
+    options, prefix = _asked(argv[:at]), argv[at + 1 :]
+    found: dict[str, Any] = {}
+    try:
+        if prefix:
+            found.update(why=f"reached with --exec {' '.join(prefix)}", explicit=True)
+            ask = ["timeout", f"{options.limit:g}", options.python or "python3"]
+            _exec([*prefix, *ask, *_program(found, options.deep)], dict(os.environ))
+        processes = running(options.pid) if options.pid else []
+        candidates = list(_distinct(_candidates(processes)))
+        if not options.python and not any(c.torch and not c.problem for c in candidates):
+            candidates = [_behind_shim(candidate) for candidate in candidates]
+        found.update(others=[candidate._asdict() for candidate in candidates], running=processes)
+        chosen = _named(options.python) if options.python else _choose(candidates)
+        found.update(why=chosen.why, explicit=bool(options.python))
+        found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
+        _exec_as_owner(_binary(chosen.path), found, options.deep)
+    except Refused as error:
+        print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
+
+
+class Asked(NamedTuple):
+    """What the command line says. Read by hand: importing argparse takes as long as finding a Python."""
+
+    python: str = ""
+    pid: tuple[str, ...] = ()
+    limit: float = 10.0
+    deep: bool = False
+
+
+def _asked(words: list[str]) -> Asked:
+    asked, rest = Asked(), list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--deep":
+            asked = asked._replace(deep=True)
+        elif word == "--python" and rest:
+            asked = asked._replace(python=rest.pop(0))
+        elif word == "--pid" and rest:
+            asked = asked._replace(pid=(*asked.pid, rest.pop(0)))
+        elif word == "--limit" and rest:
+            asked = asked._replace(limit=float(rest.pop(0)))
+        else:
+            sys.stderr.write(f"{__doc__}\n")
+            sys.exit(2)
+    return asked
+
+
+def _choose(candidates: list[Candidate]) -> Candidate:
+    usable = [candidate for candidate in candidates if not candidate.problem]
+    if not usable:
+        raise Refused("none", "no Python was found: no environment is active, and none is on PATH")
+    return next((candidate for candidate in usable if candidate.torch), usable[0])
+
+
+def _named(text: str) -> Candidate:
+    """The interpreter that --python names: a path, the folder of an environment, or a command."""
+    path = os.path.expanduser(text)
+    if os.path.isdir(path):
+        path = os.path.join(path, "bin", "python")
+    path = path if "/" in path else _on_path(path)
+    if not os.path.exists(path):
+        raise Refused("crash", f"--python {text}: there is no such interpreter")
+    return Candidate(os.path.abspath(path), "named with --python")
+
+
+def _candidates(processes: list[Running]) -> Iterator[Candidate]:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if os.environ.get(name):
+            yield from _environment(os.environ[name], name)
+    yield from _project()
+    for process in processes:
+        why = f"runs {process['role']} {process['pid']}"
+        yield from _environment(process["prefix"], why, process.get("problem", ""))
+    name = next((name for name in ("python3", "python") if _on_path(name)), "")
+    if name:
+        path = _on_path(name)
+        yield Candidate(path, f"{name} on PATH", _torch_below(_prefix(path)))
+
+
+def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+    seen = set()
+    for candidate in candidates:
+        if candidate.path not in seen:
+            seen.add(candidate.path)
+            yield candidate
+
+
+def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Candidate]:
+    paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
+    path = next((path for path in paths if os.path.exists(path)), "")
+    problem = problem or ("" if path else "there is no interpreter")
+    yield Candidate(path or paths[0], why, "" if problem else _torch_below(prefix), problem)
+
+
+def _project() -> Iterator[Candidate]:
+    """A .venv of the working directory, if it is ours: anybody can leave one in a shared folder."""
+    folder = os.path.join(os.getcwd(), ".venv")
+    try:
+        owner = os.lstat(folder).st_uid
+    except OSError:
+        return
+    problem = "" if owner == os.geteuid() else f"it belongs to uid {owner}, not to us"
+    yield from _environment(folder, ".venv of the working directory", problem)
+
+
+def _on_path(name: str) -> str:
+    """Where a command is; relative items of PATH would let the working directory decide."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    paths = (os.path.join(folder, name) for folder in folders if os.path.isabs(folder))
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+
+
+def _prefix(python: str) -> str:
+    return os.path.dirname(os.path.dirname(python))
+
+
+def _behind_shim(candidate: Candidate) -> Candidate:
+    """The same with the path of the binary; costs a process for a shim, so only done to find a torch."""
+    try:
+        path = candidate.path if candidate.problem else _binary(candidate.path)
+    except Refused as error:
+        return candidate._replace(problem=str(error))
+    if path == candidate.path:
+        return candidate
+    return candidate._replace(path=path, torch=_torch_below(_prefix(path)))
+
+
+def _torch_below(prefix: str) -> str:
+    """The version of the torch installed below a prefix, from its version.py."""
+    folders = (
+        "lib*/python3*/site-packages",
+        "lib/python3*/dist-packages",
+        "local/lib/python3*/dist-packages",
+    )
+    for folder in folders:
+        for file in glob.iglob(f"{glob.escape(prefix)}/{folder}/torch/version.py"):
+            try:
+                text = _read(file)
+            except OSError:
+                continue
+            version = re.search(r"^__version__ *= *'([^']*)'", text, re.M)
+            return version.group(1) if version else "of unknown version"
+    return ""
+
+
+def _binary(python: str) -> str:
+    """The program behind a shim or wrapper script; a real binary stands for itself, links untouched."""
+    try:
+        with open(python, "rb") as file:
+            if file.read(2) != b"#!":
+                return python
+    except OSError as error:
+        raise Refused("denied", f"{python}: {error.strerror}") from None
+    if is_root() and foreign_owner(python) is not None:
+        raise Refused("denied", f"{python} is a script of another user; root does not run it")
+    # A pyenv shim obeys the .python-version of the working directory, which may be anybody's.
+    ours = os.stat(".").st_uid in (0, os.geteuid())
+    if plain := behind(python, _working_directory() if ours else "/"):
+        return plain
+    ask = [python, "-I", "-S", "-c", "import sys; print(sys.executable)"]
+    try:
+        done = subprocess.run(
+            ask, capture_output=True, text=True, timeout=PATIENCE, cwd=None if ours else "/"
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Refused("crash", f"{python} does not lead to an interpreter: {error}") from None
+    if not os.path.isabs(done.stdout.strip()):
+        raise Refused("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
+    return done.stdout.strip()
+
+
+def _working_directory() -> str:
+    """As a shell has it: by the name it was entered with."""
+    told = os.environ.get("PWD", "")
+    return (
+        told if os.path.isabs(told) and os.path.exists(told) and os.path.samefile(told, ".") else os.getcwd()
+    )
+
+
+def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
+    environ = dict(os.environ)
+    program = _program(found, deep)  # read while we may: we may lie in a home of root's
+    owner = foreign_owner(python) if is_root() else None
+    if owner is not None:
+        try:
+            environ = become(owner, environ)
+        except OSError as error:
+            note = f"{python} runs code of uid {owner}; root does not, and could not become that user"
+            raise Refused("denied", f"{note}: {error.strerror}") from None
+    os.chdir("/")
+    _exec([python, *program], environ)
+
+
+def _program(found: dict[str, Any], deep: bool) -> list[str]:
+    """The arguments that make an interpreter run our text; our files it may neither see nor be let read."""
+    folder = os.path.dirname(os.path.realpath(__file__))
+    parts = [(name, _read(os.path.join(folder, f"{name}.py"))) for name in PARTS]
+    source = f"PARTS = {parts!r}\n{_START}"
+    return ["-I", "-B", "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
+
+
+def _read(file: str) -> str:
+    with open(file, encoding="utf-8", errors="replace") as opened:
+        return opened.read()
+
+
+def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:
+    try:
+        os.execvpe(argv[0], argv, environ)
+    except OSError as error:
+        reason = "denied" if isinstance(error, PermissionError) else "crash"
+        raise Refused(reason, f"{argv[0]}: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the screens say: values in, lines out; nothing is drawn here."""

@@ -1,0 +1,222 @@
+"""A triage document as rows and pages: who, why, what it is not, when, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.record import noun
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
+
+OUTCOME = {
+    "failure": ("FAIL", "bold red"),
+    "undetermined": ("UNKN", "bold magenta"),
+    "clean": ("PASS", "green"),
+    "recovered": ("PASS", "green"),
+}
+LONGEST_NAME = 18
+Item = Mapping[str, Any]
+
+
+@noun
+class Entry:
+    """One row of the screen, what there is to read about it, and what can be copied."""
+
+    row: Row
+    paras: tuple[Para, ...] = ()
+    commands: tuple[str, ...] = ()
+    source: str = ""
+    line: int | None = None
+
+
+def head(document: Item) -> list[tuple[Part, ...]]:
+    """Two lines: what was read, and the verdict in a sentence."""
+    coverage = _dict(document.get("coverage"))
+    seen, expected = _list(coverage.get("ranks_seen")), coverage.get("ranks_expected")
+    parts = [f"{coverage.get('files', 0)} files"]
+    parts.append(f"{len(seen)} of {expected} ranks" if expected else f"{len(seen)} ranks")
+    if coverage.get("ranks_missing"):
+        parts.append(f"missing {spans(_list(coverage['ranks_missing']))}")
+    incidents = document.get("incidents")
+    if isinstance(incidents, int) and incidents > 1:
+        parts.append(f"{incidents} incidents, the last shown")
+    word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+    cause = inert(f"  {document.get('cause')} ({document.get('confidence')}): ")
+    return [
+        (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
+        ((word, style), (cause, LABEL), (inert(str(document.get("headline", ""))), "")),
+    ]
+
+
+def entries(document: Item) -> list[Entry]:
+    """Everything the document says, in the order a person asks."""
+    made = [
+        *_verdict(document),
+        *_ranks(document),
+        *_evidence(document),
+        *_advice(document, "fixes", "fix"),
+        *_advice(document, "next", "next"),
+        *_pairs(document, "not_the_cause", "not", "claim", "why"),
+        *_pairs(document, "alternatives", "or", "cause", "why_less_likely"),
+        *_timeline(document),
+    ]
+    return [_keyed(entry, number) for number, entry in enumerate(made)]
+
+
+def spans(numbers: Any) -> str:
+    """`0-7, 9, 12-15` of a list of ranks."""
+    ranks = sorted({number for number in numbers if isinstance(number, int)}) if numbers else []
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1][1:] = [rank]
+        else:
+            parts.append([rank])
+    return ", ".join("-".join(map(str, part)) for part in parts)
+
+
+def _verdict(document: Item) -> Iterator[Entry]:
+    word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+    headline = inert(str(document.get("headline", "")))
+    paras = [Para(headline, style=LABEL), *_collective(document.get("collective"))]
+    for note in _list(_dict(document.get("coverage")).get("notes")):
+        paras.append(Para(inert(str(note)), f"{'read':<9} "))
+    yield Entry(Row("", word, style, inert(str(document.get("cause", ""))), headline), tuple(paras))
+
+
+def _collective(work: Any) -> Iterator[Para]:
+    if not isinstance(work, dict):
+        return
+    what = f"{work.get('op')} number {work.get('seq')} of group {work.get('group')}"
+    yield Para(inert(f"{what}, timeout {work.get('timeout_seconds')} s"), f"{'waited in':<9} ")
+    sizes = (f"{_megabytes(count)} as {dtype}" for dtype, count in (work.get("bytes_by_dtype") or {}).items())
+    if text := ", ".join(sizes):
+        yield Para(inert(text), f"{'size':<9} ")
+    times = _dict(work.get("expected_seconds"))
+    told = ", ".join(f"{_seconds(value)} over {name}" for name, value in times.items())
+    if told:
+        can = work.get("size_can_explain_wait")
+        verdict = "" if can is None else f": its size {'could' if can else 'does not'} explain the wait"
+        yield Para(inert(told + verdict), f"{'takes':<9} ")
+
+
+def _ranks(document: Item) -> Iterator[Entry]:
+    """Who is guilty, who waited, of whom nothing was read; neighbours on one host share a line."""
+    groups = (
+        (_dicts(document.get("culprits")), "look here", "bold red"),
+        (_dicts(document.get("parties")), "one of these", "bold yellow"),
+        (_dicts(document.get("victims")), "waited", ""),
+    )
+    for members, role, style in groups:
+        hosts: dict[tuple[str, str], list[Item]] = {}
+        for who in members:
+            hosts.setdefault((str(who.get("world") or ""), str(who.get("host") or "")), []).append(who)
+        for (world, host), found in hosts.items():
+            ranks = spans(who.get("rank") for who in found) or "?"
+            place = [host, *_seat(found)] if host or len(found) == 1 else []
+            world = "" if world in ("", "default") else f"{world} "
+            row = Row(
+                "",
+                "rank",
+                style or LABEL,
+                inert(f"{world}{ranks}"),
+                inert("  ".join([role, *place])),
+                body=style,
+            )
+            yield Entry(row, tuple(_who(who, role) for who in found))
+    missing = _list(_dict(document.get("coverage")).get("ranks_missing"))
+    if missing:
+        yield Entry(Row("", "rank", "bold yellow", spans(missing), "nothing was read from these"))
+
+
+def _seat(found: list[Item]) -> list[str]:
+    if len(found) != 1:
+        return []
+    (who,) = found
+    return [f"{key} {who[key]}" for key in ("gpu", "pid") if who.get(key) is not None]
+
+
+def _who(who: Item, role: str) -> Para:
+    said = [f"rank {who.get('rank')}", *_seat([who])]
+    if who.get("group_rank") is not None:
+        said.append(f"rank {who['group_rank']} of its group")
+    if who.get("host"):
+        said.append(f"on {who['host']}")
+    return Para(inert("  ".join(said)), f"{role}  ")
+
+
+def _evidence(document: Item) -> Iterator[Entry]:
+    for item in _dicts(document.get("evidence")):
+        place = f"{_tail(str(item.get('source', '')))}:{item.get('line') or '?'}"
+        text = inert(str(item.get("text", "")))
+        rank = f"rank {item['rank']}  " if item.get("rank") is not None else ""
+        paras = (
+            Para(inert(f"{item.get('source')}:{item.get('line')}"), style=LABEL, verbatim=True),
+            Para(inert("  ".join(filter(None, (str(item.get("time") or ""), rank))))),
+            Para(),
+            Para(text, verbatim=True),
+        )
+        line = item.get("line")
+        number = line if isinstance(line, int) else None
+        yield Entry(
+            Row("", "why", LABEL, inert(place), rank + text), paras, (), str(item.get("source", "")), number
+        )
+
+
+def _advice(document: Item, key: str, word: str) -> Iterator[Entry]:
+    for item in _dicts(document.get(key)):
+        commands = tuple(str(command) for command in _list(item.get("commands")))
+        text = inert(str(item.get("text", "")))
+        paras = [Para(text)]
+        paras += [Para(inert(c), "$ ", "bold cyan", "cyan", verbatim=True) for c in commands]
+        for name in ("disturbs", "verify", "docs"):
+            if item.get(name):
+                paras.append(Para(inert(str(item[name])), f"{name:<9} "))
+        yield Entry(
+            Row("", word, "bold cyan", inert(str(item.get("action") or "")), text), tuple(paras), commands
+        )
+
+
+def _pairs(document: Item, key: str, word: str, name: str, why: str) -> Iterator[Entry]:
+    for item in _dicts(document.get(key)):
+        title, text = inert(str(item.get(name, ""))), inert(str(item.get(why, "")))
+        yield Entry(Row("", word, QUIET, title, text), (Para(title, style=LABEL), Para(text)))
+
+
+def _timeline(document: Item) -> Iterator[Entry]:
+    for item in _dicts(document.get("timeline")):
+        rank = f"rank {item['rank']}" if item.get("rank") is not None else ""
+        event = inert(str(item.get("event", "")).replace("_", " "))
+        yield Entry(Row("", "when", QUIET, inert(str(item.get("time") or "no time")), f"{rank:<10} {event}"))
+
+
+def _keyed(entry: Entry, number: int) -> Entry:
+    return replace(entry, row=replace(entry.row, key=str(number)))
+
+
+def _tail(source: str) -> str:
+    """The end of a file's name: ranks and line numbers stand there."""
+    name = source.rpartition("/")[2]
+    return name if len(name) <= LONGEST_NAME else f"~{name[1 - LONGEST_NAME :]}"
+
+
+def _seconds(value: Any) -> str:
+    return f"{value:.3g} s" if isinstance(value, int | float) else str(value)
+
+
+def _megabytes(count: Any) -> str:
+    return f"{count / 1e6:,.1f} MB" if isinstance(count, int | float) else str(count)
+
+
+def _dict(value: Any) -> Item:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dicts(value: Any) -> list[Item]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

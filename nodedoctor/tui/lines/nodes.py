@@ -1,0 +1,300 @@
+"""What the Fleet screen says: a line per node or oddity, the matrix, and the page about what is selected.
+
+Everything a node said passes `inert` on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.model import Status
+from nodedoctor.nodeset import fold
+from nodedoctor.record import noun
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row, fit
+
+WELL = "well"
+"""Key of the row that stands for all nodes without a problem while they are folded."""
+LETTER = {
+    Status.FAIL: "F",
+    Status.UNKNOWN: "U",
+    Status.WARN: "W",
+    Status.PASS: ".",
+    Status.SKIP: " ",
+}
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""The names of the matrix's columns."""
+NAMES = 24
+"""Cells for the names of nodes in the matrix, where there is room."""
+
+
+@noun
+class Round:
+    """The nodes that have answered so far, and those that have not."""
+
+    fleet: Fleet
+    waiting: tuple[str, ...] = ()
+
+
+def head(now: Round) -> list[tuple[Part, ...]]:
+    """Two lines: how many nodes, and how they stand."""
+    fleet = now.fleet
+    total = len(fleet.nodes) + len(now.waiting)
+    parts: list[Part] = [("RUN ", RUN) if now.waiting else (fleet.verdict.word, STYLE[fleet.verdict])]
+    for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
+        count = sum(node.verdict is status and node.state == "answered" for node in fleet.nodes)
+        if count:
+            parts.append((f"  {count} {status.value}", ""))
+    for state in ("silent", "unreachable", "unable", "unreadable"):
+        count = sum(node.state == state for node in fleet.nodes)
+        if count:
+            parts.append((f"  {count} {state}", STYLE[Status.UNKNOWN]))
+    if now.waiting:
+        parts.append((f"   {len(fleet.nodes)}/{total}", QUIET))
+    parts.append((f"   {fleet.seconds:.1f} s", QUIET))
+    asked = f"fleet   {total} node{'' if total == 1 else 's'} over {fleet.source}"
+    waits = f"   waiting for {fold(now.waiting)}" if now.waiting else ""
+    return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
+
+
+def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
+    """What sets nodes apart, then the nodes, the worst first; those that are well in one line if folded."""
+    nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
+    odd = _odd(fleet)
+    well = [node for node in nodes if _is_well(node, odd)]
+    made = [_oddity_row(oddity) for oddity in fleet.oddities if _tells(oddity, needle)]
+    made += [_node_row(node, odd) for node in nodes if not _is_well(node, odd)]
+    if well and folded:
+        count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
+        made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))
+    else:
+        made += [_node_row(node, odd) for node in well]
+    return made
+
+
+def columns(fleet: Fleet, width: int) -> tuple[tuple[str, ...], int]:
+    """The checks of the matrix, those with a problem somewhere, the worst and most frequent first.
+
+    As many as fit, and how many more there are.
+    """
+    weight: dict[str, tuple[int, int]] = {}
+    for node in fleet.nodes:
+        for problem in node.problems:
+            worst, count = weight.get(problem.check, (0, 0))
+            weight[problem.check] = (max(worst, problem.severity), count + 1)
+    checks = sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))
+    room = min((width - _names(width) - 7) // 2, len(LETTERS))
+    return tuple(checks[:room]), max(0, len(checks) - room)
+
+
+def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
+    """A line per node, a letter per check; nodes that are alike in all of them share a line."""
+    alike: dict[tuple[str, tuple[Status | None, ...]], list[Node]] = {}
+    for node in fleet.worst_first():
+        cells = tuple(node.statuses.get(check) for check in checks)
+        alike.setdefault((node.state, cells), []).append(node)
+    return [_matrix_row(nodes, cells, width, glyphs) for (_, cells), nodes in alike.items()]
+
+
+def heading(checks: Sequence[str], width: int) -> tuple[Part, ...]:
+    """The line of letters above the matrix."""
+    letters = " ".join(LETTERS[: len(checks)])
+    return ((" " * 7 + "node".ljust(_names(width)), QUIET), (letters, LABEL))
+
+
+def legend(fleet: Fleet, checks: Sequence[str], more: int) -> Iterator[Para]:
+    """What the letters stand for, and which nodes have it."""
+    yield Para("F fails   U cannot be judged   W warns   . passes   (blank) does not apply", style=QUIET)
+    for letter, check in zip(LETTERS, checks, strict=False):
+        yield Para(f"{inert(check)}   {_by_status(fleet, check)}", f"{letter}  ", verbatim=True)
+    if more:
+        yield Para(f"{more} more checks have a problem somewhere; a wider terminal shows more", style=QUIET)
+
+
+def _by_status(fleet: Fleet, check: str) -> str:
+    """Which nodes fail, which cannot be judged, which warn: `F gpu-[1-2]   W gpu-7`."""
+    told = []
+    for status in (Status.FAIL, Status.UNKNOWN, Status.WARN):
+        hosts = [node.host for node in fleet.nodes if node.statuses.get(check) is status]
+        told += [f"{LETTER[status]} {inert(fold(hosts))}"] if hosts else []
+    return "   ".join(told)
+
+
+def page(fleet: Fleet, key: str) -> list[Para]:
+    """Everything about a row."""
+    for oddity in fleet.oddities:
+        if key == _key(oddity):
+            return list(_oddity(oddity))
+    if key == WELL:
+        odd = _odd(fleet)
+        return list(_all_well([node for node in fleet.nodes if _is_well(node, odd)]))
+    node = find(fleet, key)
+    if node is not None:
+        return list(_node(node, fleet.oddities))
+    return [Para("nothing fits this filter" if fleet.nodes else "no node has answered yet")]
+
+
+def names(fleet: Fleet, key: str) -> str:
+    """The nodes a row of the list stands for, as a node set."""
+    hosts = next((oddity.odd for oddity in fleet.oddities if _key(oddity) == key), ())
+    if key == WELL:
+        odd = _odd(fleet)
+        hosts = tuple(node.host for node in fleet.nodes if _is_well(node, odd))
+    node = find(fleet, key)
+    return fold(hosts or ([node.host] if node else []))
+
+
+def find(fleet: Fleet, key: str) -> Node | None:
+    """The node (the first of those that share a line) that a row stands for."""
+    return next((node for node in fleet.nodes if f"node {node.host}" == key), None)
+
+
+def _standing(node: Node) -> Status:
+    """How a node counts: without a report it is unknown, and what is merely out of sight is no news."""
+    if node.state != "answered":
+        return Status.UNKNOWN
+    return node.verdict or Status.UNKNOWN
+
+
+def _word(node: Node) -> str:
+    return _standing(node).word
+
+
+def _style(node: Node) -> str:
+    return STYLE[_standing(node)]
+
+
+def _odd(fleet: Fleet) -> dict[str, Oddity]:
+    """The first thing that is odd about each node that is."""
+    return {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
+
+
+def _is_well(node: Node, odd: Mapping[str, Oddity]) -> bool:
+    return node.severity <= 1 and node.host not in odd
+
+
+def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
+    if node.severity <= 1 and node.host in odd:
+        oddity = odd[node.host]
+        said = inert(_strange(node, oddity))
+        return Row(f"node {node.host}", oddity.status.word, STYLE[oddity.status], inert(node.host), said)
+    text = node.note
+    worst = _worst_first(node)
+    if node.state != "answered":
+        text = f"{node.state}: {node.note}"
+    elif worst:
+        more = f" (and {len(worst) - 1} more)" if len(worst) > 1 else ""
+        text = f"{worst[0].check}  {_sentence(worst[0])}{more}"
+    return Row(f"node {node.host}", _word(node), _style(node), inert(node.host), inert(text))
+
+
+def _oddity_row(oddity: Oddity) -> Row:
+    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(oddity.title), inert(oddity.summary))
+
+
+def _matrix_row(nodes: Sequence[Node], cells: Sequence[Status | None], width: int, glyphs: Glyphs) -> Row:
+    names = inert(fold([node.host for node in nodes]))
+    parts: list[Part] = [(f" {fit(names, _names(width) - 1, glyphs.more)} ", "")]
+    for status in cells:
+        letter = LETTER[status] if status else " "
+        loud = status in (Status.FAIL, Status.UNKNOWN, Status.WARN)
+        parts.append((f"{letter} ", STYLE[status] if status and loud else QUIET))
+    first = nodes[0]
+    return Row(f"node {first.host}", _word(first), _style(first), names, parts=tuple(parts))
+
+
+def _names(width: int) -> int:
+    """Cells for the names of nodes in the matrix."""
+    return min(NAMES, max(12, width // 3))
+
+
+def _oddity(oddity: Oddity) -> Iterator[Para]:
+    yield Para(inert(oddity.summary), f"{oddity.status.word}  ", LABEL, STYLE[oddity.status])
+    yield Para()
+    for group in oddity.groups:
+        yield _group(group, oddity)
+    yield Para()
+    if oddity.odd:
+        yield Para(inert(fold(oddity.odd)), "look at   ")
+    if oddity.fix:
+        yield Para(inert(oddity.fix), "fix       ")
+    if oddity.why:
+        yield Para(inert(oddity.why), "why       ")
+
+
+def _group(group: Group, oddity: Oddity) -> Para:
+    usual = oddity.majority is not None and group.value == oddity.majority.value
+    count = f"{len(group.hosts):>6}  "
+    text = f"{group.value or '(none)'}   {fold(group.hosts)}"
+    return Para(inert(text), count, QUIET if usual else LABEL, QUIET, verbatim=True)
+
+
+def _all_well(nodes: Sequence[Node]) -> Iterator[Para]:
+    have = "node has" if len(nodes) == 1 else "nodes have"
+    yield Para(f"{len(nodes)} {have} no problem; p lists them one by one")
+    yield Para()
+    yield Para(inert(fold([node.host for node in nodes])), verbatim=True)
+
+
+def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
+    yield Para(inert(node.host), f"{_word(node)}  ", LABEL, _style(node))
+    if node.state != "answered":
+        yield Para(inert(node.note), f"{node.state}  ")
+        return
+    if node.note:
+        yield Para(inert(node.note), "note      ")
+    for problem in _worst_first(node):
+        yield Para()
+        yield Para(inert(problem.check), f"{problem.status.word}  ", LABEL, STYLE[problem.status])
+        yield Para(inert(_sentence(problem)))
+        yield Para(problem.action, "action    ")
+    strange = [oddity for oddity in oddities if node.host in oddity.odd]
+    if strange:
+        yield Para()
+    for oddity in strange:
+        yield Para(inert(_strange(node, oddity)), "ODD  ")
+    yield Para()
+    tally = "  ".join(f"{count} {status}" for status, count in node.counts.items() if count)
+    yield Para(f"{inert(tally)}   in {node.seconds:.1f} s", style=QUIET)
+    if node.report:
+        yield Para("enter opens its report", style=QUIET)
+
+
+def _strange(node: Node, oddity: Oddity) -> str:
+    usual = f"; most: {oddity.majority.value or '(none)'}" if oddity.majority else ""
+    mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
+    return f"{oddity.title}: {mine or '(none)'}{usual}"
+
+
+def _worst_first(node: Node) -> list[Problem]:
+    return sorted(node.problems, key=lambda problem: (-problem.severity, problem.id))
+
+
+def _sentence(problem: Problem) -> str:
+    return f"{problem.subject}: {problem.summary}" if problem.subject else problem.summary
+
+
+def _key(oddity: Oddity) -> str:
+    return f"oddity {oddity.key}"
+
+
+def _fits(node: Node, needle: str) -> bool:
+    """Whether every word fits: `!word` must not occur, `is:fail` is about the node's verdict or state."""
+    said = " ".join([node.host, node.state, node.note, *(f"{p.id} {p.summary}" for p in node.problems)])
+    return all(_fits_word(node, word, said.lower()) for word in needle.split())
+
+
+def _fits_word(node: Node, word: str, said: str) -> bool:
+    if len(word) > 1 and word.startswith("!"):
+        return not _fits_word(node, word[1:], said)
+    if word.startswith("is:"):
+        standing = _standing(node)
+        kinds = {node.state, standing.value, standing.word.lower(), *(["problem"] * (node.severity > 1))}
+        return word[3:] in kinds
+    return word in said
+
+
+def _tells(oddity: Oddity, needle: str) -> bool:
+    said = f"{oddity.key} {oddity.title} {oddity.summary}".lower()
+    return all(word in said or word in ("is:odd", "is:problem") for word in needle.split())

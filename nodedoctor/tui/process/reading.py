@@ -1,0 +1,78 @@
+"""Reports, recorded nodes and logs read by a child, because the file may lie on a dead file system."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import nodedoctor
+from nodedoctor.cli.compare import CompareError, read_report
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.model import Observation
+from nodedoctor.report.inert import inert_lines
+
+PATIENCE = 30.0
+"""Seconds that reading and diagnosing a recorded node may take."""
+
+PATIENCE_TRIAGE = 300.0
+"""Seconds that reading the logs of a dead job may take: they are gigabytes at times."""
+
+_RUN = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedoctor.cli.main import main; sys.exit(main())"
+)
+
+
+async def document(path: str) -> dict[str, Any]:
+    """The report in a JSON file, or the diagnosis of a recorded node; CompareError when there is none."""
+    if path.endswith(".json"):
+        seen = await text(path)
+    else:
+        seen = await child_process.run(
+            "recorded node", Command(_ourselves("--replay", path, "--json")), PATIENCE
+        )
+    if not seen.answered or (seen.rc or 0) >= 64 or not seen.text:
+        raise CompareError(seen.note.strip() or f"{path}: nothing came back")
+    return read_report(seen.text.encode(), path)
+
+
+async def triage(path: str) -> dict[str, Any]:
+    """The triage document in a JSON file, or the triage of logs; CompareError when there is none."""
+    if path.endswith(".json"):
+        held = _triage_document((await text(path)).text)
+        if held is not None:
+            return held
+    seen = await child_process.run("triage", Command(_ourselves("triage", path, "--json")), PATIENCE_TRIAGE)
+    document = _triage_document(seen.text) if seen.answered else None
+    if document is None:
+        raise CompareError(seen.note.strip() or f"{path}: triage said nothing")
+    return document
+
+
+async def lines(path: str, first: int, last: int) -> list[tuple[int, str]]:
+    """Some lines of a file with their numbers, inert; none when it cannot be read."""
+    seen = await child_process.run(path, Command(("sed", "-n", f"{first},{last}p;{last}q", "--", path)), 5.0)
+    if not seen.answered or seen.rc:
+        return []
+    return [(first + at, text[:4000]) for at, text in enumerate(inert_lines(seen.text.rstrip("\n")))]
+
+
+def _triage_document(said: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(said)
+    except (ValueError, RecursionError):
+        return None
+    good = isinstance(document, dict) and str(document.get("schema", "")).startswith("nodedoctor.triage/1")
+    return document if good else None
+
+
+async def text(path: str) -> Observation:
+    """The text of a file."""
+    return await child_process.run(path, Command(("cat", "--", path)), PATIENCE)
+
+
+def _ourselves(*words: str) -> tuple[str, ...]:
+    """The argv that runs nodedoctor again, from wherever it was started."""
+    return (sys.executable, "-c", _RUN, str(Path(nodedoctor.__file__).parent.parent), *words)

@@ -1,0 +1,101 @@
+"""The engine as the screens see it, when it is another process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.model import Observation
+from nodedoctor.tui.process.wire import packed, receive
+from nodedoctor.tui.state import About, Refused, State
+
+PATIENCE = 0.5  # seconds the engine has to end its children once nobody listens
+
+
+class Remote:
+    """Its states as they come, and questions to it."""
+
+    def __init__(self, pid: int, line: socket.socket) -> None:
+        self.about = About()
+        self.latest: State | None = None
+        self._pid = pid
+        self._line = line
+        self._writer: asyncio.StreamWriter | None = None
+        self._seen: dict[str, Observation] = {}
+        self._facts: Mapping[str, Any] = {}
+        self._changed = asyncio.Event()
+        self._recordings: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def states(self) -> AsyncIterator[State]:
+        """Every state that comes. Refused when this cannot be run at all, RuntimeError after a crash."""
+        reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
+        listening = asyncio.create_task(self._listen(reader))
+        try:
+            while not listening.done():
+                self._changed.clear()
+                if self.latest is not None:
+                    yield self.latest
+                await self._changed.wait()
+            await listening
+        finally:
+            listening.cancel()
+
+    def again(self, check: str = "") -> None:
+        """Ask one check once more, or all of them."""
+        self._say("again", check)
+
+    async def recording(self) -> bytes:
+        """The zip that keeps what was seen so far."""
+        self._say("recording")
+        return await self._recordings.get()
+
+    async def close(self) -> None:
+        """Let the engine end itself and its children; kill it if it does not."""
+        self._writer.close() if self._writer else self._line.close()
+        ends = time.monotonic() + PATIENCE
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+                if time.monotonic() > ends:
+                    os.kill(self._pid, signal.SIGKILL)
+                    return
+                await asyncio.sleep(0.005)
+
+    def _say(self, *words: str) -> None:
+        if self._writer:
+            self._writer.write(packed(*words))
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                self._hear(*await receive(reader))
+                self._changed.set()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise RuntimeError("the process that runs the checks has ended") from None
+        finally:
+            self._changed.set()
+
+    def _hear(self, kind: str, *words: Any) -> None:
+        if kind == "refused":
+            raise Refused(*words)
+        if kind == "crashed":
+            raise RuntimeError(*words)
+        if kind == "about":
+            (self.about,) = words
+        elif kind == "recording":
+            self._recordings.put_nowait(*words)
+        else:
+            self._take(*words)
+
+    def _take(self, state: State, fresh: list[Observation], facts: Mapping[str, Any] | None) -> None:
+        """A state comes without what came before."""
+        self._seen.update((seen.probe, seen) for seen in fresh)
+        self._facts = self._facts if facts is None else facts
+        report = replace(state.report, observations=tuple(self._seen.values()), facts=self._facts)
+        self.latest = replace(state, report=report)

@@ -1,0 +1,133 @@
+"""All runs of one sitting, merged into one report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from nodedoctor.engine.run import Diagnosis, probes_of
+from nodedoctor.engine.session import Session
+from nodedoctor.model import Report
+from nodedoctor.tui.state import About, Card, State, Waiting
+
+OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
+SOON = 0.1  # seconds until probes have begun and can be named
+TICK = 1.0  # seconds between two looks while nothing but time goes by
+
+
+class Rounds:
+    """The engine itself: the whole run of a session, and the checks that were asked again since."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.about = _about(session)
+        self._whole = session.diagnosis()
+        self._again: list[Diagnosis] = []
+        self._tasks: dict[asyncio.Task[None], Diagnosis] = {}
+        self._changed = asyncio.Event()
+        self._probes = {check.id: probes_of(check) for check in session.checks}
+
+    def start(self) -> None:
+        """Begin the first run; its probes are under way when control next returns to the event loop."""
+        self._follow(self._whole)
+
+    def again(self, check: str = "") -> None:
+        """Ask one check once more, its probes afresh; all of them when none is named."""
+        chosen = [one for one in self.session.checks if one.id == check]
+        diagnosis = self.session.diagnosis(chosen or None)
+        if chosen:
+            self._again.append(diagnosis)
+        else:
+            self._whole, self._again = diagnosis, []
+        self._follow(diagnosis)
+
+    def state(self) -> State:
+        """The report as it stands now, and what is still running."""
+        asking: dict[str, float] = {}
+        for diagnosis in self._tasks.values():
+            asking.update(diagnosis.source.waiting_for())
+        return State(self.report(), self._running(), asking)
+
+    def report(self) -> Report:
+        """The whole run with later answers in place of earlier ones."""
+        report = self._whole.report()
+        for diagnosis in self._again:
+            report = _merged(report, diagnosis)
+        return report
+
+    async def states(self) -> AsyncIterator[State]:
+        """A new state after every change, and once a second while something runs; never ends."""
+        tick = SOON
+        while True:
+            self._changed.clear()
+            state = self.state()
+            yield state
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), tick if state.running else None)
+            await asyncio.sleep(OFTEN)
+            tick = TICK
+
+    async def recording(self) -> bytes:
+        """The zip that keeps what was seen so far, in the whole run or asked again."""
+        return self.session.recording(self._whole, self.report())
+
+    async def close(self) -> None:
+        """End every run; children that hang are killed and left behind."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _follow(self, diagnosis: Diagnosis) -> None:
+        task = asyncio.create_task(self._exhaust(diagnosis))
+        self._tasks[task] = diagnosis
+        task.add_done_callback(self._finished)
+        self._changed.set()
+
+    async def _exhaust(self, diagnosis: Diagnosis) -> None:
+        async for _ in diagnosis.results():
+            self._changed.set()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._changed.set()
+
+    def _running(self) -> dict[str, Waiting]:
+        running: dict[str, Waiting] = {}
+        for diagnosis in self._tasks.values():
+            ages = diagnosis.source.waiting_for()
+            for check in diagnosis.checks:
+                if check.id not in diagnosis.finished:
+                    running[check.id] = _oldest(ages, self._probes[check.id])
+        return running
+
+
+def _about(session: Session) -> About:
+    catalogue = session.catalogue
+    return About(
+        checks={check.id: Card(check.what, check.disturbs) for check in session.checks},
+        probes={name: probe.about for name, probe in catalogue.probes.items()},
+        recorded=session.snapshot is not None,
+        root=session.request.options.root,
+        redact=session.request.redact,
+    )
+
+
+def _oldest(ages: Mapping[str, float], probes: frozenset[str]) -> Waiting:
+    found = [Waiting(name, age) for name, age in ages.items() if name in probes]
+    return max(found, key=lambda waiting: waiting.seconds, default=Waiting())
+
+
+def _merged(report: Report, later: Diagnosis) -> Report:
+    """The report with a later run's answers; what that run has not answered yet keeps its earlier answer."""
+    new = later.report()
+    results = {result.check: result for result in report.results} | later.finished
+    seen = {seen.probe: seen for seen in (*report.observations, *new.observations)}
+    return replace(
+        report,
+        results=tuple(result for _, result in sorted(results.items())),
+        observations=tuple(seen.values()),
+        facts={**(report.facts or {}), **(new.facts or {})},
+        node={**report.node, **new.node},
+    )

@@ -1,0 +1,45 @@
+"""Whatever a driver says of its GPUs, every check of them says something and none raises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from asking import checks, judge
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.gpu.links.p2p import PeerAccess
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.gpus import models
+from nodedoctor.model import Expect, Observation, Outcome, Unseen
+
+SUBJECTS = ("memory", "thermal", "power", "clock", "pcie", "nvlink", "p2p", "fabric", "topo")
+NAMES = st.sampled_from([None, "Quadro X", *(model.product for model in models())])
+REASONS = st.sampled_from([None, (), ("gpu_idle",), ("hw_slowdown", "bit_40"), ("sw_thermal_slowdown",)])
+GPUS = st.builds(
+    lambda gpu, name, reasons: replace(gpu, name=name, clock_event_reasons=reasons),
+    st.from_type(Gpu),
+    NAMES,
+    REASONS,
+)
+NOTHING = Observation("nothing", Outcome.MISSING)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(GPUS, max_size=4))
+def test_no_check_raises(listed: list[Gpu]):
+    gpus = Gpus("nvml", gpus=tuple(replace(gpu, index=index) for index, gpu in enumerate(listed)))
+    parsed = (
+        Board.parse(gpus, Unseen("denied", "no bus"), Machine()),
+        NvLinks.parse(gpus, NOTHING, NOTHING),
+        PeerAccess.parse(gpus, NOTHING),
+    )
+    known = {type(fact): fact for fact in (gpus, *parsed) if not isinstance(fact, Unseen)}
+    there = {*known, Expect}
+    for id, check in checks().items():
+        if check.subject in SUBJECTS and all(need.optional or need.cls in there for need in check.needs()):
+            assert judge(id, *known.values()), id

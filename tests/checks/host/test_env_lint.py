@@ -1,0 +1,333 @@
+"""Environment lint: a variable and what is installed in, one finding with the right reason out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from asking import ask, judge, said, write
+from hypothesis import given
+from hypothesis import strategies as st
+from test_stack_checks import H100, gpus, target
+
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.env import Env, EnvFile, environment
+from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.facts.host.settings import Settings
+from nodedoctor.facts.network.net import Interface, Net
+from nodedoctor.facts.rdma.sysfs import Hca, Rdma, RdmaPort
+from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.knowledge.env_vars import env_vars
+from nodedoctor.lint.devices import judge_devices
+from nodedoctor.lint.habits import judge_habit
+from nodedoctor.lint.names import judge_name
+from nodedoctor.lint.remark import Node
+from nodedoctor.lint.together import judge_together
+from nodedoctor.lint.values import judge_value
+from nodedoctor.model import Finding, Unseen
+from nodedoctor.probes.host.environment import misread
+
+NET = Net((Interface("lo", up=True), Interface("eth0", up=True), Interface("ib0", up=True)))
+PORT = RdmaPort(1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec", 400.0)
+RDMA = Rdma(tuple(Hca(f"mlx5_{i}", ports=(PORT,)) for i in range(8)))
+SXM = gpus(*[H100] * 8)
+NONE = (NET, RDMA, SXM)
+
+
+def nccl(version: str) -> Libraries:
+    copy = Library("nccl", "/v/libnccl.so.2", "/v/libnccl.so.2", "libnccl.so.2", version)
+    return Libraries((copy,), (Resolved("libnccl.so.2", copy.path, copy.real, "RPATH"),))
+
+
+def lint(*facts: object, nccl_version: str = "2.27.5", torch: str = "2.9.0+cu128", **here: str):
+    settings = next((fact for fact in facts if isinstance(fact, Settings)), Settings(here=here))
+    given = facts or NONE
+    return judge("env.lint", settings, nccl(nccl_version), Torch(torch, "12.8"), *given)
+
+
+def only(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+CLEAN = {
+    "NCCL_DEBUG": "WARN",
+    "NCCL_IB_HCA": "mlx5",
+    "NCCL_SOCKET_IFNAME": "^docker,lo",
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "NCCL_NVLS_ENABLE": "2",
+    "NCCL_CUMEM_ENABLE": "0",
+    "NCCL_IB_TIMEOUT": "22",
+    "NCCL_VERSION": "2.27.5",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "600",
+    "TORCH_FR_BUFFER_SIZE": "20000",
+    "TORCH_CUDA_ARCH_LIST": "9.0",
+    "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "CUDA_HOME": "/usr/local/cuda",
+    "NCCL_ROOT": "/usr",
+    "RAY_memory_usage_threshold": "0.98",
+    "OMPI_MCA_btl": "^openib",
+    "UCX_NET_DEVICES": "mlx5_0:1",
+    "NCCL_FASTRAK_CTRL_DEV": "eth0",  # of a plug-in
+    "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "eth1",
+    "OFI_NCCL_PROTOCOL": "RDMA",
+    "FI_PROVIDER": "efa",
+    "DEEPSPEED_TIMEOUT": "60",
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+}
+
+
+def test_a_clean_environment_has_no_finding():
+    assert [f.status.value for f in lint()] == ["pass"]
+    found = only(lint(**CLEAN))
+    assert (found.status.value, found.note) == ("pass", False), found
+
+
+@pytest.mark.parametrize("name", sorted(CLEAN))
+def test_each_of_them_alone_is_fine(name):
+    assert only(lint(**{name: CLEAN[name]})).status.value == "pass"
+
+
+SIX = {
+    "NCCL_TIMEOUT": ("1200", "warn", "Nothing reads it"),
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": ("2000", "warn", "TORCH_FR_BUFFER_SIZE (since 2.8)"),
+    "NCCL_IB_HCA": ("mlx5_9", "fail", "no RDMA device mlx5_9"),
+    "NCCL_SOCKET_IFNAME": ("eth9", "fail", "no interface eth9"),
+    "NCCL_P2P_DISABLE": ("1", "warn", "NVLink node"),
+    "NCCL_DEUBG": ("INFO", "warn", "NCCL_DEBUG was probably meant"),
+}
+
+
+def test_six_variables_six_findings():
+    findings = lint(**{name: value for name, (value, _, _) in SIX.items()})
+    told = {finding.subject.removeprefix("env:"): finding for finding in findings}
+    assert set(told) == set(SIX)
+    for name, (_, status, words) in SIX.items():
+        assert told[name].status.value == status
+        assert words in told[name].summary
+        assert told[name].fix is not None
+        assert told[name].evidence[0].text.startswith(f"{name}=")
+    fix = told["NCCL_TIMEOUT"].fix
+    assert fix is not None and "SKYRL_WORKER_NCCL_TIMEOUT_IN_S" in fix.text and "ddp_timeout" in fix.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "torch", "nccl_version", "status", "words"),
+    [
+        # names by version
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", "2.6.0", "2.27.5", "pass", ""),
+        ("TORCH_FR_BUFFER_SIZE", "2000", "2.6.0", "2.27.5", "warn", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+        ("TORCH_FR_BUFFER_SIZE", "2000", "2.9.0", "2.27.5", "pass", ""),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", "2.1.0", "2.18.1", "warn", "NCCL_ASYNC_ERROR_HANDLING"),
+        ("NCCL_ASYNC_ERROR_HANDLING", "1", "2.9.0", "2.27.5", "warn", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+        ("NCCL_ASYNC_ERROR_HANDLING", "1", "2.0.1", "2.14.3", "pass", ""),
+        ("NCCL_NVLS_ENABLE", "0", "2.0.1", "2.14.3", "warn", "it came with 2.17.1"),
+        ("NCCL_TREE_THRESHOLD", "0", "2.9.0", "2.27.5", "warn", "it is now NCCL_ALGO"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "2.9.0", "2.27.5", "pass", "PYTORCH_ALLOC"),
+        ("NCCL_SOMETHING_NEW", "1", "2.9.0", "2.27.5", "warn", "nothing known reads it"),
+        ("NCCL_SOMETHING_NEW", "1", "2.9.0", "2.99.1", "pass", "newer than the table"),
+        ("CUDA_VISBLE_DEVICES", "0", "2.9.0", "2.27.5", "warn", "CUDA_VISIBLE_DEVICES"),
+        ("TORCH_DISTRIBUTED_DETAIL", "1", "2.9.0", "2.27.5", "warn", "Nothing reads it"),
+        # values and units
+        ("NCCL_IB_TIMEOUT", "1200", "2.9.0", "2.27.5", "warn", "exponent from 1 to 22"),
+        ("NCCL_IB_TIMEOUT", "0", "2.9.0", "2.27.5", "warn", "for ever"),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "600000", "2.9.0", "2.27.5", "warn", "6.9 days"),
+        ("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "30", "2.9.0", "2.27.5", "warn", "milliseconds"),
+        ("DEEPSPEED_TIMEOUT", "7200", "2.9.0", "2.27.5", "warn", "minutes"),
+        (
+            "SKYRL_WORKER_NCCL_TIMEOUT_IN_S",
+            "1800000",
+            "2.9.0",
+            "2.27.5",
+            "warn",
+            "1800 s were probably meant",
+        ),
+        ("SKYRL_WORKER_NCCL_TIMEOUT_IN_S", "10m", "2.9.0", "2.27.5", "warn", "plain number"),
+        ("RAY_memory_usage_threshold", "95", "2.9.0", "2.27.5", "warn", "fraction"),
+        ("NCCL_P2P_DISABLE", "true", "2.9.0", "2.27.5", "warn", "NCCL reads numbers"),
+        ("TORCH_NCCL_BLOCKING_WAIT", "maybe", "2.9.0", "2.27.5", "fail", "Invalid value"),
+        ("TORCH_DISTRIBUTED_DEBUG", "VERBOSE", "2.9.0", "2.27.5", "fail", "refuses to start"),
+        ("NCCL_DEBUG", "DEBUG", "2.9.0", "2.27.5", "warn", "none of VERSION"),
+        ("NCCL_DEBUG", "info", "2.9.0", "2.27.5", "pass", ""),
+        # left on
+        ("CUDA_LAUNCH_BLOCKING", "1", "2.9.0", "2.27.5", "warn", "left on"),
+        ("CUDA_LAUNCH_BLOCKING", "0", "2.9.0", "2.27.5", "pass", ""),
+        ("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "2.9.0", "2.27.5", "warn", "left on"),
+        ("NCCL_IB_DISABLE", "1", "2.9.0", "2.27.5", "warn", "active RDMA ports"),
+        ("NCCL_NET", "Socket", "2.9.0", "2.27.5", "warn", "over TCP"),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", "2.9.0", "2.27.5", "warn", "for ever"),
+        # devices
+        ("NCCL_IB_HCA", "mlx5_1,mlx5_9", "2.9.0", "2.27.5", "warn", "no RDMA device mlx5_9"),
+        ("NCCL_IB_HCA", "=mlx5_1:1", "2.9.0", "2.27.5", "pass", ""),
+        ("NCCL_IB_HCA", "=mlx5_1:2", "2.9.0", "2.27.5", "fail", "mlx5_1:2"),
+        ("NCCL_IB_HCA", "^mlx5_9", "2.9.0", "2.27.5", "pass", ""),
+        ("NCCL_SOCKET_IFNAME", "eth", "2.9.0", "2.27.5", "pass", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth", "2.9.0", "2.27.5", "fail", "no interface eth"),
+        ("GLOO_SOCKET_IFNAME", "eth", "2.9.0", "2.27.5", "fail", "gloo"),
+        ("CUDA_VISIBLE_DEVICES", "0,1,8", "2.9.0", "2.27.5", "fail", "no GPU 8"),
+        ("CUDA_VISIBLE_DEVICES", "0,0", "2.9.0", "2.27.5", "fail", "twice"),
+        ("CUDA_VISIBLE_DEVICES", "GPU-1f0c0a11", "2.9.0", "2.27.5", "pass", ""),
+    ],
+)
+def test_one_variable(name, value, torch, nccl_version, status, words):
+    found = only(lint(torch=torch, nccl_version=nccl_version, **{name: value}))
+    assert found.status.value == status, found.summary
+    assert words in found.summary
+
+
+@pytest.mark.parametrize(
+    ("here", "name", "words"),
+    [
+        ({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5_0"}, "NCCL_IB_HCA", "meaningless"),
+        ({"NCCL_IB_DISABLE": "1", "NCCL_NET": "IB"}, "NCCL_NET", "forbids"),
+        ({"NCCL_DEBUG_SUBSYS": "ALL"}, "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG is not set"),
+        ({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL"}, "NCCL_DEBUG_SUBSYS", "every collective"),
+        ({"NCCL_MIN_NCHANNELS": "32", "NCCL_MAX_NCHANNELS": "8"}, "NCCL_MIN_NCHANNELS", "more than"),
+        ({"NCCL_ALGO": "NVLS", "NCCL_NVLS_ENABLE": "0"}, "NCCL_ALGO", "no algorithm is left"),
+        ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}, "TORCH_NCCL_DUMP_ON_TIMEOUT", "empty"),
+        (
+            {"TORCH_FR_BUFFER_SIZE": "1", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2"},
+            "TORCH_NCCL_TRACE_BUFFER_SIZE",
+            "that one counts",
+        ),
+    ],
+)
+def test_contradictions(here, name, words):
+    told = {finding.subject: finding for finding in lint(**here)}
+    assert words in told[f"env:{name}"].summary
+    assert told[f"env:{name}"].status.value in ("warn", "fail")
+
+
+def test_without_nvlink_or_rdma_the_switches_cost_little():
+    l4 = Gpus("nvml", gpus=tuple(Gpu(i, name="NVIDIA L4") for i in range(4)))
+    for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"):
+        found = only(lint(l4, Rdma(()), NET, **{name: "1"}))
+        assert (found.status.value, found.note) == ("pass", True)
+
+
+def test_a_plugin_may_read_what_libnccl_does_not():
+    here = {"NCCL_NET_PLUGIN": "acme", "NCCL_ACME_DEPTH": "3"}
+    told = {finding.subject: finding for finding in lint(**here)}
+    assert told["env:NCCL_ACME_DEPTH"].note
+    assert "plug-in acme" in told["env:NCCL_ACME_DEPTH"].summary
+
+
+def rank(number: int, **environment: str) -> Process:
+    return Process(
+        100 + number, program="python3", script="train.py", role="rank", rank=number, environment=environment
+    )
+
+
+def settings(here: dict[str, str], *processes: Process, files: tuple[EnvFile, ...] = ()) -> Settings:
+    made = Settings.parse(Env(here, files), Processes(processes))
+    assert isinstance(made, Settings)
+    return made
+
+
+def test_what_was_exported_too_late_is_named():
+    ranks = [rank(i, RANK=str(i), NCCL_DEBUG="WARN") for i in range(2)]
+    files = (EnvFile("/job.env", {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}),)
+    told = {f.subject: f for f in lint(settings({"NCCL_DEBUG": "INFO"}, *ranks, files=files), NET)}
+    assert set(told) == {"env:NCCL_DEBUG", "env:TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+    assert "they have WARN" in told["env:NCCL_DEBUG"].summary
+    assert "/job.env" in told["env:TORCH_NCCL_ASYNC_ERROR_HANDLING"].summary
+    assert "ray start" in told["env:NCCL_DEBUG"].summary
+
+
+def test_a_shell_beside_somebody_elses_job_was_never_meant_for_it():
+    others = [rank(i, RANK=str(i), HOME="/home/trainer") for i in range(2)]
+    here = {"HOME": "/root", "NCCL_DEBUG": "INFO"}
+    assert only(lint(settings(here, *others), NET)).status.value == "pass"
+    told = lint(settings({**here, "HOME": "/home/trainer"}, *others), NET)
+    assert only(told).subject == "env:NCCL_DEBUG"
+
+
+def test_what_reached_them_is_fine():
+    ranks = [rank(i, RANK=str(i), NCCL_DEBUG="INFO") for i in range(2)]
+    assert only(lint(settings({"NCCL_DEBUG": "INFO"}, *ranks), NET)).status.value == "pass"
+    conf = (EnvFile("/etc/nccl.conf", {"NCCL_IB_TC": "106"}),)  # NCCL reads it itself
+    assert only(lint(settings({}, *ranks, files=conf), NET)).status.value == "pass"
+
+
+def test_ranks_that_differ_are_told_apart():
+    ranks = (rank(0, NCCL_ALGO="Ring"), rank(1, RANK="1"))
+    told = {f.subject: f for f in lint(settings({}, *ranks), NET)}
+    assert "different values" in told["env:NCCL_ALGO"].summary
+
+
+def test_what_skyrl_does_not_hand_on():
+    here = {"TORCH_FR_BUFFER_SIZE": "2000", "NCCL_DEBUG": "INFO", "SKYRL_WORKER_NCCL_TIMEOUT_IN_S": "1800"}
+    told = {f.subject for f in lint(NET, target("skyrl-train 0.2.0"), Settings(here=here))}
+    assert told == {f"env:{name}" for name in here}
+    newer = lint(NET, target("skyrl 0.3.0"), Settings(here={"NCCL_DEBUG": "INFO"}))
+    assert only(newer).subject == ""
+
+
+def test_secrets_and_others_are_not_judged():
+    assert (
+        Settings.parse(Env({"PATH": "/bin", "HF_HOME": "/x", "SLURM_JOB_ID": "1"}), Unseen.skip(""))
+        == Settings()
+    )
+
+
+def test_files_are_read_by_the_child(tmp_path):
+    write(tmp_path / "etc/nccl.conf", "export NCCL_DEBUG=INFO\nNCCL_IB_TC=106\nNCCL_NET='IB'\n")
+    own = write(tmp_path / "my.conf", "NCCL_P2P_DISABLE=1\n")
+    env = Env.parse(ask(environment, root=tmp_path, env={"HOME": "/none", "NCCL_CONF_FILE": str(own)}))
+    assert isinstance(env, Env)
+    made = Settings.parse(env, Unseen.skip(""))
+    assert isinstance(made, Settings)
+    told = {finding.subject: finding for finding in lint(made, NET)}
+    conf = str(tmp_path / "etc/nccl.conf")
+    assert "NCCL_DEBUG, NCCL_NET" in told[f"file:{conf}"].summary
+    assert str(own) in told["env:NCCL_P2P_DISABLE"].evidence[0].text
+
+
+def test_a_named_file_that_is_missing_is_named():
+    env = Env({}, (EnvFile("/job.env", error="ENOENT"), EnvFile("~/.nccl.conf", error="ENOENT")))
+    made = Settings.parse(env, Unseen.skip(""))
+    assert isinstance(made, Settings)
+    told = lint(made, NET)
+    assert [f.subject for f in told if f.status.value == "warn"] == ["file:/job.env"]
+
+
+VALUES = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        ["1", "0", "true", "^mlx5", "=eth0", "mlx5_0:x", "9" * 30, "0x14", "1.5", "ALL,COLL", ""]
+    ),
+)
+NAMES = st.one_of(
+    st.sampled_from([row.name for row in env_vars()]), st.from_regex(r"NCCL_[A-Z_]{1,9}", fullmatch=True)
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4), st.sampled_from(["", "2.9.0+cu128", "1.13.1", "9.9"]))
+def test_any_environment_is_judged(here, torch):
+    made = settings(here, rank(0, **here), rank(1))
+    node = Node(made, "2.27.5", torch, interfaces=("eth0",), hcas=("mlx5_0/1",), gpu_count=8)
+    for setting in made.all():
+        for rule in (judge_name, judge_value, judge_devices, judge_habit):
+            assert all(remark.text for remark in rule(setting, node))
+    assert all(remark.text for _, remark in judge_together(replace(node, settings=made)))
+
+
+@given(st.text())
+def test_any_text_may_stand_in_nccl_conf(text):
+    assert all(isinstance(name, str) for name in misread(text))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["variables", "files", "errors", "misread"]),
+        st.none() | st.text() | st.dictionaries(st.text(max_size=3), st.lists(st.integers(), max_size=2)),
+    )
+)
+def test_any_document_gives_settings_or_unseen(sections):
+    env = Env.parse(said(json.dumps(sections)))
+    assert isinstance(Settings.parse(env, Unseen.skip("")), (Settings, Unseen))

@@ -1,0 +1,70 @@
+"""The recorded nodes that ship: they say what they promise, on the command line and on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from tuidriver import drive, frame, press
+
+from nodedoctor.demo import DEMOS
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.model import Status
+from nodedoctor.tui.app import NodeDoctor
+
+DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
+SICK = {
+    "healthy": set(),
+    "nvlinks-down": {"nvlink.links", "topo.matrix", "kernel.xid"},
+    "raylet-1024-files": {"limits.nofile"},
+    "driver-mismatch": {"driver.module-userspace", "driver.answers"},
+}
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nodedoctor", *words],
+        capture_output=True,
+        text=True,
+        cwd=DEMO.parent.parent,
+        timeout=60,
+    )
+
+
+def test_every_folder_is_listed_and_every_name_is_a_folder():
+    assert set(DEMOS) == set(SICK) == {path.parent.name for path in DEMO.glob("*/manifest.json")}
+    listed = run("demo")
+    assert listed.returncode == 0 and all(f"nodedoctor demo {name} " in listed.stdout for name in DEMOS)
+    assert run("demo", "nope").returncode == 64
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_a_demo_says_what_is_wrong_there_and_nothing_else_is(name: str):
+    report = asyncio.run(Session(Request(replay=DEMO / name)).diagnosis().run())
+    failed = {result.check for result in report.results if result.status is Status.FAIL}
+    assert failed >= SICK[name]
+    if name == "healthy":
+        bad = {result.check: result.worst.summary for result in report.results if result.severity > 1}
+        assert not bad
+
+
+def test_a_demo_takes_options_and_exits_with_the_verdict():
+    done = run("demo", "nvlinks-down", "--json", "nvlink")
+    assert done.returncode == 2 and json.loads(done.stdout)["node"]["hostname"] == "gpu-a3-017"
+
+
+def test_a_demo_opens_on_the_screen_at_its_first_problem():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("slash", *"nvlink.links", "enter")(app, pilot)
+        assert "gpu:3: 16 of 18 NVLinks up" in frame(app)
+        await press("2", "j", "j", "j")(app, pilot)
+        assert "NV16<" in frame(app)
+        await press("m")(app, pilot)
+        assert "PCIe path" in frame(app)
+
+    drive(Session(Request(replay=DEMO / "nvlinks-down")), act)

@@ -1,0 +1,110 @@
+"""Standard streams that are closed or full, and surroundings so bare that Python does not know itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.cli.completion.vocabulary import vocabulary
+from nodedoctor.cli.console import COMMANDS, Exit
+
+REPOSITORY = Path(__file__).parents[2]
+LOG = REPOSITORY / "tests" / "triage" / "lines.jsonl"
+HEALTHY = REPOSITORY / "nodedoctor" / "demo" / "healthy"
+OUTPUTS = (
+    "doctor --text",
+    "doctor --json",
+    "doctor --summary",
+    "demo",
+    "demo healthy driver --text",
+    f"expect --replay {HEALTHY}",
+    "expect --keys",
+    "schema report",
+    "completion bash",
+    "list checks",
+    "list facts --json",
+    "explain 79",
+    f"compare {HEALTHY} {HEALTHY}",
+    f"triage {LOG} --no-node",
+    f"fleet --reports {REPOSITORY / 'tests' / 'frames' / 'triage.json'}",
+    "--help",
+    "--version",
+    "fleet --help",
+    "list checks --help",
+)
+
+
+def shell(words: str) -> subprocess.CompletedProcess[str]:
+    line = f"exec {sys.executable} -m nodedoctor {words}"
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=120, cwd=REPOSITORY, check=False
+    )
+
+
+@pytest.mark.parametrize("words", OUTPUTS)
+def test_what_cannot_be_written_is_74_and_one_line(words: str) -> None:
+    for redirection, why in ((">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")):
+        done = shell(f"{words} {redirection}")
+        assert (done.returncode, done.stdout) == (Exit.OUTPUT, "")
+        assert done.stderr == f"nodedoctor: cannot write the report: {why}\n"
+
+
+@pytest.mark.parametrize("words", OUTPUTS)
+def test_a_stderr_that_nobody_hears_changes_nothing(words: str) -> None:
+    heard = shell(words)
+    for redirection in ("2>&-", "2> /dev/full", "<&- 2>&-"):
+        done = shell(f"{words} {redirection}")
+        assert (done.returncode, bool(done.stdout)) == (heard.returncode, True)
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2> /dev/full", "<&- >&- 2>&-"])
+def test_a_complaint_that_nobody_hears_keeps_its_code(redirection: str) -> None:
+    for words in ("--nonsense", "no.such", "--replay /no/such/node", "compare /no/such /no/such", "list"):
+        assert shell(f"{words} {redirection}").returncode == Exit.USAGE
+
+
+def test_a_python_that_does_not_know_itself_still_asks_the_node() -> None:
+    """As with `env -i python3 ...`: without PATH, sys.executable is empty."""
+    paths = f"{REPOSITORY}:{sysconfig.get_paths()['purelib']}"
+    argv = ["python3", "-m", "nodedoctor", "--json", "limits"]
+    done = subprocess.run(
+        argv,
+        executable=sys.executable,
+        env={"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    report = json.loads(done.stdout)
+    ours = [probe for probe in report["probes"] if probe["argv"][1:3] == ["-I", "-S"]]
+    assert ours and {probe["outcome"] for probe in ours} == {"ok"}
+    assert {"pass", "warn", "fail"} & {result["status"] for result in report["results"]}
+
+
+@pytest.mark.parametrize("option", ["--html", "--junit", "--prometheus", "--record"])
+def test_a_dash_is_no_file(option: str, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "nodedoctor", "doctor", "--json", option, "-"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (Exit.USAGE, "", [])
+    assert done.stderr == (
+        f"nodedoctor: {option}: - is standard output, which has the report; use /dev/stdout\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [("flet", "fleet"), ("traige x.log", "triage"), ("demo helthy", "healthy")]
+)
+def test_a_misspelt_word_is_guessed(words: str, meant: str) -> None:
+    done = shell(words)
+    assert done.returncode == Exit.USAGE and f"did you mean {meant}" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_command_is_known() -> None:
+    assert set(COMMANDS) == {command.name for command in vocabulary().commands if command.name}

@@ -1,0 +1,223 @@
+"""Our programs as forks of one interpreter: they answer, crash, hang and end like any other child."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.engine import child_process, fork_server
+from nodedoctor.engine.fork_server import ForkServer
+from nodedoctor.engine.registry import Command
+from nodedoctor.model import Observation, Outcome
+
+CODE = """import os, signal, sys, time
+def main():
+    {}
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def server():
+    served = ForkServer()
+    yield served
+    served.close()
+
+
+def program(folder: Path, code: str, *words: str) -> Command:
+    """A program as ours are: a module with a `main`."""
+    file = folder / f"told{len(list(folder.iterdir()))}.py"
+    file.write_text(CODE.format(code))
+    return Command((sys.executable, "-I", "-S", str(file), *words))
+
+
+async def answer(asked: Command, server: ForkServer | None, timeout: float = 20) -> Observation:
+    running = await child_process.start("it", asked, server)
+    assert isinstance(running, child_process.Running)
+    try:
+        return await running.answer(timeout)
+    finally:
+        running.close()
+
+
+def ask(server: ForkServer | None, *commands: Command, timeout: float = 20) -> list[Observation]:
+    """The answers of several programs that run at the same time."""
+
+    async def together() -> list[Observation]:
+        return list(await asyncio.gather(*(answer(asked, server, timeout) for asked in commands)))
+
+    return asyncio.run(together())
+
+
+TOLD = {
+    "arguments": "print(sys.argv[1:], 'ü'); sys.exit('no: ' + sys.argv[1])",
+    "streams": "[s.reconfigure(errors='replace') for s in (sys.stdout, sys.stderr)]; print('ü')",
+    "buffers": "print([(s.line_buffering, s.errors, s.encoding) for s in (sys.stdout, sys.stderr)])",
+    "surroundings": "print(os.getcwd(), sorted(os.environ)); sys.stderr.write('but')",
+    "isolation": "print(sys.stdin.read() == '', sys.flags.isolated, sys.flags.no_site); sys.exit(7)",
+    "packages": "print([p for p in sys.path if p.endswith('-packages')], sys._xoptions)",
+    "session": "print(os.getsid(0) == os.getpid() == os.getpgrp())",
+    "end": "print('half'); raise SystemExit",
+    "descriptors": "print(sorted(os.listdir('/proc/self/fd')))",
+    "signals": "print(signal.getsignal(signal.SIGCHLD), signal.set_wakeup_fd(-1))",
+    "child": "print(os.waitpid(os.fork() or os._exit(3), 0)[1])",
+}
+
+
+@pytest.mark.parametrize("what", TOLD)
+def test_a_fork_answers_as_a_fresh_interpreter_does(server, tmp_path, what):
+    asked = program(tmp_path, TOLD[what], "a b", "")
+    (fork,), (fresh,) = ask(server, asked), ask(None, asked)
+    assert server.asked == 1
+    told = ("text", "rc", "note", "outcome", "argv", "truncated")
+    assert {name: getattr(fork, name) for name in told} == {name: getattr(fresh, name) for name in told}
+    assert fork.text
+
+
+def test_our_own_programs_answer_alike(server):
+    words = (
+        "--root",
+        "/",
+        "read:/proc/sys/kernel/ostype",
+        "read:/nowhere",
+        "list:/proc/self/fd",
+        "stat:/dev/null",
+    )
+    asked = [Command(child_process.child("host/files", *more, *words)) for more in ((), ("--each", "5"))]
+    forked, fresh = ask(server, *asked), ask(None, *asked)
+    assert [seen.text for seen in forked] == [seen.text for seen in fresh]
+    assert "Linux" in forked[0].text and "ENOENT" in forked[1].text
+
+
+def test_packages_are_found_where_we_find_them(server):
+    (seen,) = ask(server, Command(child_process.child("host/processes", "--root", "/", packages=True)))
+    assert (seen.outcome, seen.rc, seen.note, server.asked) == (Outcome.OK, 0, "", 1)
+    assert f'"pid": {os.getpid()}' in seen.text
+
+
+def test_without_psutil_only_the_program_that_needs_it_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(child_process, "_packages", lambda: (str(tmp_path),))
+    server = ForkServer()
+    words = ("--root", "/", "read:/proc/cmdline")
+    processes = Command(child_process.child("host/processes", "--root", "/", packages=True))
+    missing, well = ask(server, processes, Command(child_process.child("host/files", *words)))
+    server.close()
+    assert (missing.rc, well.rc, server.asked) == (1, 0, 2)
+    assert "psutil" in missing.note and "cmdline" in well.text
+
+
+def test_an_exception_is_told_and_a_crash_names_its_signal(server, tmp_path):
+    raises, crashes = ask(
+        server,
+        program(tmp_path, "print('so far'); raise ValueError('odd')"),
+        program(tmp_path, "print('so far', flush=True); os.kill(os.getpid(), 11)"),
+    )
+    assert (raises.rc, raises.text) == (1, "so far\n") and "ValueError: odd" in raises.note
+    assert (crashes.outcome, crashes.rc, crashes.text) == (Outcome.CRASH, -11, "so far\n")
+    assert "SIGSEGV" in crashes.note
+
+
+def test_a_fork_goes_by_its_programs_name(server, tmp_path):
+    (told,) = ask(server, program(tmp_path, "print(open('/proc/self/comm').read())"))
+    assert told.text.split() == ["told0"]
+
+
+def test_one_that_hangs_is_killed_with_what_it_started_and_holds_up_nobody(server, tmp_path):
+    hang = (
+        "[signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; print(os.fork(), flush=True); time.sleep(99)"
+    )
+    began = time.monotonic()
+    hung, well = ask(server, program(tmp_path, hang), program(tmp_path, "print('well')"), timeout=1)
+    assert (hung.outcome, well.text) == (Outcome.TIMEOUT, "well\n")
+    assert "state S" in hung.note and time.monotonic() - began < 20
+    (grandchild, _) = sorted(map(int, hung.text.split()), reverse=True)
+    assert gone(grandchild)
+
+
+def test_one_that_survives_sigkill_is_left_behind(server, tmp_path, monkeypatch):
+    spared: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
+    (seen,) = ask(server, program(tmp_path, "time.sleep(60)"), timeout=0.5)
+    server.close()
+    monkeypatch.undo()
+    assert seen.outcome is Outcome.STUCK and f"pid {spared[0]} state S" in seen.note
+    assert Path(f"/proc/{spared[0]}").exists(), "the server's end is not that of its forks"
+    os.killpg(spared[0], signal.SIGKILL)
+
+
+def test_what_cannot_be_forked_has_an_interpreter_of_its_own(server, tmp_path):
+    environment = Command(child_process.child("host/environment"), env={"NCCL_DEBUG": "ODD"})
+    foreign = Command(("sh", "-c", "echo foreign"))
+    own, other = ask(server, environment, foreign)
+    assert "ODD" in own.text and other.text == "foreign\n" and server.asked == 0
+
+
+def test_without_a_server_programs_are_started_all_the_same(server, tmp_path):
+    server._process.kill()
+    server._process.wait(10)
+    one, two = ask(server, program(tmp_path, "print('one')"), program(tmp_path, "print('two')"))
+    assert (one.text, two.text) == ("one\n", "two\n")
+    (later,) = ask(server, program(tmp_path, "print('later')"))
+    assert later.text == "later\n"
+
+
+def test_a_server_that_does_not_answer_is_done_without(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(fork_server, "PATIENCE", 0.3)
+    os.kill(server._process.pid, signal.SIGSTOP)
+    (seen,) = ask(server, program(tmp_path, "print('well')"))
+    assert seen.text == "well\n"
+    assert server._process.poll() is not None
+
+
+def test_a_server_that_dies_takes_no_answer_along(server, tmp_path):
+    async def go() -> tuple[Observation, Observation]:
+        slow = program(tmp_path, "print('begun', flush=True); time.sleep(1); print('done')")
+        waiting = asyncio.ensure_future(answer(slow, server))
+        hung = asyncio.ensure_future(answer(program(tmp_path, "time.sleep(60)"), server, timeout=2))
+        while server.asked < 2 or not all(fork.started.done() for fork in server._children.values()):
+            await asyncio.sleep(0.05)
+        server._process.kill()
+        return await waiting, await hung
+
+    slow, hung = asyncio.run(go())
+    assert (slow.text, slow.rc, slow.outcome) == ("begun\ndone\n", None, Outcome.OK)
+    assert hung.outcome is Outcome.TIMEOUT
+
+
+def test_the_server_ends_with_us(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from nodedoctor.engine.fork_server import ForkServer\n"
+        "print(ForkServer()._process.pid, flush=True)\n"
+        "os._exit(0)"
+    )
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert gone(int(done.stdout)) and done.stderr == ""
+
+
+def test_descriptors_are_given_back(server, tmp_path):
+    asked = [program(tmp_path, "print('x' * 100000)") for _ in range(5)]
+    ask(server, *asked)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert [len(seen.text) for seen in ask(server, *asked)] == [100001] * 5
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends; one that nobody has waited for yet has ended."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False

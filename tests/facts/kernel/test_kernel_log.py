@@ -1,0 +1,638 @@
+"""The kernel's log: from lines in every form to findings."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from asking import ask, brief, judge, said, write
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.kernel.log import KernelLog, kernel_log
+from nodedoctor.facts.pci.pci import Pci, PciDevice
+from nodedoctor.model import Moment, Observation, Outcome, Unseen
+from nodedoctor.probes.kernel import kernel_log as child
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+ON_HOST = Unseen("missing-tool", "not asked")
+GPU3 = "0000:4b:00.0"
+
+
+def log(*lines: str) -> KernelLog:
+    found = KernelLog.parse(said("\n".join(lines) + "\n"), ON_HOST)
+    assert isinstance(found, KernelLog)
+    return found
+
+
+def found(
+    check: str, *lines: str, gpus: Gpus | None = None, pci: Pci | None = None, since: datetime | None = None
+):
+    facts = [fact for fact in (gpus, pci) if fact is not None]
+    return judge(check, log(*lines), Moment(NOW, since), *facts)
+
+
+def xid(code: int, rest: str = "", *, bus: str = "0000:4b:00", seconds: float = 100.0) -> str:
+    return f"[{seconds:12.6f}] NVRM: Xid (PCI:{bus}): {code}, {rest}"
+
+
+def gpus(**fields: object) -> Gpus:
+    return Gpus("nvml", gpus=(Gpu(3, bus_id=GPU3, recovery_action="none", **fields),))  # type: ignore[arg-type]
+
+
+def pci(*devices: PciDevice) -> Pci:
+    return Pci(devices)
+
+
+BRIDGE = PciDevice("0000:4a:00.0", "8086", "352a", "060400")
+A_GPU = PciDevice(GPU3, "10de", "2330", "030200", upstream=("0000:4a:00.0",))
+ADAPTER = PciDevice("0000:5d:00.0", "15b3", "1021", "020700")
+DISK = PciDevice("0000:02:00.0", "144d", "a80a", "010802")
+
+
+# How a line may begin: formats of journalctl, dmesg and syslog, and of a mail that quotes one.
+@pytest.mark.parametrize(
+    ("head", "seconds", "absolute"),
+    [
+        ("[   12.345678] ", 12.345678, False),
+        ("[Sun Feb 23 16:24:18 2025] ", 1740327858.0, False),
+        ("2025-02-23T16:24:18+0000 gpu-7 kernel: ", 1740327858.0, True),
+        ("2025-02-23T16:24:18.250000+01:00 gpu-7 kernel: ", 1740324258.25, True),
+        ("2025-02-23T16:24:18,250000+00:00 ", 1740327858.25, True),
+        ("2025-02-23 16:24:18 ", 1740327858.0, False),
+        ("kern  :err   : [   12.345678] ", 12.345678, False),
+        ("Feb 23 16:24:18 gpu-7 kernel: [   12.345678] ", None, False),
+        ("Okt 06 17:59:27 gpu-7 kernel: ", None, False),
+        (">  [   12.345678] ", 12.345678, False),
+        ("[   12.345678] [T4242] ", 12.345678, False),
+        ("[  +0.000844] ", None, False),
+        ("[Feb23 16:24] ", None, False),
+        ("<3>", None, False),
+        ("", None, False),
+    ],
+)
+def test_every_prefix_leads_to_the_message(head, seconds, absolute):
+    event = log(
+        f"{head}NVRM: Xid (PCI:0000:4b:00): 79, pid=7, name=python3, GPU has fallen off the bus."
+    ).xids[0]
+    assert (event.code, event.device, event.pid, event.name) == (79, GPU3, 7, "python3")
+    assert event.text.startswith("NVRM: Xid")
+    assert event.when.absolute is absolute
+    if seconds is not None:
+        assert event.when.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "device", "pid", "name", "mig"),
+    [
+        (xid(13, "pid='<unknown>', name=<unknown>, Graphics SM Warp Exception"), 13, GPU3, None, None, None),
+        (xid(31, "pid=9, name=ray::train, Ch 0000000a", bus="0000:4b:00.0"), 31, GPU3, 9, "ray::train", None),
+        (
+            xid(43, "pid=9, name=a, Ch 1", bus="0000:4b:00 GPU-I:05 GPU-CI:00"),
+            43,
+            GPU3,
+            9,
+            "a",
+            "GPU-I:05 GPU-CI:00",
+        ),
+        ("NVRM: Xid (0000:4b:00): 14, Channel 00000001", 14, GPU3, None, None, None),
+        ("NVRM: Xid (4b:00): 8, Channel 0000", 8, GPU3, None, None, None),
+        ("Xid (PCI:0008:01:00): 149, NETIR", 149, "0008:01:00.0", None, None, None),
+        (xid(79, "pid=1122, GPU has fallen off the bus."), 79, GPU3, 1122, None, None),
+    ],
+)
+def test_forms_of_an_xid(line, code, device, pid, name, mig):
+    event = log(line).xids[0]
+    assert (event.code, event.device, event.pid, event.name, event.mig) == (code, device, pid, name, mig)
+
+
+def test_a_gpu_off_the_bus_without_a_number_counts_as_79_and_only_once():
+    told = (
+        "[ 9.1] NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "               NVRM: (PCI ID: 10de:26b5) installed in this system has",
+        "               NVRM: fallen off the bus and is not responding to commands.",
+        "[ 9.2] NVRM: GPU 0000:4b:00.0: GPU has fallen off the bus.",
+    )
+    assert [(x.code, x.device) for x in log(*told).xids] == [(79, "0000:b3:00.0"), (79, GPU3)]
+    assert len(log(xid(79, "GPU has fallen off the bus."), told[3]).xids) == 1
+
+
+XIDS = [
+    (["[1.0] usb 1-1: new high-speed USB device"], "pass", None),
+    ([xid(79, "GPU has fallen off the bus.")], "fail", "reboot"),
+    ([xid(48), xid(63), xid(94), xid(45)], "fail", "reset-gpu"),
+    ([xid(94, "Contained")], "fail", "restart-job"),
+    ([xid(63, "Row Remapper: New row marked for remapping")], "warn", "drain"),
+    ([xid(13), xid(13)], "warn", "restart-job"),
+    ([xid(43)], "note", None),
+    ([xid(92)], "note", None),
+    ([xid(44)], "note", None),
+    ([xid(44), xid(44)], "warn", "none"),
+    ([xid(45, f"pid={n}, name=python3, Ch {n}") for n in range(300)], "note", None),
+    ([xid(31), xid(45)], "warn", "restart-job"),
+    ([xid(45, "Ch 1 caused by previous Xid 119")], "fail", "reset-gpu"),
+    ([xid(999)], "warn", "investigate"),
+    (
+        [xid(31), xid(154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)")],
+        "fail",
+        "reboot",
+    ),
+    ([xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")], "note", None),
+    (
+        [
+            xid(95),
+            xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", seconds=200),
+        ],
+        "note",
+        None,
+    ),
+    (
+        [xid(149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x99999999 0x00000000 0x0 0x0 0x0 0x0)")],
+        "fail",
+        "reset-gpu",
+    ),
+    (
+        [xid(145, "RLW_X Nonfatal XC0 i0 Link 13 (0x99999999 0x00000000 0x0 0x0 0x0 0x0)")],
+        "warn",
+        "investigate",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "status", "action"), XIDS)
+def test_xids_by_what_the_catalogue_says(lines, status, action):
+    (one,) = found("kernel.xid", *lines)
+    assert ("note" if one.note else one.status.value) == status, one.summary
+    assert (one.fix.action if one.fix else None) == action
+
+
+def test_xid_names_the_gpu_by_number_when_it_can():
+    assert brief(found("kernel.xid", xid(79), gpus=gpus())) == [("fail", "gpu:3")]
+    assert brief(found("kernel.xid", xid(79), pci=pci(A_GPU))) == [("fail", "gpu:0")]
+    assert brief(found("kernel.xid", xid(79))) == [("fail", f"pci:{GPU3}")]
+    (one,) = found("kernel.xid", xid(119), gpus=gpus())
+    assert one.fix is not None and one.fix.commands == ("sudo nvidia-smi --gpu-reset -i 3",)
+
+
+def test_the_driver_s_recovery_action_decides_the_fix_and_the_error_is_named():
+    (one,) = found(
+        "kernel.xid",
+        xid(74),
+        xid(154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"),
+    )
+    assert one.fix is not None and one.fix.action == "drain"
+    assert "Xid 74" in one.summary and "Xid 154" in one.summary
+
+
+LOADED = "[  500.000000] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build"
+
+
+def test_an_error_before_the_last_driver_load_is_history_only_with_clean_counters():
+    assert brief(found("kernel.xid", xid(79), LOADED, gpus=gpus(ecc_volatile_uncorrectable=0))) == [
+        ("note", "gpu:3")
+    ]
+    assert brief(found("kernel.xid", xid(79), LOADED)) == [("fail", f"pci:{GPU3}")]
+    assert brief(found("kernel.xid", xid(48), LOADED, gpus=gpus(remap_pending=True))) == [("fail", "gpu:3")]
+    assert brief(found("kernel.xid", LOADED, xid(79, seconds=600), gpus=gpus())) == [("fail", "gpu:3")]
+    # The driver says that it was loaded after it has tried its GPUs.
+    assert brief(found("kernel.xid", xid(79, seconds=499), LOADED, gpus=gpus())) == [("fail", "gpu:3")]
+    # A program's fault needs no counters to be over.
+    assert brief(found("kernel.xid", xid(31), LOADED)) == [("note", f"pci:{GPU3}")]
+
+
+def test_since_leaves_out_what_is_older_where_the_time_is_certain():
+    old = (
+        "2026-11-20T01:00:00+00:00 gpu-7 kernel: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus."
+    )
+    yesterday = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+    assert brief(found("kernel.xid", old, since=yesterday)) == [("pass", "")]
+    assert brief(found("kernel.xid", old)) == [("fail", f"pci:{GPU3}")]
+    assert brief(found("kernel.xid", old.replace("+00:00", ""), since=yesterday)) == [("fail", f"pci:{GPU3}")]
+
+
+def sxid(code: int, kind: str, rest: str, switch: int = 0, seconds: float = 110.0) -> str:
+    return f"[{seconds:.3f}] nvidia-nvswitch{switch}: SXid (PCI:0000:05:00.0): {code}, {kind}, {rest}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([sxid(12028, "Non-fatal", "Link 32 egress")], [("note", "nvswitch:0")]),
+        ([sxid(12028, "Non-fatal", "Link 32 egress")] * 2, [("warn", "nvswitch:0")]),
+        ([sxid(20034, "Fatal", "Link 48 LTSSM Fault Up")], [("fail", "nvswitch:0")]),
+        ([sxid(20034, "Severity 1", "Engine instance 60")], [("pass", "")]),
+        ([xid(79), sxid(20034, "Fatal", "Link 48", switch=2)], [("warn", "nvswitch:2")]),
+        ([xid(79), sxid(20034, "Fatal", "Link 48", seconds=9000)], [("fail", "nvswitch:0")]),
+    ],
+)
+def test_sxids(lines, expected):
+    assert brief(found("kernel.sxid", *lines)) == expected
+
+
+MISMATCH = (
+    "[  52.1] NVRM: API mismatch: the client 'nvidia-smi' (pid 77)",
+    "[  52.1] NVRM: has the version 570.86.10, but this kernel module has",
+    "[  52.1] NVRM: the version 550.54.15.",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            ["[1.0] nvidia: module verification failed: signature missing - tainting kernel", LOADED],
+            [("pass", "")],
+        ),
+        (MISMATCH, [("fail", "driver:mismatch")]),
+        ([*MISMATCH, LOADED], [("note", "driver:mismatch")]),
+        (["[9.0] NVRM: GPU 0000:4b:00.0: RmInitAdapter failed! (0x62:0x40:2300)"], [("fail", f"pci:{GPU3}")]),
+        (
+            ["[9.0] nvidia 0000:4b:00.0: probe with driver nvidia failed with error -1"],
+            [("fail", f"pci:{GPU3}")],
+        ),
+        (["[9.0] NVRM: No NVIDIA GPU found."], [("fail", "driver:no-gpu")]),
+        (
+            [
+                "[9.0] NVRM: GPU 0000:4b:00.0 is already bound to vfio-pci.",
+                "[9.1] NVRM: The NVIDIA probe routine was not called for 1 device(s).",
+            ],
+            [("note", "driver:no-gpu")],
+        ),
+        (
+            ["[9.0] nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client"],
+            [("warn", "driver:peermem")],
+        ),
+        (["[9.0] NVRM: GPU0 Failed to enter state 1"], [("pass", "")]),
+    ],
+)
+def test_the_driver_about_itself(lines, expected):
+    assert brief(found("kernel.driver", *lines)) == expected
+
+
+def test_mismatch_tells_both_versions():
+    (one,) = found("kernel.driver", *MISMATCH)
+    assert "570.86.10 and 550.54.15" in one.summary
+
+
+def test_a_driver_without_gpus_on_the_bus_is_no_fault():
+    assert brief(found("kernel.driver", "[9.0] NVRM: No NVIDIA GPU found.", pci=pci(DISK))) == [
+        ("note", "driver:no-gpu")
+    ]
+
+
+def aer(device: str, severity: str, driver: str = "pcieport") -> list[str]:
+    return [
+        f"[5.0] {driver} {device}: PCIe Bus Error: severity={severity}, type=Physical Layer, (Receiver ID)",
+        f"[5.0] {driver} {device}:   device [8086:352a] error status/mask=00000001/00002000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "devices", "expected"),
+    [
+        (aer("0000:02:00.0", "Corrected", "nvme"), None, "note"),
+        (aer("0000:02:00.0", "Correctable", "nvme"), None, "note"),
+        (aer("0000:4a:00.0", "Corrected") * 100, None, "warn"),
+        (aer(GPU3, "Uncorrected (Fatal)", "nvidia"), None, "fail"),
+        (aer(GPU3, "Uncorrectable (Non-Fatal)", "nvidia"), None, "fail"),
+        (aer("0000:02:00.0", "Uncorrected (Non-Fatal)", "nvme"), None, "note"),
+        (aer("0000:4a:00.0", "Uncorrected (Non-Fatal)"), None, "warn"),
+        (aer("0000:4a:00.0", "Uncorrected (Fatal)"), None, "warn"),
+        (aer("0000:4a:00.0", "Uncorrected (Fatal)"), pci(BRIDGE, A_GPU), "fail"),
+        (
+            [
+                *aer("0000:4a:00.0", "Uncorrected (Fatal)"),
+                f"[5.0] nvidia {GPU3}: AER: can't recover (no callback)",
+            ],
+            None,
+            "fail",
+        ),
+        (aer("0000:02:00.0", "Uncorrected (Fatal)", "nvme"), pci(BRIDGE, A_GPU, DISK), "warn"),
+        (
+            ["[5.0] pcieport 0000:4a:00.0: DPC: containment event, status:0x1f01 source:0x0000"],
+            pci(BRIDGE, A_GPU),
+            "fail",
+        ),
+        (["[5.0] pcieport 0000:4a:00.0: pciehp: Slot(12): Link Down"], pci(BRIDGE, A_GPU), "fail"),
+        (["[5.0] pcieport 0000:4a:00.0: pciehp: Slot(12): Link Up"], pci(BRIDGE, A_GPU), "pass"),
+        (
+            [
+                "[5.0] {1}[Hardware Error]: event severity: fatal",
+                "[5.0] {1}[Hardware Error]:   section_type: PCIe error",
+                f"[5.0] {{1}}[Hardware Error]:   device_id: {GPU3}",
+            ],
+            pci(A_GPU),
+            "fail",
+        ),
+        (
+            [
+                "[5.0] {1}[Hardware Error]: event severity: corrected",
+                "[5.0] {1}[Hardware Error]:   node:0 card:1",
+            ],
+            None,
+            "pass",
+        ),
+    ],
+)
+def test_pci_errors_by_whose_device_it_is(lines, devices, expected):
+    (one,) = found("kernel.pcie", *lines, pci=devices)
+    assert ("note" if one.note else one.status.value) == expected, one.summary
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "words"),
+    [
+        (
+            [
+                "[7.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,oom_memcg=/slurm/job_9,"
+                "task_memcg=/slurm/job_9/step,task=python3,pid=77,uid=1000",
+                "[7.0] Memory cgroup out of memory: Killed process 77 (python3) anon-rss:104857600kB,"
+                " file-rss:0kB, shmem-rss:2097152kB, UID:1000 pgtables:1kB oom_score_adj:0",
+            ],
+            "fail",
+            ["pid 77", "102 GiB", "/slurm/job_9"],
+        ),
+        (
+            [
+                "[7.0] Out of memory: Kill process 78 (mysqld) score 900 or sacrifice child",
+                "[7.0] Killed process 78 (mysqld) total-vm:9kB, anon-rss:1048576kB, file-rss:0kB",
+            ],
+            "warn",
+            ["pid 78", "1 GiB", "on the node"],
+        ),
+        (["[7.0] oom_reaper: reaped process 77 (python3), now anon-rss:0kB"], "pass", []),
+    ],
+)
+def test_killed_for_memory(lines, status, words):
+    (one,) = found("kernel.oom", *lines)
+    assert one.status.value == status
+    assert all(word in one.summary for word in words), one.summary
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "words"),
+    [
+        (["[8.0] INFO: task python3:77 blocked for more than 120 seconds."], "fail", ["python3", "120 s"]),
+        (
+            [
+                "[8.0] INFO: task kworker/1:2:77 blocked for more than 122 seconds.",
+                "[8.0]  nv_open+0x12/0x90 [nvidia]",
+            ],
+            "fail",
+            ["in nvidia"],
+        ),
+        (["[8.0] INFO: task jbd2/sda1-8:77 blocked for more than 120 seconds."], "warn", ["jbd2/sda1-8"]),
+        (["[8.0] watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [kworker/1:3:77]"], "warn", ["22 s"]),
+        (
+            ["[8.0] BUG: unable to handle page fault", "[8.0] RIP: 0010:_nv012+0x1/0x2 [nvidia]"],
+            "fail",
+            ["nvidia"],
+        ),
+        (["[8.0] Kernel panic - not syncing: Fatal exception"], "fail", []),
+        (["[8.0] nfs: server store-1 not responding, still trying"], "warn", ["store-1"]),
+        (["[8.0] nfs: server s not responding, still trying", "[9.0] nfs: server s OK"], "pass", []),
+        (["[8.0] Oops: 0000 [#1] PREEMPT SMP NOPTI"], "fail", []),
+        (["[8.0] rcu: INFO: rcu_sched self-detected stall on CPU"], "warn", []),
+        (
+            ["[8.0] python3[77]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.27.5[7f00+1]"],
+            "fail",
+            ["libnccl"],
+        ),
+        (
+            ["[8.0] traps: pt_main[77] general protection fault ip:7f sp:7f error:0 in libcuda.so.1[7f+1]"],
+            "fail",
+            [],
+        ),
+        (["[8.0] chrome[77]: segfault at 0 ip 00007f sp 00007f error 4 in chrome[55+1]"], "note", ["chrome"]),
+    ],
+)
+def test_hangs_and_crashes(lines, status, words):
+    (one,) = found("kernel.hung", *lines)
+    assert ("note" if one.note else one.status.value) == status, one.summary
+    assert all(word in one.summary for word in words), one.summary
+
+
+NIC = "mlx5_core 0000:5d:00.0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            [
+                f"[9.0] {NIC}: firmware version: 28.43.2026",
+                f"[9.0] {NIC}: 252.048 Gb/s available PCIe bandwidth (32 GT/s x16 link)",
+            ],
+            ["pass"],
+        ),
+        (["[9.0] mlx5_core: probe of 0000:5d:00.0 failed with error -22"], ["fail"]),
+        ([f"[9.0] {NIC}: poll_health:800:(pid 0): Fatal error 1 detected"], ["fail"]),
+        (
+            [f"[9.0] {NIC}: mlx5_pcie_event:299: Detected insufficient power on the PCIe slot (27W)."],
+            ["warn"],
+        ),
+        (
+            [f"[9.0] {NIC}: mlx5_pcie_event:301:(pid 1): PCIe slot advertised sufficient power (75W)."],
+            ["pass"],
+        ),
+        ([f"[9.0] {NIC}: temp_warn:181:(pid 0): High temperature on sensors with bit set 0x0 0x1"], ["warn"]),
+        ([f"[9.0] {NIC}: Port module event[error]: module 0, Cable error, Bus stuck"], ["warn"]),
+        ([f"[9.0] {NIC}: Port module event: module 0, Cable plugged"], ["pass"]),
+        (["[9.0] NETDEV WATCHDOG: ens1np0 (mlx5_core): transmit queue 5 timed out"], ["warn"]),
+        ([f"[9.0] {NIC} ens1np0: Link down"], ["note"]),
+        ([f"[9.0] {NIC} ens1np0: Link up"], ["pass"]),
+        ([f"[9.0] {NIC} ens1np0: Link up", f"[9000.0] {NIC} ens1np0: Link down"], ["warn"]),
+        ([f"[9000.0] {NIC} ens1np0: Link down"], ["warn"]),
+        (
+            [f"[{9 + n}.0] {NIC} ens1np0: Link {way}" for n, way in enumerate(["up", "down"] * 3 + ["up"])],
+            ["warn"],
+        ),
+        (
+            [f"[9.0] {NIC}: 63.008 Gb/s available PCIe bandwidth, limited by 8 GT/s x8 link at 0000:00:02.0"],
+            ["note"],
+        ),
+        (
+            ["[9.0] nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping"],
+            ["pass"],
+        ),
+    ],
+)
+def test_adapters(lines, expected):
+    results = found("kernel.nic", *lines)
+    assert ["note" if one.note else one.status.value for one in results] == expected, [
+        one.summary for one in results
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "devices", "expected"),
+    [
+        (
+            "DMAR: [DMA Read NO_PASID] Request device [4b:00.0] fault addr 0x1000 [fault reason 0x06]",
+            pci(A_GPU),
+            ("fail", "gpu:0"),
+        ),
+        (
+            "DMAR: [DMA Write] Request device [02:00.0] fault addr 0 [fault reason 05]",
+            pci(A_GPU, DISK),
+            ("warn", "pci:0000:02:00.0"),
+        ),
+        (
+            "nvidia 0000:4b:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x20 address=0x1]",
+            None,
+            ("fail", f"pci:{GPU3}"),
+        ),
+        (
+            "AMD-Vi: Event logged [IO_PAGE_FAULT device=5d:00.0 domain=0x20]",
+            pci(ADAPTER),
+            ("fail", "pci:0000:5d:00.0"),
+        ),
+        ("DMAR: IOMMU enabled", None, ("pass", "")),
+    ],
+)
+def test_iommu_faults(line, devices, expected):
+    assert brief(found("kernel.iommu", f"[3.0] {line}", pci=devices)) == [expected]
+
+
+UE = "[3.0] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x9)"
+CE = UE.replace(" UE ", " CE ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["[3.0] EDAC MC: Ver: 3.0.0", "[3.0] EDAC i10nm: v0.0.6"], ("pass", "")),
+        ([CE], ("note", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+        ([CE] * 200, ("warn", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+        ([UE], ("fail", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+        (
+            ["[3.0] Memory failure: 0x12: Sending SIGBUS to python3:7 due to hardware"],
+            ("fail", "ram:unknown"),
+        ),
+    ],
+)
+def test_host_memory(lines, expected):
+    assert brief(found("kernel.memory", *lines)) == [expected]
+
+
+def test_a_message_that_mail_broke_into_lines_is_whole_again():
+    told = log(
+        "[94.1] mlx5_core 0000:0b:00.1: init_one:1329:(pid 13): mlx5_load_one",
+        "failed with error code -22",
+        "",
+        "text",
+    )
+    assert [event.kind for event in told.nics] == ["dead"]
+    assert told.nics[0].text.endswith("mlx5_load_one failed with error code -22")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("dmesg: read kernel buffer failed: Operation not permitted\n", "denied"),
+        ("-- No entries --\n", "not-visible-here"),
+        ("", "not-visible-here"),
+    ],
+)
+def test_a_paste_without_a_log_is_no_clean_log(text, reason):
+    unseen = KernelLog.parse(said(text), ON_HOST)
+    assert isinstance(unseen, Unseen) and unseen.reason == reason and unseen.way_out
+
+
+def no_source(why: str) -> Observation:
+    failed = [{"source": "dmesg", "why": why, "said": "dmesg: Operation not permitted"}]
+    return said(json.dumps({"source": None, "text": "", "failed": failed}))
+
+
+def test_denied_everywhere_says_what_would_help_and_a_container_points_to_the_host():
+    denied = KernelLog.parse(no_source("denied"), Container())
+    inside = KernelLog.parse(no_source("denied"), Container(runtime="docker"))
+    assert isinstance(denied, Unseen) and denied.reason == "denied" and "systemd-journal" in denied.way_out
+    assert isinstance(inside, Unseen) and inside.reason == "not-visible-here" and "host" in inside.way_out
+    assert isinstance(KernelLog.parse(Observation("kernel-log", Outcome.TIMEOUT), ON_HOST), Unseen)
+
+
+def test_root_is_not_told_to_become_root():
+    nothing = {"source": None, "text": "", "failed": [{"source": "dmesg", "why": "empty", "said": "nothing"}]}
+    root, user = (KernelLog.parse(said(json.dumps(nothing | {"uid": uid})), Container()) for uid in (0, 1000))
+    assert isinstance(root, Unseen) and "Run as root" not in root.way_out and "journald" in root.way_out
+    assert isinstance(user, Unseen) and "Run as root" in user.way_out
+
+
+def test_the_child_says_as_whom_it_found_nothing(tmp_path: Path):
+    document = json.loads(ask(kernel_log, root=tmp_path, env={"PATH": str(tmp_path)}).text)
+    assert document["source"] or document["uid"] == os.geteuid()
+
+
+def test_the_child_reads_syslog_below_a_root(tmp_path: Path):
+    write(
+        tmp_path / "var/log/kern.log", f"Nov 21 10:00:00 h kernel: {xid(79)}\nNov 21 10:00:00 h sshd: noise\n"
+    )
+    write(tmp_path / "proc/stat", "cpu 1 2\nbtime 1700000000\n")
+    failing = Path(sys.executable).parent  # a PATH on which neither journalctl nor dmesg is found
+    seen = ask(kernel_log, root=tmp_path, env={"PATH": str(failing)})
+    document = json.loads(seen.text)
+    if document["source"] == "dmesg":  # the ring is the kernel's, whatever the root
+        pytest.skip("this machine's dmesg may be read")
+    told = KernelLog.parse(seen, ON_HOST)
+    assert isinstance(told, KernelLog)
+    assert (told.source, told.lines, len(told.xids)) == ("/var/log/kern.log", 1, 1)
+
+
+def test_the_child_reads_this_machine():
+    document = json.loads(ask(kernel_log).text)
+    assert document["source"] is None or document["text"]
+    assert all(one["why"] in ("denied", "absent", "empty", "error") for one in document["failed"])
+
+
+def test_a_storm_does_not_push_out_what_explains_it():
+    storm = "".join(
+        f"[{n}.0] NVRM: Xid (PCI:0000:19:00): 45, pid={n}, name=python3, Ch {n}\n" for n in range(60_000)
+    )
+    text, cut = child.shorten(f"{xid(79)}\n{storm}".encode())
+    assert cut and len(text) <= child.TEXT_BYTES
+    codes = {event.code for event in KernelLog.of(text.decode(), "dmesg").xids}
+    assert codes == {45, 79}
+
+
+lines = st.one_of(
+    st.text(max_size=80), st.sampled_from([line for case in XIDS for line in case[0][:2]] + list(MISMATCH))
+)
+
+
+@given(st.lists(st.tuples(lines, st.integers(0, 60)), max_size=12))
+def test_no_text_raises(parts):
+    """Cut-off, mixed and hostile lines become a fact or the reason why not."""
+    text = "\n".join(line[: len(line) - cut] if cut < len(line) else line for line, cut in parts)
+    told = KernelLog.parse(said(text), ON_HOST)
+    assert isinstance(told, (KernelLog, Unseen))
+    if isinstance(told, KernelLog):
+        assert json.dumps(told.public())
+        for check in (
+            "kernel.xid",
+            "kernel.sxid",
+            "kernel.driver",
+            "kernel.pcie",
+            "kernel.oom",
+            "kernel.hung",
+            "kernel.nic",
+            "kernel.iommu",
+            "kernel.memory",
+        ):
+            assert judge(check, told, Moment(NOW))
+
+
+scalars = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5)
+values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(max_size=3), scalars, max_size=3)
+
+
+@given(st.dictionaries(st.sampled_from(["source", "text", "failed", "cut", "boot_epoch"]), values) | values)
+def test_no_document_raises(value):
+    assert isinstance(KernelLog.parse(said(json.dumps(value)), ON_HOST), (KernelLog, Unseen))

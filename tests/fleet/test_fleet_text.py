@@ -1,0 +1,95 @@
+"""A fleet as text: one problem is told once, two are kept apart, and every node is counted once."""
+
+from __future__ import annotations
+
+from nodedoctor.fleet.compare.grouping import CUT_FIX, families, fix
+from nodedoctor.fleet.compare.outliers import judge
+from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.fleet.text import render
+from nodedoctor.model import Status
+
+TICKET = "Reset the GPUs. Into the ticket: H100, serial {0}, UUID GPU-{0}. In a cloud, ask for another one."
+
+
+def links(host: str, gpu: int = 3, up: int = 16, fix: str = "Reseat it.") -> Node:
+    problem = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, f"{up} of 18 NVLinks up", 5, fix=fix)
+    return Node(host, verdict=Status.FAIL, problems=(problem,))
+
+
+def text(*nodes: Node, oddities: tuple[Oddity, ...] = (), quiet: bool = False) -> str:
+    return render(Fleet("0", "ssh", "", 1.0, nodes, oddities), width=200, quiet=quiet)
+
+
+def test_no_serial_of_one_node_is_told_for_another():
+    shown = text(links("s1", fix=TICKET.format("111")), links("s2", fix=TICKET.format("222")))
+    assert "111" not in shown and "222" not in shown
+    assert f"fix     Reset the GPUs. In a cloud, ask for another one. {CUT_FIX}" in shown
+    assert "serial 111" in text(links("s1", fix=TICKET.format("111")))
+
+
+def test_subjects_that_differ_are_told():
+    shown = text(links("s1", 3), links("s2", 5), links("s3", 5))
+    assert "FAIL nvlink.links: 16 of 18 NVLinks up   gpu:5 on 2 nodes s[2-3]; gpu:3 on s1" in shown
+    assert "FAIL nvlink.links gpu:3: 16 of 18 NVLinks up   2 nodes s[1-2]" in text(links("s1"), links("s2"))
+
+
+def test_numbers_that_are_measured_keep_problems_apart():
+    shown = text(links("s1", up=16), links("s2", up=12), links("s3", up=16))
+    assert "16 of 18 NVLinks up   2 nodes s1,s3" in shown.replace("s[1,3]", "s1,s3")
+    assert "12 of 18 NVLinks up   s2" in shown and shown.count("Reseat it.") == 1
+    many = text(*(links(f"s{up}", up=up) for up in range(10, 18)))
+    assert many.count("FAIL nvlink.links gpu:3") == 3 and many.count("Reseat it.") == 1
+    assert "FAIL nvlink.links: 5 more with other numbers or subjects   5 nodes s[" in many
+
+
+def test_identities_do_not_keep_problems_apart():
+    def xid(host: str, when: str, pid: int) -> Node:
+        said = f"Xid 74 (2 times) at 2026-11-14 {when}: pid {pid} on 0000:5d:00.0"
+        return Node(
+            host, verdict=Status.FAIL, problems=(Problem("kernel.xid", "gpu:3", Status.FAIL, said, 5),)
+        )
+
+    (ones,) = families((n, n.problems[0]) for n in (xid("a", "08:41:07", 7), xid("b", "09:00:00", 99)))
+    (one,) = ones
+    assert one.words == "Xid 74 (2 times) at ...: pid ... on 0000:5d:00.0" and one.hosts == ("a", "b")
+    assert fix(ones) == ""
+
+
+def test_what_was_not_seen_is_told_of_those_nodes_only():
+    def blind(host: str, *checks: str) -> Node:
+        problems = [
+            Problem(check, "", Status.UNKNOWN, "no", 2, reason="not-visible-here") for check in checks
+        ]
+        return Node(host, verdict=Status.UNKNOWN, problems=tuple(problems))
+
+    shown = text(blind("a", "gpu.x", "gpu.y"), blind("b", "kernel.x", "gpu.y"), blind("c", "kernel.x"))
+    assert "not-visible-here: gpu.x   a" in shown
+    assert "not-visible-here: gpu.y   2 nodes a,b" in shown
+    assert "not-visible-here: kernel.x   2 nodes b,c" in shown
+
+
+def odd(status: Status, *hosts: str) -> Oddity:
+    return Oddity("k", "t", status, "s", "", (Group("v", hosts),), None, hosts)
+
+
+def test_the_last_lines_name_whom_the_first_counts():
+    nodes = [Node(f"n{number}", verdict=Status.PASS) for number in range(4)]
+    careful = Node("w", verdict=Status.WARN, problems=(Problem("a.b", "", Status.WARN, "s", 3),))
+    shown = text(*nodes, careful, oddities=(odd(Status.WARN, "n3"),))
+    assert shown.startswith("WARN 5 nodes (ssh): 1 warn, 4 pass")
+    assert shown.endswith("WARN w\nPASS 3 nodes n[0-2]\nPASS but different: n3\n")
+    barred = text(*nodes, oddities=(odd(Status.FAIL, "n3"),))
+    assert barred.startswith("FAIL 4 nodes (ssh): 1 fail, 3 pass")
+    assert barred.endswith("FAIL n3\nPASS 3 nodes n[0-2]\n")
+    skipped = text(nodes[0], Node("s", verdict=Status.SKIP))
+    assert (
+        skipped.startswith("PASS 2 nodes (ssh): 1 pass, 1 skip")
+        and "neither passing nor failing: s" in skipped
+    )
+
+
+def test_one_machine_by_three_names_is_no_two():
+    shown = text(
+        *(nodes := [Node(host, boot_id="b", verdict=Status.PASS) for host in "abc"]), oddities=judge(nodes)
+    )
+    assert "a,b,c are one machine, by its boot id: b" in shown and "twice" not in shown

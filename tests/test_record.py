@@ -1,0 +1,85 @@
+"""Our values behave as frozen dataclasses do."""
+
+import pickle
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+
+import pytest
+
+from nodedoctor.record import noun
+
+
+@noun
+class Pair:
+    """Two things and what comes with them."""
+
+    one: int
+    two: "str | None" = None
+    more: list[int] = field(default_factory=list)
+
+
+@noun
+class Triple(Pair):
+    """A pair and something."""
+
+    three: float = 3.0
+
+
+@dataclass(repr=False, eq=False, slots=True)
+class Usual:
+    """What the standard decorator makes of the same fields."""
+
+    one: int
+    two: "str | None" = None
+    more: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    "args, values", [((1,), {}), ((1, "b"), {}), ((), {"two": "b", "one": 1}), ((1, None, [2]), {})]
+)
+def test_arguments_and_defaults_are_those_of_a_dataclass(args, values):
+    ours, usual = Pair(*args, **values), Usual(*args, **values)
+    assert asdict(ours) == asdict(usual)
+    assert ours == Pair(*args, **values) and repr(ours).startswith("Pair(one=1, two=")
+
+
+@pytest.mark.parametrize(
+    "args, values", [((), {}), ((1, "b", [], 4), {}), ((1,), {"one": 2}), ((1,), {"four": 4})]
+)
+def test_wrong_arguments_are_refused_with_the_same_words(args, values):
+    with pytest.raises(TypeError) as usual:
+        Usual(*args, **values)
+    for _ in range(2):
+        with pytest.raises(TypeError) as ours:
+            Pair(*args, **values)
+        assert str(ours.value) == str(usual.value).replace("Usual", "Pair")
+
+
+def test_defaults_are_not_shared_between_values():
+    one, two = Pair(1), Pair(1)
+    one.more.append(5)
+    assert two.more == []
+
+
+def test_a_class_made_of_another_has_its_fields_whichever_is_used_first():
+    assert Triple(1, three=4.0) == Triple(1, None, [], 4.0) != Pair(1)
+    assert [f.name for f in fields(Triple)] == ["one", "two", "more", "three"]
+    assert replace(Triple(1), two="b").two == "b"
+
+
+def test_values_are_slotted_hashed_by_their_fields_and_survive_pickling():
+    first = Pair(1, "b")
+    assert is_dataclass(Pair) and not hasattr(first, "__dict__")
+    with pytest.raises(AttributeError):
+        first.other = 1  # type: ignore[attr-defined]
+    assert pickle.loads(pickle.dumps(first)) == first
+
+    @noun
+    class Plain:
+        """Of values that can be hashed."""
+
+        name: str
+
+    assert {Plain("a"), Plain("a")} == {Plain("a")} and Plain("a") != Plain("b")
+    match Plain("a"):
+        case Plain(name):
+            assert name == "a"

@@ -1,0 +1,204 @@
+"""The Fleet screen, driven by keys: the odd ones first, the matrix, a node's report on all other screens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from tuidriver import Act, check_frame, frame, press, rack, until
+
+from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.model import Status
+from nodedoctor.nodeset import expand
+from nodedoctor.report.json import render as rendered
+from nodedoctor.tui.app import NodeDoctor
+from nodedoctor.tui.lines import nodes
+from nodedoctor.tui.lines.nodes import Round
+from nodedoctor.tui.look import UNICODE
+from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.state import Nothing
+
+GOOD = {"nvlink.links": Status.PASS, "ib.state": Status.PASS, "driver.answers": Status.PASS}
+HOSTS = expand("gpu-[001-120]")
+
+
+def _node(host: str, *problems: Problem, report: str = "") -> Node:
+    verdict = max(problems, key=lambda p: p.severity).status if problems else Status.PASS
+    statuses = {**GOOD, **{problem.check: problem.status for problem in problems}}
+    counts = {status.value: sum(s is status for s in statuses.values()) for status in Status}
+    return Node(
+        host, seconds=1.2, verdict=verdict, problems=problems, statuses=statuses, counts=counts, report=report
+    )
+
+
+def fleet(report: str = "") -> Fleet:
+    links = Problem("nvlink.links", "gpu:3", Status.FAIL, "16 of 18 NVLinks up; down: 4, 11", 5, "reset-gpu")
+    rail = Problem("ib.state", "mlx5_4", Status.WARN, "trained at 200 of 400 Gb/s", 3, "investigate")
+    special = {
+        "gpu-017": _node("gpu-017", links, report=report),
+        "gpu-020": _node("gpu-020", rail, links),
+        "gpu-021": _node("gpu-021", rail, links),
+        "gpu-099": Node("gpu-099", "silent", "no answer in 50 s"),
+        "gpu-100": Node("gpu-100", "unreachable", "ssh: connect to host gpu-100 port 22: No route to host"),
+    }
+    nodes = tuple(special.get(host) or _node(host) for host in HOSTS)
+    usual = Group("570.86.10", tuple(host for host in HOSTS if host != "gpu-120"))
+    odd = Oddity(
+        "driver",
+        "NVIDIA driver",
+        Status.WARN,
+        "gpu-120 has 550.54.15; 119 others 570.86.10",
+        "NCCL negotiates features by driver; one older node holds all others back.",
+        (usual, Group("550.54.15", ("gpu-120",))),
+        usual,
+        ("gpu-120",),
+        "Install the driver of the others on gpu-120.",
+    )
+    return Fleet("0.1.0", "ssh", "2026-11-21T05:33:34Z", 4.2, nodes, (odd,))
+
+
+def sit(rounds: Sequence[Round], act: Act, size: tuple[int, int] = (80, 24)) -> NodeDoctor:
+    async def answering() -> AsyncIterator[Round]:
+        for one in rounds:
+            yield one
+
+    async def run() -> NodeDoctor:
+        app = NodeDoctor(Nothing(), first="fleet", rounds=answering())
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: app.round is rounds[-1])
+            await act(app, pilot)
+        return app
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_what_it_looks_like(size: tuple[int, int]):
+    stations = [
+        ("list", ""),
+        ("node", "j"),
+        ("matrix", "m"),
+        ("all", "m p G"),
+        ("filter", "slash m l x 5 enter"),
+    ]
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        for name, keys in stations:
+            await press(*keys.split())(app, pilot)
+            await pilot.pause()
+            check_frame(f"fleet-{name}-{size[0]}x{size[1]}", frame(app))
+
+    sit([Round(fleet())], act, size)
+
+
+def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
+    report = tmp_path / "gpu-017.json"
+    report.write_text(rendered(asyncio.run(rack(tmp_path).diagnosis().run())))
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("j", "enter")(app, pilot)
+        await until(pilot, lambda: isinstance(app.screen, ChecksScreen))
+        shown.append(frame(app))
+        await press("2")(app, pilot)
+        shown.append(frame(app))
+        await press("1", "escape")(app, pilot)
+        shown.append(frame(app))
+
+    sit([Round(fleet(str(report)))], act)
+    checks, topology, back = shown
+    assert checks.startswith("gpu-a3-017") and "rack.links" in checks and "7 Fleet" in checks
+    assert topology.startswith("topology") and "GPU0" in topology
+    assert "> FAIL gpu-017" in back
+
+
+def test_a_report_that_is_gone_is_said(tmp_path: Path):
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("j", "enter")(app, pilot)
+        await until(pilot, lambda: any("No such file" in note.message for note in app._notifications))
+        shown.append(frame(app))
+
+    sit([Round(fleet(str(tmp_path / "gone.json")))], act)
+    assert "> FAIL gpu-017" in shown[0]
+
+
+def test_until_a_node_is_opened_there_is_none_to_see_or_save():
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("1")(app, pilot)
+        shown.append(frame(app))
+        await press("s", "R")(app, pilot)
+        shown.extend(note.message for note in app._notifications)
+
+    sit([Round(fleet())], act)
+    assert "no node is looked at here" in shown[0] and "1970" not in shown[0]
+    assert len(shown) == 3 and all("read from a file" in message for message in shown[1:])
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("is:fail", ["node gpu-017", "node gpu-020", "node gpu-021"]),
+        ("is:fail mlx5", ["node gpu-020", "node gpu-021"]),
+        ("is:fail !mlx5", ["node gpu-017"]),
+        ("is:silent", ["node gpu-099"]),
+        ("is:unkn", ["node gpu-099", "node gpu-100"]),
+        ("is:odd", ["oddity driver"]),
+        ("550.54", ["oddity driver"]),
+        ("zzz", []),
+    ],
+)
+def test_filters(typed: str, keys: list[str]):
+    rows = nodes.rows(fleet(), folded=True, needle=typed)
+    assert [row.key for row in rows if row.key != nodes.WELL] == keys
+    if not rows:
+        assert "nothing fits" in nodes.page(fleet(), "")[0].text
+
+
+def test_the_matrix_says_what_does_not_fit():
+    problems = [Problem(f"rack.check-{n:02}", "", Status.WARN, "warns", 3) for n in range(60)]
+    wide = Fleet("0", "ssh", "", 0.0, (_node("gpu-1", *problems),))
+    checks, more = nodes.columns(wide, 80)
+    assert len(checks) + more == 60 and 15 < len(checks) < 30
+    (row,) = nodes.matrix(wide, checks, 80, UNICODE)
+    assert sum(len(text) for text, _ in row.parts) + 6 <= 80
+    told = [para.text for para in nodes.legend(wide, checks, more)]
+    assert f"{more} more checks" in told[-1] and "W gpu-1" in told[1]
+
+
+def test_nodes_come_in_one_by_one():
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        shown.append(frame(app))
+
+    whole = fleet()
+    part = replace(whole, nodes=whole.nodes[:100], oddities=())
+    sit([Round(part, HOSTS[100:])], act)
+    assert "waiting for gpu-[101-120]" in shown[0] and "100/120" in shown[0] and "RUN" in shown[0]
+
+
+def test_names_are_copied_as_a_node_set():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("c", "G", "c", "m", "j", "c")(app, pilot)
+
+    app = sit([Round(fleet())], act)
+    assert app.copied == ["gpu-120", "gpu-[001-016,018-019,022-098,101-119]", "gpu-[020-021]"]
+
+
+def test_what_nodes_say_is_drawn_inert():
+    evil = Node("gpu-1\x1b[2J", "unreadable", "[red]\x1b]0;owned\x07")
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        shown.append(frame(app))
+
+    sit([Round(Fleet("0", "reports", "", 0.0, (evil,)))], act)
+    assert "\\x1b" in shown[0] and "[red]" in shown[0] and "\x1b" not in shown[0]

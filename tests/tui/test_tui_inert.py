@@ -1,0 +1,139 @@
+"""Whatever the node says, the screen shows it as plain text that fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Report, Result
+from nodedoctor.tui.filter import Filter
+from nodedoctor.tui.lines import detail, diagnosis
+from nodedoctor.tui.lines.ticket import commands, markdown
+from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
+from nodedoctor.tui.screens import probes
+from nodedoctor.tui.state import State, Waiting
+
+LIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+NASTY = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(
+        ["[/]", "[bold]x[/bold]", "[@click=quit]x[/]", "\x1b[31mred", "\x1b]0;title\x07", "\u202eabc"]
+    ),
+    st.text("ab\t\n\r\x1b[]/ \u4e2d\U0001f600\u0301", max_size=200),
+)
+FINDINGS = st.builds(
+    Finding,
+    status=st.sampled_from(list(detail.STYLE)),
+    summary=NASTY,
+    subject=NASTY,
+    evidence=st.lists(st.builds(Evidence, st.just("probe"), NASTY), max_size=2).map(tuple),
+    fix=st.none()
+    | st.builds(Fix, NASTY, st.lists(NASTY, max_size=2).map(tuple), disturbs=NASTY, verify=NASTY),
+    note=st.booleans(),
+    reason=st.sampled_from([None, "denied", "stuck"]),
+    waived=st.none() | NASTY,
+)
+RESULTS = st.builds(
+    Result, st.just("a.check"), NASTY, st.lists(FINDINGS, min_size=1, max_size=3).map(tuple), why=NASTY
+)
+OBSERVATIONS = st.builds(
+    Observation,
+    st.just("probe"),
+    st.sampled_from(list(Outcome)),
+    NASTY,
+    note=NASTY,
+    argv=st.tuples(NASTY, NASTY),
+)
+
+
+def state(result: Result, seen: Observation, running: bool = False) -> State:
+    report = Report("0", "live", "2026-11-14T09:11:00Z", 1.0, {"hostname": seen.text}, (result,), (seen,))
+    return State(report, {result.check: Waiting("probe", 3.0)} if running else {})
+
+
+def plain(paras: Iterable[Para], width: int) -> None:
+    for para in paras:
+        for parts in para.lines(width):
+            line = "".join(text for text, _ in parts)
+            assert not LIVE.search(line) and "\n" not in line
+            assert cell_len(line) <= max(width, cell_len(para.lead) + 8)
+
+
+def plain_row(row: Row) -> None:
+    for glyphs in (UNICODE, ASCII):
+        for text in (row.name, row.text, row.end):
+            assert not LIVE.search(text) and "\n" not in text
+            assert cell_len(fit(text, 20, glyphs.more)) == 20
+
+
+def test_ten_thousand_columns_are_cut_or_folded():
+    wide = Finding.fail("wide " * 2000, evidence=[Evidence("probe", "x" * 10000)])
+    result = Result("a.check", "", (wide,))
+    now = state(result, Observation("probe", text="y" * 10000))
+    plain(detail.detail(now, result, None, full=False), 80)
+    plain_row(detail.row(result, None))
+    plain(probes._told(now.report.observations[0], ""), 80)
+
+
+@settings(max_examples=60)
+@given(RESULTS, OBSERVATIONS, st.booleans(), st.integers(12, 200))
+def test_a_result(result: Result, seen: Observation, running: bool, width: int):
+    now = state(result, seen, running)
+    plain(detail.detail(now, result, None, full=True), width)
+    plain_row(detail.row(result, now.running.get(result.check)))
+    for line in detail.head(now):
+        assert not LIVE.search("".join(text for text, _ in line))
+
+
+@settings(max_examples=60)
+@given(OBSERVATIONS, st.integers(12, 200))
+def test_an_observation(seen: Observation, width: int):
+    plain(probes._told(seen, "what it is"), width)
+    now = state(Result("a.check", "", (Finding.ok("well"),)), seen)
+    for row in probes._rows(now):
+        plain_row(row)
+
+
+@settings(max_examples=60)
+@given(RESULTS, OBSERVATIONS)
+def test_a_ticket(result: Result, seen: Observation):
+    text = markdown(result, state(result, seen).report)
+    assert not LIVE.search(text)
+    fences = [line for line in text.split("\n") if re.match("`{3,}", line)]
+    assert len(fences) >= 2 * sum(len(f.evidence) for f in result.findings if f.severity > 1)
+    assert all(isinstance(command, str) for command in commands(result))
+
+
+KEYS = st.sampled_from(
+    """
+    headline culprits victims parties evidence coverage collective fixes next timeline alternatives
+    claim why not_the_cause incidents outcome rank host gpu pid text source line ranks_missing
+    ranks_seen ranks_expected bytes_by_dtype expected_seconds commands time event notes world
+    """.split()  # noqa: SIM905
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | NASTY,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(KEYS, ANYTHING, max_size=6))
+def test_a_triage_document_of_any_shape(document: dict[str, object]):
+    for line in diagnosis.head(document):
+        assert not LIVE.search("".join(text for text, _ in line))
+    for entry in diagnosis.entries(document):
+        plain_row(entry.row)
+        plain(entry.paras, 60)
+
+
+@settings(max_examples=60)
+@given(NASTY, RESULTS, st.booleans())
+def test_any_filter_is_a_filter(text: str, result: Result, running: bool):
+    assert Filter(text).fits(result, running) in (True, False)
+    assert Filter("").fits(result, running) and not Filter("is:nothing").fits(result, running)

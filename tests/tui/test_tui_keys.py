@@ -1,0 +1,192 @@
+"""The keys, in the real app on recorded nodes and on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from tuidriver import checks, drive, frame, hung, press, rack, settled, until
+
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.model import Status
+from nodedoctor.tui.app import NodeDoctor
+from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.screens.topology import TopologyScreen
+from nodedoctor.tui.widgets.listing import Listing
+
+
+def listing(app: NodeDoctor) -> Listing:
+    return app.screen.query_one(Listing)
+
+
+def shown(app: NodeDoctor) -> list[str]:
+    return [row.name for row in listing(app).rows]
+
+
+def said(app: NodeDoctor) -> str:
+    return "\n".join(note.message for note in app._notifications)
+
+
+def test_moving_filtering_hiding(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        assert listing(app).key == "rack.links"
+        await press("j", "j", "k")(app, pilot)
+        assert listing(app).key == "rack.nccl"
+        await press("G")(app, pilot)
+        assert listing(app).key == "rack.ray"
+        await press("g", "N")(app, pilot)
+        assert listing(app).key == "rack.health"  # the last problem: round and round
+        await press("n")(app, pilot)
+        assert listing(app).key == "rack.links"
+        await press("p")(app, pilot)
+        assert shown(app) == ["rack.links", "rack.nccl", "rack.hostile", "rack.rate", "rack.health"]
+        await press("slash", *"tag:ib", "enter")(app, pilot)
+        assert shown(app) == ["rack.rate"] and "[/tag:ib, passes hidden]" in frame(app)
+        await press("escape")(app, pilot)
+        assert len(shown(app)) == 18 and "[" not in frame(app).splitlines()[1]
+        await press("slash", *"LINKS DOWN")(app, pilot)
+        assert shown(app) == ["rack.links"]
+        await press("escape")(app, pilot)
+        assert len(shown(app)) == 18
+
+    drive(rack(tmp_path), act)
+
+
+def test_copied_is_remembered_for_the_end(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("c")(app, pilot)
+        assert app.clipboard == "nvidia-smi --gpu-reset -i 3"
+        await press("C")(app, pilot)
+        assert app.clipboard.startswith("**FAIL `rack.links`** on `gpu-a3-017`")
+        assert "```sh\nnvidia-smi --gpu-reset -i 3\n```" in app.clipboard
+        await press("j", "c")(app, pilot)  # it has no command
+        assert len(app.copied) == 2
+
+    drive(rack(tmp_path), act)
+
+
+def test_one_check_is_asked_afresh_and_the_others_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    said = tmp_path / "file"
+    said.write_text("sick")
+    monkeypatch.setenv("NODEDOCTOR_TEST_FILE", str(said))
+
+    def summaries(app: NodeDoctor) -> dict[str, str]:
+        assert app.state is not None
+        return {result.check: result.worst.summary for result in app.state.report.results}
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await settled(app, pilot)
+        before = summaries(app)
+        assert before["changing.file"] == "sick"
+        said.write_text("well")
+        await press("r")(app, pilot)
+        await until(pilot, lambda: summaries(app)["changing.file"] == "well")
+        assert summaries(app)["changing.steady"] == before["changing.steady"]
+        await settled(app, pilot)
+        assert app.state is not None and app.state.report.verdict is Status.PASS
+        await press("R")(app, pilot)
+        again = "had not answered when the run was ended"
+        await until(
+            pilot, lambda: summaries(app)["changing.steady"] not in (before["changing.steady"], again)
+        )
+
+    drive(_changing(tmp_path), act)
+
+
+def test_a_snapshot_saved_is_a_node_that_can_be_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("s", "enter")(app, pilot)
+        await until(pilot, lambda: list(tmp_path.glob("*.zip")))
+
+    drive(rack(tmp_path), act)
+    (saved,) = tmp_path.glob("nodedoctor-gpu-a3-017-*.zip")
+    drive(rack(tmp_path, node=saved), press("6"))
+
+
+def test_what_cannot_be_written_or_read_is_said(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("s", "ctrl+u", *"/nowhere/node.zip", "enter")(app, pilot)
+        await until(pilot, lambda: "No such file or directory" in said(app))
+        await press("d", *"/nowhere/[b]x.json", "enter")(app, pilot)
+        await until(pilot, lambda: "cat: '/nowhere/[b]x.json'" in said(app))
+        assert isinstance(app.screen, ChecksScreen)
+
+    drive(rack(tmp_path), act)
+
+
+def test_an_odd_gpu_leads_to_its_finding(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("G", "2", "j", "j", "j")(app, pilot)
+        assert isinstance(app.screen, TopologyScreen) and listing(app).key == "GPU3"
+        await press("enter")(app, pilot)
+        await until(pilot, lambda: isinstance(app.screen, ChecksScreen) and listing(app).key == "rack.links")
+
+    drive(rack(tmp_path), act)
+
+
+def test_the_palette_has_the_words_a_person_would_type(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("colon", *"could not be seen")(app, pilot)
+        await until(pilot, lambda: "What could not be seen" in frame(app))
+        await press("enter")(app, pilot)
+        await until(pilot, lambda: isinstance(app.screen, ChecksScreen) and shown(app) == ["rack.health"])
+        await press("ctrl+p", *"rack.port-7")(app, pilot)
+        await until(pilot, lambda: "Go to rack.port-7" in frame(app))
+        await press("enter")(app, pilot)
+        await until(pilot, lambda: isinstance(app.screen, ChecksScreen) and listing(app).key == "rack.port-7")
+
+    drive(rack(tmp_path), act)
+
+
+def test_a_terminal_may_change_its_size(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        narrow = frame(app)
+        await pilot.resize_terminal(140, 40)
+        await pilot.pause()
+        wide = frame(app)
+        assert "18 links down" in wide and len(wide.splitlines()) == 40
+        await pilot.resize_terminal(20, 5)
+        await pilot.pause()
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert frame(app) == narrow
+
+    drive(rack(tmp_path), act)
+
+
+def test_every_key_works_while_all_probes_hang_and_leaving_ends_them(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("j", "G", "n", "r", "R", "c", "C", "p", "p", "z", "z", "enter", "escape")(app, pilot)
+        assert listing(app).key == "hung.driver-7"
+        await press("slash", *"driver-3", "enter")(app, pilot)
+        assert shown(app) == ["hung.driver-3"]
+        await press("escape", "6", "2", "4", "5", "1", "question_mark", "escape", "tab", "tab")(app, pilot)
+        assert app.state is not None and len(app.state.running) == 8
+        assert len(_sleeping()) == 8
+
+    app = drive(hung(tmp_path), act, asking=8)
+    assert {result.status for result in app.engine.report().results} == {Status.UNKNOWN}
+    assert not _sleeping()
+
+
+def _changing(tmp_path: Path) -> Session:
+    return Session(Request(("changing",), folders=(checks(tmp_path),)))
+
+
+def _sleeping() -> list[int]:
+    """Our own children that sleep and have not ended."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        name = status[status.index("(") + 1 : status.rindex(")")]
+        state, parent = status.rpartition(")")[2].split()[:2]
+        if name == "sleep" and state != "Z" and int(parent) == os.getpid():
+            found.append(int(pid))
+    return found
