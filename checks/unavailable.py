@@ -31,7 +31,7 @@ def none_shown(gpus: Gpus) -> Finding:
     return Finding.skip("the driver shows no GPU")
 
 
-def untold(what: str, gpus: Sequence[Gpu], *names: str) -> Finding:
+def not_reported(what: str, gpus: Sequence[Gpu], *names: str) -> Finding:
     """The finding when no GPU told any of the named fields: it has no such thing, or we could not see it."""
     errors = {gpu.errors.get(name) for gpu in gpus for name in names} - {None}
     if errors and errors <= NOT_KNOWN:

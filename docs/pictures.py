@@ -28,13 +28,13 @@ start.prepare_environment()
 
 from nodedoctor.tui.app import NodeDoctor  # noqa: E402
 from nodedoctor.tui.lines.nodes import Round  # noqa: E402
-from nodedoctor.tui.run_history import Rounds  # noqa: E402
+from nodedoctor.tui.run_history import RunHistory  # noqa: E402
 from nodedoctor.tui.state import Nothing  # noqa: E402
 
 
 async def picture(name: str, demo: str, keys: list[str], size: tuple[int, int], **options: Any) -> None:
     """Open a recorded node, press some keys, keep what stands on the screen."""
-    rounds = Rounds(Session(Request(replay=DEMO / demo)))
+    rounds = RunHistory(Session(Request(replay=DEMO / demo)))
     rounds.start()
     app = NodeDoctor(rounds, **options)
     async with app.run_test(size=size) as pilot:

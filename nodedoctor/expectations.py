@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from nodedoctor.engine import input_files
 from nodedoctor.model import Finding, Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _COUNT, _VERSION = r"\d{1,4}", r"\d[\w.+~-]*"
 
 
-@noun
+@record
 class Key:
     """What can be expected: what it means, how its value is written, and the checks that judge it.
 

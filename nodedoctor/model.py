@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Action = Literal[
     "none",
@@ -60,7 +60,7 @@ class Outcome(str, Enum):
     SKIPPED = "skipped"  # not asked, the note says why
 
 
-@noun
+@record
 class Observation:
     """The raw answer to one probe, exactly what a recording keeps.
 
@@ -82,7 +82,7 @@ class Observation:
         return self.outcome is Outcome.OK
 
 
-@noun
+@record
 class Unseen:
     """Why a fact is not known: the value a parser returns instead of raising.
 
@@ -117,7 +117,7 @@ class Unseen:
         return cls(reasons[seen.outcome], f"{seen.probe}: {note}", way_out, seen.probe)
 
 
-@noun
+@record
 class Expect:
     """What the person says this node must have (`--expect gpus=8`): absence of it is a failure.
 
@@ -131,7 +131,7 @@ class Expect:
         return self.values.get(key)
 
 
-@noun
+@record
 class Moment:
     """When the node was looked at (not when a recording is replayed). Checks have no other clock.
 
@@ -142,7 +142,7 @@ class Moment:
     since: datetime | None = None
 
 
-@noun
+@record
 class Evidence:
     """One line (or a few) a finding rests on, and the probe that printed it."""
 
@@ -150,7 +150,7 @@ class Evidence:
     text: str
 
 
-@noun
+@record
 class Fix:
     """What to do: prose apart from commands, so that commands can be copied."""
 
@@ -162,7 +162,7 @@ class Fix:
     docs: str = ""
 
 
-@noun
+@record
 class Finding:
     """One judgement about one subject. Checks build it with `ok warn fail unknown skip`."""
 
@@ -247,7 +247,7 @@ class Finding:
         return {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}[self.status]
 
 
-@noun
+@record
 class Result:
     """What one check found."""
 
@@ -274,7 +274,7 @@ class Result:
         return self.worst.severity
 
 
-@noun
+@record
 class Report:
     """Everything one run says; every view is made from this and nothing else."""
 

@@ -23,7 +23,7 @@ Cls = TypeVar("Cls", bound=type[Any])
 
 
 @dataclass_transform(frozen_default=True)
-def noun(cls: Cls) -> Cls:
+def record(cls: Cls) -> Cls:
     """Make a class of annotated fields a value: slotted, compared, hashed and shown by its fields."""
     for method in (__init__, __repr__, __eq__, __hash__):
         setattr(cls, method.__name__, method)

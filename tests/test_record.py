@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 
 import pytest
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Pair:
     """Two things and what comes with them."""
 
@@ -17,7 +17,7 @@ class Pair:
     more: list[int] = field(default_factory=list)
 
 
-@noun
+@record
 class Triple(Pair):
     """A pair and something."""
 
@@ -73,7 +73,7 @@ def test_values_are_slotted_hashed_by_their_fields_and_survive_pickling():
         first.other = 1  # type: ignore[attr-defined]
     assert pickle.loads(pickle.dumps(first)) == first
 
-    @noun
+    @record
     class Plain:
         """Of values that can be hashed."""
 

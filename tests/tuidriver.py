@@ -27,7 +27,7 @@ from textual.keys import _character_to_key  # noqa: E402
 from textual.pilot import Pilot  # noqa: E402
 
 from nodedoctor.tui.app import NodeDoctor  # noqa: E402
-from nodedoctor.tui.run_history import Rounds  # noqa: E402
+from nodedoctor.tui.run_history import RunHistory  # noqa: E402
 
 Act = Callable[[NodeDoctor, Pilot[None]], Awaitable[None]]
 
@@ -57,7 +57,7 @@ def drive(
     """Open the app, wait until all has come in (or until so many probes are hanging), act, leave."""
 
     async def run() -> NodeDoctor:
-        rounds = Rounds(session)
+        rounds = RunHistory(session)
         rounds.start()
         app = NodeDoctor(rounds, **options)
         async with app.run_test(size=size) as pilot:

@@ -1,5 +1,6 @@
 """Does Ray have what it believes, and does its work fit?"""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -12,11 +13,10 @@ from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.regex import regex
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
-_STAMP = regex(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
+_STAMP = re.compile(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
 _MEANS = {
     "worker-death": (
         "workers died without saying why",

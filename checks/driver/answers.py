@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.answers import Answer, DriverAnswers
+from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.gpus import Gpus
@@ -81,7 +81,7 @@ def _somebody(answers: DriverAnswers) -> bool:
     return any(answer.gpus and answer.outcome == "ok" for answer in answers.answers)
 
 
-def _hung(answer: Answer) -> Finding:
+def _hung(answer: DriverAnswer) -> Finding:
     """No answer in time. Less time than the driver must have says nothing about it."""
     if answer.outcome == "timeout" and (answer.seconds or 0.0) < SLOW_SECONDS:
         summary = f"{answer.probe} was not given the time to answer: {answer.note}"
@@ -90,7 +90,7 @@ def _hung(answer: Answer) -> Finding:
     return Finding.fail(summary, evidence=_where(answer), fix=HUNG)
 
 
-def _crashed(answer: Answer, somebody: bool) -> Finding:
+def _crashed(answer: DriverAnswer, somebody: bool) -> Finding:
     """NVML crashes on a lost GPU (github.com/XuehaiPan/nvitop/issues/139)."""
     summary = f"{answer.probe} crashed: {_noted(answer) or 'no reason known'}"
     if somebody:
@@ -98,14 +98,14 @@ def _crashed(answer: Answer, somebody: bool) -> Finding:
     return Finding.fail(summary, evidence=_where(answer), fix=OFF_THE_BUS)
 
 
-def _where(answer: Answer) -> list[Evidence]:
+def _where(answer: DriverAnswer) -> list[Evidence]:
     """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
     noted = _noted(answer)
     told = [answer.at] if noted in answer.at else [noted, answer.at]
     return [Evidence(answer.probe, text) for text in told if text]
 
 
-def _noted(answer: Answer) -> str:
+def _noted(answer: DriverAnswer) -> str:
     return answer.note.partition("\n")[0]
 
 
@@ -128,7 +128,7 @@ def _failures(
             yield Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
 
 
-def _slow(answer: Answer) -> Finding:
+def _slow(answer: DriverAnswer) -> Finding:
     limit = f"over {SLOW_SECONDS:.0f} s the driver is sick or starved"
     summary = f"{answer.probe} took {answer.seconds:.1f} s; {limit}"
     calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
@@ -171,7 +171,7 @@ def _broken(gpu: Gpu) -> str | None:
     return fatal or ("UNKNOWN" if len(silent) > 1 else None)
 
 
-def _well(answers: tuple[Answer, ...]) -> Finding:
+def _well(answers: tuple[DriverAnswer, ...]) -> Finding:
     best = max(answers, key=lambda answer: answer.gpus)
     took = f" in {best.seconds:.2f} s" if best.seconds is not None else ""
     version = f", driver {best.driver_version}" if best.driver_version else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import LIBRARIES, RIVALS, Driver, Library
+from nodedoctor.facts.driver.driver import LIBRARIES, RIVALS, Driver, DriverLibrary
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
 from nodedoctor.facts.gpu.gpus import Gpus
@@ -145,7 +145,7 @@ def _unlike(packages: DriverPackages | None, module: str) -> list[str]:
     return [f"{p.name} {p.version}" for p in found if module and p.driver not in (None, module)]
 
 
-def _file(library: Library) -> str:
+def _file(library: DriverLibrary) -> str:
     return f"{library.folder}/{library.name} -> {library.version or 'a file without a version'}"
 
 

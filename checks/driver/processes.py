@@ -1,5 +1,6 @@
 """Who holds the GPUs: does anybody hang in the driver, and has a job left something behind?"""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
@@ -11,9 +12,8 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
-from nodedoctor.regex import regex
 
-IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
+IN_DRIVER = re.compile(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
 
 STARTING_SECONDS = 120

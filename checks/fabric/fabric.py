@@ -15,7 +15,7 @@ from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.model import Evidence, Finding, Fix
 
-from ..unavailable import all_of, none_shown, untold
+from ..unavailable import all_of, none_shown, not_reported
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 SETTLED_SECONDS = 600.0
@@ -178,7 +178,7 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
     unsaid = [gpu for gpu in gpus.gpus if gpu.fabric_state is None]
     platform = board.known_platform if board else None
     if platform and platform.fabric_state and unsaid:
-        return untold("the state of the fabric", unsaid, "fabric_state")
+        return not_reported("the state of the fabric", unsaid, "fabric_state")
     return Finding.skip("these GPUs have no fabric to register with")
 
 

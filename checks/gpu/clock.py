@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.model import Evidence, Finding, Fix
 
-from ..unavailable import all_of, none_shown, untold
+from ..unavailable import all_of, none_shown, not_reported
 
 LOADED_PERCENT = 80
 """Utilisation from which a GPU counts as under load; below it may be between two kernels."""
@@ -34,7 +34,7 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
     findings = [finding for gpu in told if (finding := _lowered(gpu, gpus.source))]
     yield from findings
     if not told:
-        yield untold("clocks that were set", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
+        yield not_reported("clocks that were set", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
     elif not findings:
         yield Finding.ok(f"nothing lowered on {all_of(told)}")
 
@@ -99,7 +99,7 @@ def outlier(gpus: Gpus) -> Iterator[Finding]:
                 slow.append(_slow(gpu, gpu.clock_sm_mhz, median(peers), gpus.source))
     yield from slow
     if not told:
-        yield untold("clocks and load", gpus.gpus, "clock_sm_mhz", "gpu_utilization_percent")
+        yield not_reported("clocks and load", gpus.gpus, "clock_sm_mhz", "gpu_utilization_percent")
     elif not judged:
         yield Finding.skip(f"fewer than three like GPUs are under load now ({len(loaded)} of {len(told)})")
     elif not slow:

@@ -11,7 +11,7 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
 
-from ..unavailable import NOT_KNOWN, all_of, none_shown, untold
+from ..unavailable import NOT_KNOWN, all_of, none_shown, not_reported
 
 SINGLE_BIT_PER_SECOND = 10
 """NVIDIA/DCGM:common/DcgmGPUHardwareLimits.h: rate of corrected errors DCGM's health watch reports."""
@@ -43,7 +43,7 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
     findings = [finding for gpu in told for finding in _ecc(gpu, gpus.source)]
     yield from findings
     if not told:
-        yield untold("ECC", gpus.gpus, *_FLAGS)
+        yield not_reported("ECC", gpus.gpus, *_FLAGS)
     elif not any(finding.severity > 1 for finding in findings):
         counting = [gpu for gpu in told if gpu.ecc_mode or gpu.ecc_volatile_uncorrectable is not None]
         if counting:
@@ -177,12 +177,12 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
     findings = [finding for gpu in told for finding in (*_rows(gpu, gpus.source), *_pages(gpu, gpus.source))]
     yield from findings
     if not told:
-        yield untold("row remapping or page retirement", gpus.gpus, *names)
+        yield not_reported("row remapping or page retirement", gpus.gpus, *names)
     elif not any(finding.severity > 1 for finding in findings):
         blind = len(gpus.gpus) - len(told)
         hidden = [gpu for gpu in gpus.gpus if gpu not in told and not _without(gpu, names)]
         if blind and hidden:
-            yield untold("row remapping", hidden, *names)
+            yield not_reported("row remapping", hidden, *names)
         yield Finding.ok(f"nothing pending, nothing failed on {all_of(told)}")
 
 

@@ -7,7 +7,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.model import Evidence, Finding, Fix
 
-from ..unavailable import all_of, none_shown, untold
+from ..unavailable import all_of, none_shown, not_reported
 
 TOLERANCE_W = 1.0
 """Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
@@ -29,11 +29,11 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     for gpu, usual in low:
         yield _low(gpu, usual, gpus.source)
     if not told:
-        yield untold("the power limit", gpus.gpus, "power_limit_w")
+        yield not_reported("the power limit", gpus.gpus, "power_limit_w")
     elif not low and not defaults:
         note = f"{all_of(told)} at {told[0].power_limit_w:.0f} W; the default was not told"
         alike = len({gpu.power_limit_w for gpu in told}) == 1
-        yield Finding.info(note) if alike and len(told) > 1 else untold("the default limit", told)
+        yield Finding.info(note) if alike and len(told) > 1 else not_reported("the default limit", told)
     elif not low:
         yield Finding.ok(f"{all_of(told)} at their default or above")
 

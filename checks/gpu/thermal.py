@@ -10,7 +10,7 @@ from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 
-from ..unavailable import all_of, none_shown, untold
+from ..unavailable import all_of, none_shown, not_reported
 
 COOL_C = 75
 """Below the maximum operating temperature of every model whose limits are known (83 C, V100)."""
@@ -46,9 +46,9 @@ def temperature(gpus: Gpus) -> Iterator[Finding]:
     unlimited = [gpu for gpu in told if not _limits(gpu) and (gpu.temperature_c or 0) > COOL_C]
     yield from findings
     if not told:
-        yield untold("temperature", gpus.gpus, "temperature_c", "t_limit_margin_c")
+        yield not_reported("temperature", gpus.gpus, "temperature_c", "t_limit_margin_c")
     elif unlimited:
-        yield untold(f"the limit of a GPU at {unlimited[0].temperature_c} C", unlimited, "slowdown_c")
+        yield not_reported(f"the limit of a GPU at {unlimited[0].temperature_c} C", unlimited, "slowdown_c")
     elif not findings:
         hottest = max((gpu.temperature_c for gpu in told if gpu.temperature_c is not None), default=None)
         degrees = "" if hottest is None else f", the hottest at {hottest} C"
@@ -146,7 +146,7 @@ def throttle(gpus: Gpus) -> Iterator[Finding]:
     findings = [finding for gpu in told if (finding := _slowed(gpu, gpus.source))]
     yield from findings
     if not told:
-        yield untold("the reasons for its clocks", gpus.gpus, "clock_event_reasons")
+        yield not_reported("the reasons for its clocks", gpus.gpus, "clock_event_reasons")
     elif not findings:
         yield Finding.ok(f"{all_of(told)} without hardware or thermal slowdown")
 

@@ -1,5 +1,6 @@
 """Does the matrix of `nvidia-smi topo -m` look as this board's must, and has every GPU its adapter nearby?"""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -10,14 +11,13 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.regex import regex
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
 _WHOLE = (4, 8, 16)
 """GPUs of a complete board."""
 _NEAR = ("PIX", "PXB")
-_NVLINK = regex(r"NV(\d{1,2})")
+_NVLINK = re.compile(r"NV(\d{1,2})")
 
 _Pair = tuple[str, str]
 _FIX = Fix(

@@ -18,7 +18,7 @@ from nodedoctor.lint.devices import judge_devices
 from nodedoctor.lint.forwarding import judge_forwarding
 from nodedoctor.lint.habits import judge_habit
 from nodedoctor.lint.names import judge_name
-from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Evidence, Finding, Fix, Reason
@@ -72,7 +72,7 @@ def _where(settings: Settings) -> str:
     return f" here and in {len(settings.ranks)} processes that train" if settings.ranks else " here"
 
 
-def _remarks(settings: Settings, node: Node) -> dict[str, list[Remark]]:
+def _remarks(settings: Settings, node: NodeContext) -> dict[str, list[Remark]]:
     """Everything there is to say, by variable; the same words for several values count once."""
     found: dict[str, list[Remark]] = {}
     for setting in settings.all():
@@ -125,11 +125,11 @@ def _node(
     nvlinks: NvLinks | None,
     net: Net | None,
     rdma: Rdma | None,
-) -> Node:
+) -> NodeContext:
     ports = [(hca, port) for hca in rdma.hcas for port in hca.ports] if rdma else []
     silent = [hca.name for hca in rdma.hcas if not hca.ports] if rdma else []
     names = (*(f"{hca.name}/{port.number}" for hca, port in ports), *silent)
-    return Node(
+    return NodeContext(
         settings,
         nccl=_nccl(target, libraries, loaded),
         torch=torch.version if torch else "",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
-from nodedoctor.regex import regex
 
-_TRAINING = regex(
+_TRAINING = re.compile(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
 )
-_LIBRARY = regex(r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\.")
-_DRIVERS = regex(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
+_LIBRARY = re.compile(
+    r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\."
+)
+_DRIVERS = re.compile(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
 
 
 @check("kernel.oom", "The kernel killed no process for want of memory", tags={"fast"})

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.kernel.events import Sxid, Xid
+from nodedoctor.facts.kernel.events import LoggedXid, Sxid
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Evidence, Finding, Fix, Moment
@@ -61,7 +61,7 @@ def _repeats(events: list[Sxid]) -> bool:
     return max(Counter(event.link for event in events).values()) > 1
 
 
-def _cause(event: Sxid, log: KernelLog) -> Xid | None:
+def _cause(event: Sxid, log: KernelLog) -> LoggedXid | None:
     """The loss of a GPU just before, whose links then go down at the switch."""
     lost = [xid for xid in log.xids if xid.code == 79 and xid.when.at < event.when.at]
     for xid in reversed(lost):

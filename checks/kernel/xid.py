@@ -9,22 +9,21 @@ from collections.abc import Iterable, Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.kernel.events import Xid
+from nodedoctor.facts.kernel.events import LoggedXid
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 from .pci_address import gpu_index, subject_of
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _CONTAINED = 94
 """Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
-_RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
-_CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
-_NVLINK5 = regex(
+_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
 _DISTURBS: dict[Action, str] = {
@@ -36,7 +35,7 @@ _DISTURBS: dict[Action, str] = {
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
-@noun
+@record
 class Judged:
     """All errors of one number on one GPU: how bad, what they mean, what to do."""
 
@@ -45,7 +44,7 @@ class Judged:
     meaning: str
     action: Action
     advice: str
-    events: tuple[Xid, ...]
+    events: tuple[LoggedXid, ...]
     of_program: bool = False
 
     @property
@@ -61,7 +60,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
     Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
     """
-    by_device: dict[str | None, list[Xid]] = {}
+    by_device: dict[str | None, list[LoggedXid]] = {}
     for event in log.xids:
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
@@ -72,7 +71,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
 
 
 def _gpu(
-    device: str | None, events: list[Xid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
+    device: str | None, events: list[LoggedXid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
 ) -> Finding:
     """One finding per GPU: the worst of its errors, the others named beside it."""
     starts = log.starts(device)
@@ -93,10 +92,10 @@ def _gpu(
     return _finding(now or before, subject, device if index is None else str(index))
 
 
-def _judged(events: Iterable[Xid], branch: int) -> list[Judged]:
+def _judged(events: Iterable[LoggedXid], branch: int) -> list[Judged]:
     """The errors by number, the worst first."""
-    by_code: dict[int, list[Xid]] = {}
-    causes: dict[int, Xid] = {}
+    by_code: dict[int, list[LoggedXid]] = {}
+    causes: dict[int, LoggedXid] = {}
     for event in events:
         by_code.setdefault(event.code, []).append(event)
         cause = _CAUSED.search(event.text) if event.code == 45 else None
@@ -109,7 +108,7 @@ def _judged(events: Iterable[Xid], branch: int) -> list[Judged]:
     return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
 
 
-def _judge(code: int, events: tuple[Xid, ...], branch: int) -> Judged | None:
+def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | None:
     row = table.xid(code)
     if row is None:
         return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Ask the vendor.", events)
@@ -134,7 +133,7 @@ def _advice(row: table.XidRow) -> str:
     return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
 
 
-def _recovery(events: tuple[Xid, ...]) -> Judged | None:
+def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
     """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
     value = _asked(events[-1])
     asked = table.recovery_action(value) if value is not None else None
@@ -145,7 +144,7 @@ def _recovery(events: tuple[Xid, ...]) -> Judged | None:
     return Judged(154, Status.FAIL, f"the driver asks for: {name}", action, f"{name}.", events)
 
 
-def _nvlink5(event: Xid, events: tuple[Xid, ...], row: table.XidRow, branch: int) -> Judged:
+def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
     """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
     found = _NVLINK5.search(event.text)
     words = (
@@ -226,7 +225,7 @@ def _evidence(judged: list[Judged]) -> list[Evidence]:
     return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in lines]
 
 
-def _asked(event: Xid) -> int | None:
+def _asked(event: LoggedXid) -> int | None:
     """The recovery action an Xid 154 changes to; None for any other."""
     told = _RECOVERY.search(event.text) if event.code == 154 else None
     return int(told.group(1), 16) if told else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Pair = tuple[int, int]
 NEARLY_ALL = 0.9
@@ -12,7 +12,7 @@ NEARLY_ALL = 0.9
 that escape by chance must not hide a trouble of the whole system."""
 
 
-@noun
+@record
 class Culprits:
     """`everything` when nearly all pairs are bad; GPUs whose row or column is; the pairs that remain."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
@@ -9,10 +10,11 @@ from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, several_nodes
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.regex import regex
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
-_VIRTUAL = regex(r"docker|br-|virbr|veth|cni|flannel|cali|lxd?br|podman|tailscale|zt|tun|tap|dummy|ifb|kube")
+_VIRTUAL = re.compile(
+    r"docker|br-|virbr|veth|cni|flannel|cali|lxd?br|podman|tailscale|zt|tun|tap|dummy|ifb|kube"
+)
 
 
 @check("net.interface", "NCCL and gloo find the right interface", tags={"fast"})

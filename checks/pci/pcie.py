@@ -15,7 +15,7 @@ from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.knowledge.limits import Limit, limit
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
-from ..unavailable import all_of, none_shown, untold
+from ..unavailable import all_of, none_shown, not_reported
 
 LOADED_PERCENT = 50
 """Utilisation from which a link is expected at full speed: idle GPUs clock it down (nvidia-smi(1))."""
@@ -52,7 +52,7 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
     looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
     if gpus and gpus.gpus and not told:
-        yield untold("the width of PCIe links", gpus.gpus, "pcie_width")
+        yield not_reported("the width of PCIe links", gpus.gpus, "pcie_width")
     elif not looked:
         yield _nothing(gpus, pci)
     elif not any(finding.severity > 1 for finding in findings):
@@ -163,7 +163,7 @@ def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
         why = "these GPUs reach their CPU over NVLink-C2C, not over PCIe"
         yield Finding.info(why) if wanted else Finding.skip(why)
     elif not told:
-        yield untold("the speed of PCIe links", gpus.gpus, "pcie_generation")
+        yield not_reported("the speed of PCIe links", gpus.gpus, "pcie_generation")
     elif not findings:
         slower = [gpu for gpu in told if (gpu.pcie_generation or 0) < (gpu.pcie_generation_max or 0)]
         idle = f"; {len(slower)} clocked down while idle, which is normal" if slower else ""
@@ -214,7 +214,7 @@ def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> 
     findings = [f for gpu in told if (f := _replays(gpu, told, growth, uptime, gpus.source))]
     yield from findings
     if not told:
-        yield untold("a replay counter", gpus.gpus, "pcie_replays")
+        yield not_reported("a replay counter", gpus.gpus, "pcie_replays")
     elif not any(finding.severity > 1 for finding in findings):
         seen = "" if growth else "; totals only, their growth was not looked at"
         yield Finding.ok(f"no more replays than a sound link has on {all_of(told)}{seen}")

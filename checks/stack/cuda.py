@@ -9,15 +9,14 @@ from nodedoctor.facts.stack.packages import Package, numbers
 from nodedoctor.facts.stack.pins import torch_pin
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.regex import regex
 
 SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
 """Wheels that write the same files for every CUDA major (nvidia/nccl/lib/libnccl.so.2, ...)."""
 
 DISTURBS = "the Python environment"
 
-_SUFFIX = regex(r"(?:nvidia|transformer-engine|vllm-nccl|jax)-(?:[\w-]*-)?cu(?:da)?(\d{2})(?:-\w+)*")
-_CUPY = regex(r"cupy-cuda(\d{2})x")
+_SUFFIX = re.compile(r"(?:nvidia|transformer-engine|vllm-nccl|jax)-(?:[\w-]*-)?cu(?:da)?(\d{2})(?:-\w+)*")
+_CUPY = re.compile(r"cupy-cuda(\d{2})x")
 _UNSUFFIXED = ("nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "cuda-toolkit")
 """From CUDA 13 on NVIDIA's wheels carry no suffix; of these the version begins with CUDA's."""
 

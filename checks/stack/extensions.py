@@ -1,5 +1,6 @@
 """Were compiled extensions built for this torch and this CUDA, and can more be built?"""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -11,10 +12,9 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.stack import Build, build_of
 from nodedoctor.knowledge.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.regex import regex
 
 DISTURBS = "the Python environment"
-_BUILDS = regex(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
+_BUILDS = re.compile(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
 """Packages that compile when they are installed or first used."""
 FA_WHEELS = "https://github.com/Dao-AILab/flash-attention/releases"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
-from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.pins import Pin, older, requirements_seen, same_release, torch_pin, wheels_of
 from nodedoctor.facts.stack.probe import ImportedTorch
@@ -162,7 +162,7 @@ def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> I
 
 
 def _judge_winner(
-    target: TargetPython, pin: Pin | None, rule: Resolved, copy: Library, copies: tuple[Library, ...]
+    target: TargetPython, pin: Pin | None, rule: Resolved, copy: LibraryCopy, copies: tuple[LibraryCopy, ...]
 ) -> Finding:
     evidence = [_line(target, copy), *(_line(target, other) for other in copies if other is not copy)]
     subject = "library:libnccl"
@@ -232,7 +232,7 @@ def _where(target: TargetPython, package: Package) -> Evidence:
     return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
 
 
-def _line(target: TargetPython, copy: Library) -> Evidence:
+def _line(target: TargetPython, copy: LibraryCopy) -> Evidence:
     built = f" for CUDA {copy.cuda}" if copy.cuda else ""
     return Evidence(
         target.source, f"{copy.path}: NCCL {copy.version or '?'}{built} (found by {', '.join(copy.found)})"

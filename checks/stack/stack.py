@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.stack.interpreter import Candidate, TargetPython
+from nodedoctor.facts.stack.interpreter import OtherPython, TargetPython
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Expect, Finding, Fix
@@ -36,7 +36,7 @@ def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterato
             )
 
 
-def _other(candidate: Candidate) -> str:
+def _other(candidate: OtherPython) -> str:
     torch = f"torch {candidate.torch}" if candidate.torch else "no torch"
     return f"also found: {candidate.path} ({candidate.why}; {candidate.problem or torch})"
 

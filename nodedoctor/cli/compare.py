@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from nodedoctor.engine import input_files
 from nodedoctor.model import Finding, Result
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.reading import damage, report
 
 if TYPE_CHECKING:
     from nodedoctor.cli.console import Parser
 
-Way = Literal["worse", "better", "other"]
+Direction = Literal["worse", "better", "other"]
 
 _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
 """What tells the elements of a list apart, the first that all of them have."""
@@ -39,14 +39,14 @@ class CompareError(Exception):
     """Why something cannot be compared, in one line."""
 
 
-@noun
+@record
 class Change:
     """One check that ended differently. A status is None where the check was not run."""
 
     check: str
     before: Result | None
     after: Result | None
-    way: Way
+    way: Direction
 
     @property
     def words(self) -> str:
@@ -54,7 +54,7 @@ class Change:
         return f"{_word(self.before)} -> {_word(self.after)}"
 
 
-@noun
+@record
 class FactChange:
     """One value of one fact that differs; None on the side where there is none."""
 
@@ -68,7 +68,7 @@ class FactChange:
         return f"{self.before or '(none)'} -> {self.after or '(none)'}"
 
 
-@noun
+@record
 class Comparison:
     """What differs between two reports, the worst first."""
 
@@ -216,7 +216,7 @@ def _differs(before: Result | None, after: Result | None) -> bool:
     return before.status is not after.status or _problems(before) != _problems(after)
 
 
-def _way(before: Result | None, after: Result | None) -> Way:
+def _way(before: Result | None, after: Result | None) -> Direction:
     """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
     if before is None or after is None or after.worst.blind:
         return "other"

@@ -14,9 +14,9 @@ from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report
 
-PATIENCE = 2.0
+PROGRESS_AFTER_S = 2.0
 """Seconds before a person is told what is being waited for."""
-WRITING = 10.0
+WRITE_TIMEOUT_S = 10.0
 """Seconds an output file may take: it may lie on a dead file system, and the report is already out."""
 
 
@@ -39,7 +39,7 @@ async def run(session: Session, *, progress: bool = False, record: bool = False)
 async def write(path: str, data: bytes) -> str:
     """Write a file through a child, as its file system may be dead; returns what went wrong, or nothing."""
     writer = Command(child_process.child("host/write", path), stdin=data)
-    seen = await child_process.run("write", writer, WRITING)
+    seen = await child_process.run("write", writer, WRITE_TIMEOUT_S)
     return "" if seen.answered and seen.rc == 0 else seen.note or seen.outcome.value
 
 
@@ -47,7 +47,7 @@ async def _narrate(diagnosis: Diagnosis) -> None:
     """After a while, keep one line on stderr that names the probes still running."""
     shown = False
     try:
-        await asyncio.sleep(PATIENCE)
+        await asyncio.sleep(PROGRESS_AFTER_S)
         while True:
             waiting = diagnosis.source.waiting_for()
             oldest = sorted(waiting.items(), key=lambda item: -item[1])[:3]

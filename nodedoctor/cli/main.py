@@ -132,11 +132,11 @@ def _no_input(arguments: argparse.Namespace) -> str:
 
 def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.tui import start
-    from nodedoctor.tui.state import Refused
+    from nodedoctor.tui.state import RequestRefused
 
     try:
         sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
-    except Refused as refused:
+    except RequestRefused as refused:
         return complain(str(refused))
     print(start.last_words(sitting), end="", file=sys.stderr)
     report = _leaving(sitting.report, arguments)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
 KEPT_STDERR = 4096
-GRACE = 0.5  # seconds a killed child has to die before it counts as unkillable
-LAST_BREATH = 0.02  # seconds between the end of a crashing child's output and its exit
+KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
+EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit
 BACKLOG = 1000  # lines of a followed child that wait for their reader
-LAST_WORDS = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
+PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
 # Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before it.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -122,10 +122,10 @@ class Running:
         ends = {pipes.exited, pipes.ended} if self.command.hold else {pipes.exited}
         await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if pipes.exited.done():
-            await asyncio.wait({pipes.ended}, timeout=LAST_WORDS)
+            await asyncio.wait({pipes.ended}, timeout=PIPE_DRAIN_S)
         elif self.command.hold and pipes.ended.done():
             # A crash closes the pipe a moment before the exit is seen.
-            await asyncio.wait({pipes.exited}, timeout=LAST_BREATH)
+            await asyncio.wait({pipes.exited}, timeout=EXIT_WAIT_S)
         else:
             return await self._overdue(timeout)
         outcome, note = self._judge()
@@ -140,7 +140,7 @@ class Running:
         pid = self._transport.get_pid()
         where = _whereabouts(pid)
         kill(self._transport)
-        await asyncio.wait({self._pipes.exited}, timeout=GRACE)
+        await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
         if self._pipes.exited.done():
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
             return self._observation(Outcome.TIMEOUT, note)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from nodedoctor.engine.child_process import BACKLOG, KEPT, LAST_WORDS, feed, kill, spawn
+from nodedoctor.engine.child_process import BACKLOG, KEPT, PIPE_DRAIN_S, feed, kill, spawn
 from nodedoctor.engine.registry import Command
 
 TIED = 0.25
@@ -17,10 +17,10 @@ TIED = 0.25
 async def listen(command: Command, *, parting: float = 0.0) -> AsyncGenerator[tuple[int, str], None]:
     """Every line of a child, with the descriptor it came on (1 or 2); a reader who is late makes it wait.
 
-    Ends with its output, or soon after its exit; left earlier, the child is told as by `Talk.leave`. OSError
-    when it cannot be started.
+    Ends with its output, or soon after its exit; left earlier, the child is told as by `ChildStream.leave`.
+    OSError when it cannot be started.
     """
-    talk = await Talk.start(command)
+    talk = await ChildStream.start(command)
     try:
         while (line := await talk.line()) is not None:
             yield line
@@ -28,18 +28,20 @@ async def listen(command: Command, *, parting: float = 0.0) -> AsyncGenerator[tu
         await talk.leave(parting)
 
 
-class Talk:
+class ChildStream:
     """A child that speaks and may be told something; made by `start`."""
 
-    def __init__(self, command: Command, transport: asyncio.SubprocessTransport, heard: _Heard) -> None:
+    def __init__(
+        self, command: Command, transport: asyncio.SubprocessTransport, heard: _StreamProtocol
+    ) -> None:
         self._command = command
         self._transport = transport
         self._heard = heard
 
     @classmethod
-    async def start(cls, command: Command) -> Talk:
+    async def start(cls, command: Command) -> ChildStream:
         """Start it; OSError when that cannot be."""
-        transport, heard = await spawn(command, _Heard, talks=command.stdin is not None)
+        transport, heard = await spawn(command, _StreamProtocol, talks=command.stdin is not None)
         if command.stdin is not None:
             feed(transport, command.stdin, ends=not command.tied)
         return cls(command, transport, heard)
@@ -75,7 +77,7 @@ def _end_stdin(transport: asyncio.SubprocessTransport) -> None:
         pipe.close()
 
 
-class _Heard(asyncio.SubprocessProtocol):
+class _StreamProtocol(asyncio.SubprocessProtocol):
     """Keeps lines of both pipes in the order they came; reads no further while too many wait."""
 
     def __init__(self) -> None:
@@ -112,7 +114,7 @@ class _Heard(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         if not self.exited.done():
             self.exited.set_result(None)
-        asyncio.get_running_loop().call_later(LAST_WORDS, self._outlived)
+        asyncio.get_running_loop().call_later(PIPE_DRAIN_S, self._outlived)
 
     def _outlived(self) -> None:
         """End although a grandchild holds a pipe, once it is silent: a late reader has more to come."""
@@ -120,7 +122,7 @@ class _Heard(asyncio.SubprocessProtocol):
             return
         if self._paused or self._came:
             self._came = False
-            asyncio.get_running_loop().call_later(LAST_WORDS, self._outlived)
+            asyncio.get_running_loop().call_later(PIPE_DRAIN_S, self._outlived)
         elif self._rests:
             self._queue.put_nowait(None)
 

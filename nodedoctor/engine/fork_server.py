@@ -22,7 +22,7 @@ from typing import TypeVar
 from nodedoctor.engine.child_process import child, environment
 from nodedoctor.engine.registry import Command
 
-PATIENCE = 2.0  # seconds the server has to start a fork before programs are started without it
+FORK_TIMEOUT_S = 2.0  # seconds the server has to start a fork before programs are started without it
 CHUNK = 1 << 18  # bytes read from a pipe at once
 
 Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
@@ -70,7 +70,7 @@ class ForkServer:
         self._children[number] = fork
         try:
             fork.ask(self._socket, number, command.argv)
-            await asyncio.wait({fork.started}, timeout=PATIENCE)
+            await asyncio.wait({fork.started}, timeout=FORK_TIMEOUT_S)
             if not fork.started.done():
                 self.close()
             fork.started.result()

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 GROUP = "nodedoctor.checks"
 SITE_FOLDER = Path("/etc/nodedoctor/checks.d")
@@ -25,7 +25,7 @@ class DiscoveryError(Exception):
     """Check files that contradict each other or must not be run; the message names the files."""
 
 
-@noun
+@record
 class Broken:
     """A plug-in that could not be imported: it becomes one UNKNOWN finding."""
 
@@ -34,7 +34,7 @@ class Broken:
     error: str
 
 
-@noun
+@record
 class Plugins:
     """What loading check files came to; given to checks that ask for it."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
@@ -19,8 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from nodedoctor import __version__
 from nodedoctor.engine import input_files
 from nodedoctor.model import Observation, Outcome
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 if TYPE_CHECKING:
     import zipfile
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 SCHEMA = "nodedoctor.snapshot/1"
 LARGEST = 16 * 1024 * 1024  # bytes of one file; what we record is capped at a quarter of it
 LARGEST_ALL = 256 * 1024 * 1024  # bytes of all files together
-_NAME = regex(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class SnapshotError(Exception):
     """Why a recording cannot be read, in one line."""
 
 
-@noun
+@record
 class Snapshot:
     """A node as it was: its observations, when it was seen, and what was asked for."""
 

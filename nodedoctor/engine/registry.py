@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from nodedoctor.model import Finding, Observation, Outcome
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _MARK = "__nodedoctor__"
 
@@ -35,7 +35,7 @@ class Lane(str, Enum):
     GPU_LOAD = "gpu-load"  # alone, after everything else: puts load on GPUs
 
 
-@noun
+@record
 class Command:
     """One child process to run: `env` is added to ours, `stdin` is what it may read.
 
@@ -51,7 +51,7 @@ class Command:
     tied: bool = False
 
 
-@noun
+@record
 class Options:
     """What the person asked for and where we stand; all a probe may know besides other observations."""
 
@@ -66,7 +66,7 @@ class Options:
     expect: Mapping[str, str] = field(default_factory=dict)
 
 
-@noun
+@record
 class Probe:
     """A named question to the node; `plan` makes a command of options and earlier observations."""
 
@@ -78,7 +78,7 @@ class Probe:
     after: tuple[str, ...] = ()
 
 
-@noun
+@record
 class Fact:
     """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type).
 
@@ -92,7 +92,7 @@ class Fact:
     shown: bool = True
 
 
-@noun
+@record
 class Need:
     """One parameter of a check: a fact type, and whether the check can do without."""
 
@@ -101,7 +101,7 @@ class Need:
     optional: bool
 
 
-@noun
+@record
 class Check:
     """A pure function of facts that yields findings."""
 

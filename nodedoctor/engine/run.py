@@ -21,7 +21,7 @@ from nodedoctor.expectations import held
 from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
 
-THINKING = 5.0  # seconds of pure Python a check may take before it is interrupted
+CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
 
 
 class Facts:
@@ -165,7 +165,7 @@ def judge(check: Check, arguments: list[Any]) -> Iterator[Finding]:
     """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
     anything = False
     try:
-        with _interrupted_after(THINKING):
+        with _interrupted_after(CHECK_TIMEOUT_S):
             for finding in check.function(*arguments):
                 if not isinstance(finding, Finding):
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")

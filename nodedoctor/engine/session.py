@@ -18,7 +18,7 @@ from nodedoctor.engine.run import Diagnosis, now, this_node
 from nodedoctor.engine.sources import Live, Recorded, Source
 from nodedoctor.expectations import judges
 from nodedoctor.model import Expect, Moment, Report
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.whole_numbers import whole
 
 DEADLINE = 50.0
@@ -33,7 +33,7 @@ class UsageError(Exception):
     """What was asked for cannot be done, in one line."""
 
 
-@noun
+@record
 class Request:
     """What was asked for on the command line, in the terms of the engine."""
 

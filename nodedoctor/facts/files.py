@@ -8,12 +8,12 @@ from dataclasses import field
 from typing import Any
 
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _SECTIONS = frozenset({"files", "links", "hex", "lists", "stats", "statvfs", "errors"})
 
 
-@noun
+@record
 class Files:
     """Contents, links, directories and the reasons why something could not be read, by absolute path.
 

@@ -16,14 +16,14 @@ from nodedoctor.cli.console import Exit, complain, emit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nodedoctor.fleet.gather import Gathered, State, Transport
-    from nodedoctor.fleet.model import Errand, Fleet
+    from nodedoctor.fleet.gather import Gathered, GatherState, Transport
+    from nodedoctor.fleet.model import Fleet, Request
 
-PATIENCE = 2.0
+PROGRESS_AFTER_S = 2.0
 """Seconds before a person is told who is being waited for."""
 NAMED = 5
 """Nodes named while they are waited for."""
-MAKING = 10.0
+MKDIR_TIMEOUT_S = 10.0
 """Seconds the folder for --save may take to be made."""
 
 
@@ -208,11 +208,11 @@ def _all_of(source: BinaryIO | str) -> bytes:
     )
 
 
-def _errand(arguments: argparse.Namespace) -> Errand:
+def _errand(arguments: argparse.Namespace) -> Request:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
     from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
     from nodedoctor.expectations import expectations
-    from nodedoctor.fleet.model import Errand
+    from nodedoctor.fleet.model import Request
 
     words = ["--json"]
     words += [word for flag in ("passive", "deep") if getattr(arguments, flag) for word in (f"--{flag}",)]
@@ -223,7 +223,7 @@ def _errand(arguments: argparse.Namespace) -> Errand:
     words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
     _split("--exec", arguments.exec)
     usual = DEADLINE_DEEP if arguments.deep else DEADLINE
-    return Errand(
+    return Request(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
 
@@ -243,7 +243,7 @@ async def _make_folder(path: str) -> None:
     from nodedoctor.engine.registry import Command
     from nodedoctor.fleet.model import FleetError
 
-    seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MAKING)
+    seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MKDIR_TIMEOUT_S)
     if not seen.answered or seen.rc:
         raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
 
@@ -297,7 +297,7 @@ class _Teller:
         self._shown = False
         self._told = 0.0
 
-    def tell(self, state: State) -> None:
+    def tell(self, state: GatherState) -> None:
         """Show the line; the names only after a while."""
         from nodedoctor.nodeset import fold
         from nodedoctor.report.inert import inert
@@ -305,7 +305,7 @@ class _Teller:
         loop = asyncio.get_running_loop()
         self._told = self._told or loop.time()
         names = ""
-        if loop.time() - self._told >= PATIENCE and state.waiting:
+        if loop.time() - self._told >= PROGRESS_AFTER_S and state.waiting:
             more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
             names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
         line = f"{state.answered}/{state.expected} nodes{names}"[: shutil.get_terminal_size().columns - 1]

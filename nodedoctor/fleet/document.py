@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, get_args
 
 from nodedoctor.fleet.compare.outliers import kinds
-from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem, State
+from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
 
@@ -61,7 +61,7 @@ def kinds_of(fleet: Fleet) -> dict[str, list[str]]:
 def counts(nodes: Iterable[Node]) -> dict[str, int]:
     """How many nodes there are, in each state, and with each verdict among those that answered."""
     listed = list(nodes)
-    found = {"nodes": len(listed), **dict.fromkeys(get_args(State), 0), **{s.value: 0 for s in Status}}
+    found = {"nodes": len(listed), **dict.fromkeys(get_args(NodeState), 0), **{s.value: 0 for s in Status}}
     for node in listed:
         found[node.state] += 1
         if node.state == "answered" and node.verdict is not None:
@@ -207,5 +207,5 @@ def _oddity(oddity: Oddity) -> dict[str, Any]:
     }
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: ValueGroup) -> dict[str, Any]:
     return {"value": group.value, "nodes": fold(group.hosts), "count": len(group.hosts)}

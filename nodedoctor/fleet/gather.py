@@ -17,12 +17,12 @@ from nodedoctor.engine.run import now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
-from nodedoctor.fleet.model import Errand, Fleet, Node
+from nodedoctor.fleet.model import Fleet, Node, Request
 from nodedoctor.fleet.reports.saved import kept
 from nodedoctor.nodeset import counted, fold, of_file, plain
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
-GRACE = 10.0
+END_WAIT_S = 10.0
 """Seconds beyond the nodes' own time after which the run ends, whatever a transport does; ours."""
 WRITERS = 16
 """Reports that are written at once."""
@@ -39,13 +39,13 @@ class Transport(Protocol):
         """All nodes meant, in order; FleetError when they cannot be asked at all."""
         ...
 
-    def ask(self, errand: Errand) -> AsyncIterator[Node]:
+    def ask(self, errand: Request) -> AsyncIterator[Node]:
         """Each node as it answers, or why it did not."""
         ...
 
 
-@noun
-class State:
+@record
+class GatherState:
     """How far a run is: the nodes that came, and the names that have not, as far as they are known."""
 
     nodes: tuple[Node, ...]
@@ -58,10 +58,10 @@ class State:
         return len(self.nodes)
 
 
-Progress = Callable[[State], None]
+Progress = Callable[[GatherState], None]
 
 
-@noun
+@record
 class Gathered:
     """The fleet, and the signal that ended the run early, if one did."""
 
@@ -71,7 +71,7 @@ class Gathered:
 
 async def gather(
     transport: Transport,
-    errand: Errand,
+    errand: Request,
     *,
     peers: bool = False,
     save: str = "",
@@ -124,10 +124,10 @@ class _Run:
         """Learn which nodes are meant."""
         self.hosts = await self._transport.hosts()
 
-    async def ask(self, errand: Errand) -> None:
+    async def ask(self, errand: Request) -> None:
         """Take in every node until all have come, time is up, or somebody ends it."""
         waves = -(-len(self.hosts) // max(1, errand.width))  # of nodes asked at once
-        limit = waves * errand.deadline + GRACE if self.hosts else None
+        limit = waves * errand.deadline + END_WAIT_S if self.hosts else None
         asking = asyncio.create_task(self._take_in(errand))
         stopped = asyncio.create_task(self._stopped.wait())
         telling = asyncio.create_task(self._tell())
@@ -136,7 +136,7 @@ class _Run:
         finally:
             for task in (stopped, telling, asking):
                 task.cancel()
-            await asyncio.wait({asking}, timeout=GRACE)
+            await asyncio.wait({asking}, timeout=END_WAIT_S)
         if asking.done() and not asking.cancelled():
             asking.result()
         await self._settle(self._writing)
@@ -156,7 +156,7 @@ class _Run:
         others = (host for host in sorted(self._came, key=counted) if host not in named)
         return tuple(self._came[host] for host in (*named, *others))
 
-    async def _take_in(self, errand: Errand) -> None:
+    async def _take_in(self, errand: Request) -> None:
         asked = cast("AsyncGenerator[Node, None]", self._transport.ask(errand))
         async with contextlib.aclosing(asked) as answers:
             async for node in answers:
@@ -192,13 +192,13 @@ class _Run:
 
     async def _settle(self, writing: Collection[asyncio.Task[None]]) -> None:
         if writing:
-            await asyncio.wait(writing, timeout=2 * GRACE)
+            await asyncio.wait(writing, timeout=2 * END_WAIT_S)
 
     async def _tell(self) -> None:
         while self._progress:
             expected = getattr(self._transport, "expected", 0) or len(self.hosts)
             nodes = {node.host: node for node in self._came.values()}  # reports may be of one node
-            self._progress(State(tuple(nodes.values()), expected, self._waiting()))
+            self._progress(GatherState(tuple(nodes.values()), expected, self._waiting()))
             await asyncio.sleep(0.5)
 
     def _waiting(self) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from dataclasses import field
 from typing import Literal
 
 from nodedoctor.model import Action, Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
-State = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
+NodeState = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
 """What came of asking a node: a report; nothing in time; no way to it; it was reached, but nodedoctor could
 not run there; an answer that is not a report of ours."""
 
@@ -32,8 +32,8 @@ class FleetError(Exception):
     """Why the nodes cannot be asked at all, in one line."""
 
 
-@noun
-class Errand:
+@record
+class Request:
     """What every node is asked to do.
 
     `arguments` are those of `nodedoctor` on the node, `deadline` the seconds one node has from being asked
@@ -46,7 +46,7 @@ class Errand:
     pyz: str | None = None
 
 
-@noun
+@record
 class Problem:
     """A finding of a node's report that is not well. `severity` ranks as `Finding.severity` does.
 
@@ -69,7 +69,7 @@ class Problem:
         return f"{self.check}@{self.subject}" if self.subject else self.check
 
 
-@noun
+@record
 class Node:
     """One node: what came of asking it, and what its report says as far as nodes are compared.
 
@@ -84,7 +84,7 @@ class Node:
     """
 
     host: str
-    state: State = "answered"
+    state: NodeState = "answered"
     note: str = ""
     seconds: float = 0.0
     started: str = ""
@@ -123,15 +123,15 @@ class Node:
         return self.alias or self.host
 
 
-@noun
-class Group:
+@record
+class ValueGroup:
     """Nodes that have the same value of something. `hosts` are sorted as people count."""
 
     value: str
     hosts: tuple[str, ...]
 
 
-@noun
+@record
 class Oddity:
     """One thing in which nodes differ that should not: the groups, the largest first.
 
@@ -144,13 +144,13 @@ class Oddity:
     status: Status
     summary: str
     why: str
-    groups: tuple[Group, ...]
-    majority: Group | None
+    groups: tuple[ValueGroup, ...]
+    majority: ValueGroup | None
     odd: tuple[str, ...]
     fix: str = ""
 
 
-@noun
+@record
 class Fleet:
     """Everything one run over many nodes says; every view is made from this and nothing else."""
 

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 
 from nodedoctor.fleet.compare.grouping import One, blank, families, fix, nodes
 from nodedoctor.fleet.document import kinds_of
-from nodedoctor.fleet.model import Fleet, Node, Oddity, State
+from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
 
@@ -54,7 +54,7 @@ def tally(fleet: Fleet) -> str:
     """The counts in one line, worst first, without zeros."""
     found = Counter(_standing(fleet, node) for node in fleet.nodes)
     told = [f"{found[key]} {key}" for key in ("fail", "unknown", "warn") if found[key]]
-    told += [f"{found[state]} {state}" for state in get_args(State)[1:] if found[state]]
+    told += [f"{found[state]} {state}" for state in get_args(NodeState)[1:] if found[state]]
     told += [f"{found[key]} {key}" for key in ("pass", "skip") if found[key]]
     count = f"{len(fleet.nodes)} node{'' if len(fleet.nodes) == 1 else 's'}"
     return f"{count} ({fleet.source}): {', '.join(told)}   in {fleet.seconds:.1f} s"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date
 
 from nodedoctor.knowledge.table import FOLDER, load
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class TableInfo:
     """One table. `rows` counts all sections, `unverified` the rows that were not checked against a source.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Cause:
     """One cause. `confirm` and `fix` are steps in order; `see` names checks, variables and other causes."""
 

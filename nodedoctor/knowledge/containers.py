@@ -12,10 +12,10 @@ from typing import Any
 
 from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Grammar:
     """How one family of images writes its tags: a regex whose group names are fields of `ImagePromise`."""
 
@@ -27,7 +27,7 @@ class Grammar:
     unverified: bool = False
 
 
-@noun
+@record
 class SkyrlImage:
     """A SkyRL image: what its name says, its base, and from when until when the documentation named it."""
 
@@ -49,7 +49,7 @@ class SkyrlImage:
     unverified: bool = False
 
 
-@noun
+@record
 class NgcRelease:
     """One month of NVIDIA's framework images.
 
@@ -69,7 +69,7 @@ class NgcRelease:
     unverified: bool = False
 
 
-@noun
+@record
 class Marker:
     """Variables and files by which a kind of image or runtime is recognised from inside."""
 
@@ -81,7 +81,7 @@ class Marker:
     unverified: bool = False
 
 
-@noun
+@record
 class ImagePromise:
     """What an image name says is inside; "" and None mean that the name does not say.
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Driver = tuple[int, ...]
 Cuda = tuple[int, int]
@@ -20,7 +20,7 @@ Fit = Literal["native", "minor", "forward-only", "too-old", "unknown"]
 forward-compatibility package on a data-centre GPU; not at all; or the table does not know."""
 
 
-@noun
+@record
 class Toolkit:
     """A CUDA toolkit release and the driver it shipped with, a bare branch where no more is known."""
 
@@ -31,7 +31,7 @@ class Toolkit:
     unverified: bool = False
 
 
-@noun
+@record
 class Branch:
     """A driver branch. `kind` is long-term, production, new-feature, developer or "" (not known any more).
 
@@ -52,7 +52,7 @@ class Branch:
         return self.ended or (self.ends != "" and self.ends < month)
 
 
-@noun
+@record
 class MinorCompat:
     """The oldest driver for a CUDA major (`whole_major`) or, before CUDA 11, for one minor."""
 
@@ -64,7 +64,7 @@ class MinorCompat:
     unverified: bool = False
 
 
-@noun
+@record
 class Lifetime:
     """How long a kind of branch is looked after."""
 
@@ -75,7 +75,7 @@ class Lifetime:
     unverified: bool = False
 
 
-@noun
+@record
 class Architecture:
     """Which toolkits compile for a compute capability and which driver branch is its last."""
 
@@ -89,7 +89,7 @@ class Architecture:
     unverified: bool = False
 
 
-@noun
+@record
 class ImageRequirement:
     """What nvidia/cuda images ask of the driver: the native branch, or a listed older one with compat."""
 
@@ -101,7 +101,7 @@ class ImageRequirement:
     unverified: bool = False
 
 
-@noun
+@record
 class Observed:
     """A driver and the CUDA version nvidia-smi printed for it on a real node."""
 
@@ -111,7 +111,7 @@ class Observed:
     unverified: bool = False
 
 
-@noun
+@record
 class Rule:
     """A sentence to show: `topic` is forward, minor, reading or kernel."""
 
@@ -121,7 +121,7 @@ class Rule:
     unverified: bool = False
 
 
-@noun
+@record
 class MinDriver:
     """What a CUDA version asks for: `native` runs everything, `minor` runs what needs no newer PTX."""
 

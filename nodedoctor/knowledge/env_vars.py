@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any, Literal
 
 from nodedoctor.knowledge.table import raw_rows, rows, typed
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Safety = Literal["yes", "workaround", "no", "no-effect"]
 """Whether it may stay set: yes; while a fault is worked around; for diagnosis only; it does nothing."""
 
 
-@noun
+@record
 class EnvVar:
     """One variable. `owner` reads it: nccl, torch, cuda, ray, framework, rccl, plugin:…, packaging, nobody.
 
@@ -60,7 +60,7 @@ class EnvVar:
         return old_enough and release[: len(last)] <= last
 
 
-@noun
+@record
 class TimeoutSetting:
     """What really sets the timeout of collectives in a framework, and its default.
 
@@ -77,7 +77,7 @@ class TimeoutSetting:
     unverified: bool = False
 
 
-@noun
+@record
 class Prefix:
     """A family of names and who reads it; with `complete` every public name of the family is in the table."""
 

@@ -9,14 +9,13 @@ import re
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
-_MIG_SUFFIX = regex(r"\s+MIG\s+\S+$")
-_HEX = regex(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
+_MIG_SUFFIX = re.compile(r"\s+MIG\s+\S+$")
+_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
 
 
-@noun
+@record
 class GpuModel:
     """One model. `product` is the name NVML prints, `pci_ids` are device ids below vendor 10de.
 
@@ -75,7 +74,7 @@ class GpuModel:
         return self.kind == "datacentre"
 
 
-@noun
+@record
 class Platform:
     """A board: how many GPUs, how they reach each other, and whether this host runs a fabric manager.
 
@@ -97,7 +96,7 @@ class Platform:
     unverified: bool = False
 
 
-@noun
+@record
 class NvSwitch:
     """A switch chip that shows on the host's PCI bus; `pci_id` is the device id below vendor 10de."""
 
@@ -107,7 +106,7 @@ class NvSwitch:
     unverified: bool = False
 
 
-@noun
+@record
 class PcieGen:
     """A PCIe generation: GT/s per lane, GB/s of sixteen lanes, and what copies from pinned memory reach."""
 
@@ -121,7 +120,7 @@ class PcieGen:
     unverified: bool = False
 
 
-@noun
+@record
 class NcclLink:
     """GB/s per NVLink that NCCL's own tuning reckons with, from this compute capability on."""
 

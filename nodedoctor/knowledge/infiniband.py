@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Rate:
     """A link generation: Gbit/s of one lane and of four. PAM4 lanes show raw symbol errors when healthy."""
 
@@ -24,7 +24,7 @@ class Rate:
     unverified: bool = False
 
 
-@noun
+@record
 class RateText:
     """A rate string of sysfs that is easily misread."""
 
@@ -34,7 +34,7 @@ class RateText:
     unverified: bool = False
 
 
-@noun
+@record
 class PortState:
     """A logical or physical port state: its number and the words of sysfs and ibstat."""
 
@@ -47,7 +47,7 @@ class PortState:
     unverified: bool = False
 
 
-@noun
+@record
 class Counter:
     """A counter file below ports/N/`folder`.
 
@@ -67,7 +67,7 @@ class Counter:
     unverified: bool = False
 
 
-@noun
+@record
 class Adapter:
     """A host channel adapter; `pci_id` below vendor 15b3, `hca_type` as ibstat prints it."""
 
@@ -81,7 +81,7 @@ class Adapter:
     unverified: bool = False
 
 
-@noun
+@record
 class RdmaPlatform:
     """How many compute ports of which rate a board usually has, by names of `knowledge.gpus`."""
 
@@ -95,7 +95,7 @@ class RdmaPlatform:
     unverified: bool = False
 
 
-@noun
+@record
 class Rule:
     """A sentence to show: `topic` is state, errors, bandwidth, host, firmware or roce."""
 

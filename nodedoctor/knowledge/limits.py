@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Limit:
     """One threshold. `value` is a number in `unit`, or a word such as `unlimited` or `off`.
 

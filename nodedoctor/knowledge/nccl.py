@@ -10,12 +10,12 @@ from functools import cache
 from typing import Literal
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Effect = Literal["hang", "crash", "wrong-data", "slow", "init-failure"]
 
 
-@noun
+@record
 class BadVersion:
     """NCCL from `first` ("": any) up to before `fixed` misbehaves where every trait in `needs` holds."""
 
@@ -31,7 +31,7 @@ class BadVersion:
     unverified: bool = False
 
 
-@noun
+@record
 class Trait:
     """A condition a row can need, in words."""
 

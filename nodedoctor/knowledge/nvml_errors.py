@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodedoctor.model import Fix
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 VERIFY = "nodedoctor driver.answers"
 XID_GUIDE = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -24,7 +24,7 @@ _TICKET = (
 _KERNEL_LOG = "sudo dmesg | grep -iE 'xid|nvrm|fallen off'"
 
 
-@noun
+@record
 class NvmlError:
     """One error: what it means, and the fix on a host and, where that differs, in a container."""
 

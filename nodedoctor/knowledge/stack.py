@@ -11,10 +11,10 @@ from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class PackageRelease:
     """One release of a package. `requires` maps a package to a specifier, `extras` to the extra asked for.
 
@@ -34,7 +34,7 @@ class PackageRelease:
     unverified: bool = False
 
 
-@noun
+@record
 class RayRange:
     """Ray releases `first` to `last` and what they require; `cgraph_cupy` is what ray[cgraph] pulls in."""
 
@@ -48,7 +48,7 @@ class RayRange:
     unverified: bool = False
 
 
-@noun
+@record
 class Cupy:
     """A CuPy distribution and the CUDA major it is for."""
 
@@ -62,7 +62,7 @@ class Cupy:
     unverified: bool = False
 
 
-@noun
+@record
 class BuildTag:
     """How a compiled package writes what it was built for into its local version."""
 
@@ -73,7 +73,7 @@ class BuildTag:
     unverified: bool = False
 
 
-@noun
+@record
 class Build:
     """What a local version says a package was built for; "" and None where it does not say."""
 
@@ -83,8 +83,8 @@ class Build:
     cxx11_abi: bool | None = None
 
 
-@noun
-class Fact:
+@record
+class PackageNote:
     """A sentence to show about a package."""
 
     topic: str
@@ -118,11 +118,11 @@ def build_tags() -> tuple[BuildTag, ...]:
 
 
 @cache
-def _facts() -> tuple[Fact, ...]:
-    return rows("stack_pins", "facts", Fact)
+def _facts() -> tuple[PackageNote, ...]:
+    return rows("stack_pins", "facts", PackageNote)
 
 
-def facts(topic: str = "") -> tuple[Fact, ...]:
+def facts(topic: str = "") -> tuple[PackageNote, ...]:
     """The sentences about one package, or all of them."""
     return tuple(row for row in _facts() if topic in ("", row.topic))
 

@@ -10,13 +10,13 @@ from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
 """How NVIDIA's wheels of one library are called across CUDA majors."""
 
 
-@noun
+@record
 class TorchWheel:
     """The PyPI wheel of one release for one machine; `cuda` is None for a wheel that is CPU only.
 
@@ -50,7 +50,7 @@ class TorchWheel:
         return f"cu{self.cuda[0]}{self.cuda[1]}" if self.cuda else "cpu"
 
 
-@noun
+@record
 class TorchVariant:
     """Another build of a release on download.pytorch.org/whl; its exact requirements are not in the table."""
 
@@ -62,7 +62,7 @@ class TorchVariant:
     unverified: bool = False
 
 
-@noun
+@record
 class TorchRelease:
     """A release, and the torchvision and torchaudio that pin exactly this torch ("" when none does).
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from nodedoctor.knowledge.table import raw_rows, rows, typed
 from nodedoctor.model import Action
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 RELABELLED_BRANCH = 575
 """From this driver branch on NVLink 5 messages use the second layout of their first word (Xid catalogue)."""
 
 
-@noun
+@record
 class Advice:
     """What to do, as a word a machine acts on and as a sentence."""
 
@@ -24,7 +24,7 @@ class Advice:
     unverified: bool = False
 
 
-@noun
+@record
 class XidRow:
     """One GPU error code. `level` is info, warn, fatal, or decode (the message's words decide).
 
@@ -64,7 +64,7 @@ class XidRow:
         return self.fault[0] == "app"
 
 
-@noun
+@record
 class SxidRow:
     """One NVSwitch error code; `kind` is non-fatal, notable, fatal or always-fatal."""
 
@@ -75,7 +75,7 @@ class SxidRow:
     unverified: bool = False
 
 
-@noun
+@record
 class SxidKind:
     """What a kind of NVSwitch error means and what to do."""
 
@@ -87,7 +87,7 @@ class SxidKind:
     unverified: bool = False
 
 
-@noun
+@record
 class Workflow:
     """The rule behind one of NVIDIA's buckets that depends on what else was seen."""
 
@@ -97,7 +97,7 @@ class Workflow:
     unverified: bool = False
 
 
-@noun
+@record
 class RecoveryAction:
     """A value of NVML's GPU recovery action; Xid 154 prints the same values."""
 
@@ -108,7 +108,7 @@ class RecoveryAction:
     unverified: bool = False
 
 
-@noun
+@record
 class Xid74Bit:
     """What bits of one of the seven words of an Xid 74 mean; words count from 1, bits from 0 (Hopper)."""
 
@@ -119,7 +119,7 @@ class Xid74Bit:
     unverified: bool = False
 
 
-@noun
+@record
 class NvLink5:
     """One sub-code of Xid 144 to 150: bit patterns of the first word (- matches any), and what follows.
 

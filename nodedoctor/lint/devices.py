@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import HERE, Setting
-from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.values import NCCL_ENV
 
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -17,7 +17,7 @@ _CONSEQUENCE = {
 }
 
 
-def judge_devices(setting: Setting, node: Node) -> Iterator[Remark]:
+def judge_devices(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """Names of adapters against sysfs, of interfaces against this network namespace, numbers of GPUs."""
     if setting.name in _INTERFACES and node.interfaces is not None:
         yield from _interfaces(setting, node.interfaces)

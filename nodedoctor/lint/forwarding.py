@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import HERE, Setting
 from nodedoctor.facts.stack.packages import numbers
-from nodedoctor.lint.remark import Node, Remark
+from nodedoctor.lint.remark import NodeContext, Remark
 
 # NovaSky-AI/SkyRL, prepare_runtime_environment of the tags skyrl_train-v0.2.0 to skyrl-v0.3.0: NCCL_DEBUG is
 # handed on from skyrl-v0.3.0 on; the worker timeout only by the development version of August 2026.
@@ -15,7 +15,7 @@ _TIMEOUT = "SKYRL_WORKER_NCCL_TIMEOUT_IN_S"
 _NEVER = ("TORCH_NCCL_", "TORCH_FR_", "TORCH_DISTRIBUTED_DEBUG")
 
 
-def judge_forwarding(setting: Setting, node: Node) -> Iterator[Remark]:
+def judge_forwarding(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """A variable of this shell that this SkyRL does not give its workers.
 
     A note only, because an export before `ray start` reaches them all the same.

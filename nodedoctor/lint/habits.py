@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
-from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
+from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 
 _SWITCHES = (
     "CUDA_LAUNCH_BLOCKING",
@@ -34,7 +34,7 @@ _WEIGHTY = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_COMM_ID", "NCCL_HOSTID")
 """Fine for a moment or for those who measured; frozen in a job script they outlive their reason."""
 
 
-def judge_habit(setting: Setting, node: Node) -> Iterator[Remark]:
+def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """What is switched on and costs speed, or hides a fault; depends on what the node has."""
     row = env_var(setting.name)
     if row is None:
@@ -64,7 +64,7 @@ def _by_sockets(setting: Setting) -> bool:
     return setting.name == "NCCL_NET" and setting.value.strip().lower() == "socket"
 
 
-def _p2p(row: EnvVar, node: Node) -> Remark:
+def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     if node.nvlink is False:
         return Remark("note", "1 turns direct traffic between GPUs off; without NVLink here that costs less")
     where = "on this NVLink node " if node.nvlink else ""
@@ -76,7 +76,7 @@ def _p2p(row: EnvVar, node: Node) -> Remark:
     return Remark("warn", text, fix, (f"unset {row.name}", "nodedoctor p2p nvlink fabric pcie"))
 
 
-def _ib(row: EnvVar, node: Node) -> Remark:
+def _ib(row: EnvVar, node: NodeContext) -> Remark:
     if node.active_rdma is False:
         return Remark("note", "data between nodes goes over TCP sockets; there is no active RDMA port here")
     here = "and this node has active RDMA ports" if node.active_rdma else "if this node has RDMA"
@@ -84,7 +84,7 @@ def _ib(row: EnvVar, node: Node) -> Remark:
     return Remark("warn", text, "Remove it; if it helped, the RDMA path is broken.", (f"unset {row.name}",))
 
 
-def _chatty(value: str, node: Node) -> Iterator[Remark]:
+def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
     level = (node.settings.value("NCCL_DEBUG") or "").upper()
     parts = {part.strip().upper() for part in value.split(",")}
     if level in ("INFO", "TRACE") and parts & {"ALL", "COLL", "CALL"}:

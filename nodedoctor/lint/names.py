@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
-from nodedoctor.lint.remark import Node, Remark
-from nodedoctor.regex import regex
+from nodedoctor.lint.remark import NodeContext, Remark
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
 
-_OF_BUILDS = regex(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
+_OF_BUILDS = re.compile(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
 _FRAMEWORKS = ("transformers", "accelerate", "DeepSpeed", "Ray Train", "SkyRL", "verl")
 
 
-def judge_name(setting: Setting, node: Node) -> Iterator[Remark]:
+def judge_name(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """Unknown, read by nobody, of another library, not of these versions, renamed."""
     row = env_var(setting.name)
     if row is None:
@@ -30,7 +30,7 @@ def judge_name(setting: Setting, node: Node) -> Iterator[Remark]:
         yield from _versions(setting, row, node)
 
 
-def _unknown(setting: Setting, node: Node) -> Iterator[Remark]:
+def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     meant, kin = suggest(setting.name), family(setting.name)
     if meant:
         yield Remark(
@@ -56,7 +56,7 @@ def _unknown(setting: Setting, node: Node) -> Iterator[Remark]:
         )
 
 
-def _foreign_plugin(node: Node) -> str:
+def _foreign_plugin(node: NodeContext) -> str:
     """A plug-in that was asked for by name: it may read variables of its own."""
     names = ("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN")
     values = (node.settings.value(name) or "" for name in names)
@@ -72,7 +72,7 @@ def _phantom(setting: Setting, row: EnvVar) -> Remark:
     return Remark("warn", row.effect, fix, (f"unset {setting.name}",))
 
 
-def _versions(setting: Setting, row: EnvVar, node: Node) -> Iterator[Remark]:
+def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:
     version = node.version(row.owner)
     if version and row.read_by(version) is False:
         yield _not_of_this_version(setting, row, node)
@@ -80,7 +80,7 @@ def _versions(setting: Setting, row: EnvVar, node: Node) -> Iterator[Remark]:
         yield from _renamed(setting, row, node, version)
 
 
-def _not_of_this_version(setting: Setting, row: EnvVar, node: Node) -> Remark:
+def _not_of_this_version(setting: Setting, row: EnvVar, node: NodeContext) -> Remark:
     too_old = bool(row.since) and numbers(node.version(row.owner)) < numbers(row.since)
     other = _former(row, node) if too_old else row.renamed_to
     text = f"{node.named(row.owner)} does not read it: " + (
@@ -93,14 +93,14 @@ def _not_of_this_version(setting: Setting, row: EnvVar, node: Node) -> Remark:
     return Remark("warn", what, f"Set {other} instead.", (f"unset {setting.name}", command))
 
 
-def _former(row: EnvVar, node: Node) -> str:
+def _former(row: EnvVar, node: NodeContext) -> str:
     """The name that this older version reads."""
     version = node.version(row.owner)
     old = (other for other in env_vars() if other.renamed_to == row.name and other.read_by(version))
     return next((other.name for other in old), "")
 
 
-def _renamed(setting: Setting, row: EnvVar, node: Node, version: str) -> Iterator[Remark]:
+def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> Iterator[Remark]:
     """Old names that are still read: the new one wins where both are set."""
     new = env_var(row.renamed_to)
     since = row.renamed_since or (new.since if new else "")

@@ -7,12 +7,12 @@ from typing import Literal
 
 from nodedoctor.facts.host.settings import Settings
 from nodedoctor.facts.stack.packages import numbers
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Level = Literal["note", "warn", "fail"]
 
 
-@noun
+@record
 class Remark:
     """One judgement; `fix` says what to do ("": nothing), `commands` can be copied, `docs` is an address."""
 
@@ -28,8 +28,8 @@ class Remark:
         return ("note", "warn", "fail").index(self.level)
 
 
-@noun
-class Node:
+@record
+class NodeContext:
     """What rules may depend on; None stands for what could not be seen.
 
     `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from nodedoctor.facts.host.settings import HERE, Settings
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
-from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
+from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 
 Pair = tuple[str, Remark]
 _OURS = ("NCCL_", "TORCH_", "GLOO_", "SKYRL_", "DEEPSPEED_")
 _NOT_OURS = ("TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCH_CUDA_ARCH_LIST", "NCCL_CONF_FILE")
 
 
-def judge_together(node: Node) -> Iterator[Pair]:
+def judge_together(node: NodeContext) -> Iterator[Pair]:
     """(variable, remark) for everything that takes more than one value to see."""
     seen: set[tuple[str, str]] = set()
     for _, variables in node.settings.environments():
@@ -27,7 +27,7 @@ def judge_together(node: Node) -> Iterator[Pair]:
     yield from _never_arrived(node.settings)
 
 
-def _two_names(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _two_names(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     """The old and the new name of one setting with different values: the new one counts."""
     for name, old in variables.items():
         row = env_var(name)
@@ -37,7 +37,7 @@ def _two_names(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
             yield row.name, Remark("warn", text, f"Keep one: remove {row.name}.", (f"unset {row.name}",))
 
 
-def _rdma_off(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _rdma_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     hcas, net = variables.get("NCCL_IB_HCA"), variables.get("NCCL_NET", "").lower()
     off = switched_on(variables.get("NCCL_IB_DISABLE", "0"))
     if hcas and (off or net == "socket"):
@@ -48,13 +48,13 @@ def _rdma_off(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
         yield "NCCL_NET", Remark("fail", text, "Remove one of them.", ("unset NCCL_IB_DISABLE",))
 
 
-def _p2p_off(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _p2p_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     if switched_on(variables.get("NCCL_P2P_DISABLE", "0")) and "NCCL_P2P_LEVEL" in variables:
         text = "NCCL_P2P_DISABLE=1 makes it meaningless"
         yield "NCCL_P2P_LEVEL", Remark("warn", text, "Decide for one; NVL keeps NVLink only.")
 
 
-def _algorithms(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _algorithms(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     wanted = {word.strip().upper() for word in variables.get("NCCL_ALGO", "").split(",")}
     nvls = {word for word in wanted if word.startswith("NVLS")}
     if nvls and wanted <= nvls and switched_off(variables.get("NCCL_NVLS_ENABLE", "2")):
@@ -62,7 +62,7 @@ def _algorithms(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
         yield "NCCL_ALGO", Remark("fail", text, "Remove one of them.", ("unset NCCL_ALGO",))
 
 
-def _least_and_most(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _least_and_most(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     for kind in ("NCHANNELS", "CTAS", "P2P_NCHANNELS"):
         least, most = f"NCCL_MIN_{kind}", f"NCCL_MAX_{kind}"
         low, high = variables.get(least, ""), variables.get(most, "")
@@ -70,7 +70,7 @@ def _least_and_most(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
             yield least, Remark("warn", f"{least}={low} is more than {most}={high}", "Let the least be less.")
 
 
-def _silent_details(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _silent_details(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     """NVIDIA/nccl, docs/env.rst: the part applies to the level INFO (and TRACE)."""
     level = variables.get("NCCL_DEBUG", "").upper()
     if "NCCL_DEBUG_SUBSYS" in variables and level not in ("INFO", "TRACE"):
@@ -78,7 +78,7 @@ def _silent_details(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
         yield "NCCL_DEBUG_SUBSYS", Remark("warn", text, "Set NCCL_DEBUG=INFO too, or remove it.")
 
 
-def _empty_dumps(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
+def _empty_dumps(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     """Up to torch 2.10 the flight recorder keeps nothing unless it is given a size (its table row)."""
     version = numbers(node.version("torch"))
     size = variables.get("TORCH_FR_BUFFER_SIZE") or variables.get("TORCH_NCCL_TRACE_BUFFER_SIZE") or "0"
@@ -90,7 +90,7 @@ def _empty_dumps(variables: Mapping[str, str], node: Node) -> Iterator[Pair]:
             yield name, Remark("warn", text, f"Set {new}=2000.", (f"export {new}=2000",))
 
 
-_RULES: tuple[Callable[[Mapping[str, str], Node], Iterator[Pair]], ...] = (
+_RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] = (
     _two_names,
     _rdma_off,
     _p2p_off,

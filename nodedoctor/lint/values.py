@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
-from nodedoctor.lint.remark import Node, Remark, switched_off, switched_on
-from nodedoctor.regex import regex
+from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-_NUMBER = regex(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,19})")
+_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,19})")
 _WORDS = {
     # NVIDIA/nccl, src/debug.cc: strcasecmp, and anything else leaves it at none
     "NCCL_DEBUG": (("VERSION", "WARN", "INFO", "ABORT", "TRACE", "NONE"), "warn"),
@@ -30,7 +29,7 @@ LONGEST_SECONDS, SHORTEST_MS, LONGEST_MINUTES = 100_000, 50, 1440
 """Nobody means a day in seconds, a few milliseconds to wait for a rank, or a day in minutes."""
 
 
-def judge_value(setting: Setting, node: Node) -> Iterator[Remark]:
+def judge_value(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """Words that are not understood, numbers that are none, and units mixed up."""
     row = env_var(setting.name)
     if row is None or row.phantom:

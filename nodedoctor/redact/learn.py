@@ -14,7 +14,7 @@ from typing import Any
 
 from nodedoctor import nodeset
 from nodedoctor.model import Observation
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.redact.prose import named_in
 from nodedoctor.redact.words import ACCOUNTS, NOWHERE, public
 
@@ -94,7 +94,7 @@ AFTER_VERSION = re.compile("[-+~_][0-9A-Za-z]")
 """What makes four numbers a version."""
 
 
-@noun
+@record
 class Originals:
     """What was learned. `quads` are texts like 10.0.0.5: those seen as addresses, and as versions."""
 

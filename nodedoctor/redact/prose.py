@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.redact.words import ACCOUNTS, NOWHERE, ordinary, public
 
 _OPEN = "com edu gov mil"
@@ -78,7 +78,7 @@ def names_somebody(text: str) -> bool:
     return "_" not in (others or [first])[-1] and not public(name)
 
 
-@noun
+@record
 class Named:
     """What was found, each in the order of the text."""
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 
 LOW = 0.9
@@ -31,7 +31,7 @@ TOKENS = (
 Pair = tuple[str, str]
 
 
-@noun
+@record
 class Matrix:
     """One value per ordered pair of GPUs, which of them are odd, and where each GPU sits."""
 

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor.model import Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.report.json import severity
 
@@ -28,7 +28,7 @@ Data = Mapping[str, Any]
 Sample = tuple[Mapping[str, Any], float]
 
 
-@noun
+@record
 class _Metric:
     name: str
     help: str

@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     from nodedoctor.cli import outputs
     from nodedoctor.triage.job import examine, examine_live
     from nodedoctor.triage.nodes import NotANode, read_node
-    from nodedoctor.triage.sources import NotThere
+    from nodedoctor.triage.sources import NoSuchPath
 
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments):
@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
     try:
         nodes = [read_node(path) for path in arguments.node]
         examined = examine(arguments.paths, nodes, look_here=not arguments.no_node)
-    except (NotThere, NotANode) as problem:
+    except (NoSuchPath, NotANode) as problem:
         return complain(str(problem))
     return _show(arguments, examined)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.model import Fix
-from nodedoctor.triage.model import Collective, Event, RankState, Verdict, Who
+from nodedoctor.triage.model import CollectiveCall, Event, RankState, Verdict, Who
 from nodedoctor.triage.physics import physics
 from nodedoctor.whole_numbers import spans
 
@@ -83,7 +83,7 @@ def _who(who: Who) -> dict[str, Any]:
     }
 
 
-def _collective(work: Collective) -> dict[str, Any]:
+def _collective(work: CollectiveCall) -> dict[str, Any]:
     told = physics(work)
     return {
         "op": work.op,

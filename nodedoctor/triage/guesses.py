@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.watchdog import Heartbeat
-from nodedoctor.triage.model import Cause, Collective
+from nodedoctor.triage.model import Cause, CollectiveCall
 from nodedoctor.triage.story import Story
 
 MODALITIES = (
@@ -58,7 +58,7 @@ def other_group(story: Story) -> tuple[str, str] | None:
     )
 
 
-def _gathers(work: Collective) -> bool:
+def _gathers(work: CollectiveCall) -> bool:
     return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op
 
 

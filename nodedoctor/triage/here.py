@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from nodedoctor.triage.lines import seconds
-from nodedoctor.triage.nodes import Node, node_of, short_name, spoken_hosts
+from nodedoctor.triage.nodes import NodeFaults, node_of, short_name, spoken_hosts
 from nodedoctor.triage.story import Story
 
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
@@ -42,12 +42,12 @@ def evidence(story: Story, paths: Sequence[str]) -> str:
     return f"its process {pid} writes one of the logs" if pid is not None else ""
 
 
-def look(why: str) -> tuple[tuple[Node, ...], str]:
+def look(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     """This machine's faults now, and a note that says that it was looked at, why, and what came of it."""
     from nodedoctor.engine.session import Request, Session, UsageError
     from nodedoctor.report.json import document
 
-    async def run() -> Node:
+    async def run() -> NodeFaults:
         report = await Session(Request(words=CHECKS, deadline=DEADLINE)).diagnosis().run()
         return node_of("this machine", document(report))
 

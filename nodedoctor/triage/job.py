@@ -7,28 +7,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nodedoctor.probes.host.environment import scrubbed
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.live import look
-from nodedoctor.triage.model import Collective, Coverage, Verdict
-from nodedoctor.triage.nodes import Node, joined
+from nodedoctor.triage.model import CollectiveCall, Coverage, Verdict
+from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read import Reading, read, unexpected
 from nodedoctor.triage.sources import Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.story.states import states
-from nodedoctor.triage.unpickle import Refused
+from nodedoctor.triage.unpickle import PickleRefused
 
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
 _DUMPS = ("pickle", "json")
 
 
-@noun
+@record
 class Examined:
     """A verdict with what its views need besides it."""
 
@@ -37,7 +37,7 @@ class Examined:
     interrupted: bool = False
 
 
-def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool = False) -> Examined:
+def examine(paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here: bool = False) -> Examined:
     """Judge logs and dumps together, with what was wrong on nodes. NotThere for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it.
@@ -68,7 +68,7 @@ def examine(paths: Iterable[str], nodes: Sequence[Node] = (), *, look_here: bool
     return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
 
 
-def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[Node]:
+def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
     why = here.evidence(story, [source.path for source in sources])
     if not why:
         return ()
@@ -88,7 +88,7 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
             dump = read_dump(source.path)
             dumps.append(dump)
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
-        except (Refused, OSError) as problem:
+        except (PickleRefused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
         except Exception as fault:  # whatever one dump does to us costs the others nothing
             reading.notes.append(unexpected(source.path, fault))
@@ -124,7 +124,7 @@ def examine_live(pids: Sequence[int]) -> Examined:
 
 def advised(judged: Verdict, story: Story) -> Verdict:
     """The verdict with its fixes, what it is not, and what would decide."""
-    told = physics(judged.collective or Collective())
+    told = physics(judged.collective or CollectiveCall())
     suspects = [who.rank for who in (*judged.culprits, *judged.parties)]
     judged = _without_secrets(judged)
     return replace(

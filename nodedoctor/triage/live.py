@@ -18,7 +18,7 @@ from typing import Any
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.trace import Frame
 
 PAUSE = 2.0
@@ -36,7 +36,7 @@ _WAITS = re.compile(
 _LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 
 
-@noun
+@record
 class Thread:
     """One Python thread of a process; `frames` from the innermost outwards."""
 
@@ -45,7 +45,7 @@ class Thread:
     active: bool = False
 
 
-@noun
+@record
 class Child:
     """A child of a rank's process, a data loader mostly."""
 
@@ -53,7 +53,7 @@ class Child:
     threads: tuple[Thread, ...]
 
 
-@noun
+@record
 class Process:
     """One rank's process over two looks. `threads` are empty when its stacks could not be read.
 
@@ -83,8 +83,8 @@ class Process:
         return ""
 
 
-@noun
-class Live:
+@record
+class LiveJob:
     """What was seen of a job: its processes and two answers of RAS, empty where there is none."""
 
     host: str
@@ -93,7 +93,7 @@ class Live:
     notes: tuple[str, ...] = ()
 
 
-async def look(pids: Sequence[int]) -> Live:
+async def look(pids: Sequence[int]) -> LiveJob:
     """Look twice at a job's processes; all of this machine's ranks when no pid is given."""
     standing, ras, busy = await asyncio.gather(_standing(pids), _ras_twice(), _gpu_percents())
     document = _document(standing)
@@ -113,7 +113,7 @@ async def look(pids: Sequence[int]) -> Live:
     processes = tuple(replace(one, gpu_percent=busy.get(one.pid)) for one in seen)
     if spy:
         processes = await _with_workers(spy, processes)
-    return Live(str(document.get("hostname", "")), processes, ras, tuple(notes))
+    return LiveJob(str(document.get("hostname", "")), processes, ras, tuple(notes))
 
 
 def process(

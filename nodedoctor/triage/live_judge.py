@@ -15,7 +15,7 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.lines import parse
-from nodedoctor.triage.live import Live, Process
+from nodedoctor.triage.live import LiveJob, Process
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
@@ -29,13 +29,13 @@ _STATES = {
 }
 
 
-def candidates(live: Live) -> list[Candidate]:
+def candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the processes' standing speaks for."""
     rules = (_states, _gone, _elsewhere)
     return [candidate for rule in rules for candidate in rule(live)]
 
 
-def events(live: Live) -> list[Event[Any]]:
+def events(live: LiveJob) -> list[Event[Any]]:
     """What every process does, and what RAS says; counts that moved between the two answers prove life."""
     told = [_event(live, process, _doing(process)) for process in live.processes]
     first, second = live.ras
@@ -49,7 +49,7 @@ def events(live: Live) -> list[Event[Any]]:
     return told
 
 
-def _states(live: Live) -> Iterator[Candidate]:
+def _states(live: LiveJob) -> Iterator[Candidate]:
     """A stopped or unkillable process, seen so both times."""
     held = [p for p in live.processes if p.states[0] == p.states[1] and p.states[1] in _STATES]
     if held and len(held) < len(live.processes):
@@ -60,7 +60,7 @@ def _states(live: Live) -> Iterator[Candidate]:
         yield Candidate(cause, order.DIED, "high", headline, evidence, who)
 
 
-def _gone(live: Live) -> Iterator[Candidate]:
+def _gone(live: LiveJob) -> Iterator[Candidate]:
     """All ranks should be on this machine, and some are not."""
     sizes = {(p.world_size, p.local_world_size) for p in live.processes}
     if len(sizes) != 1:
@@ -76,7 +76,7 @@ def _gone(live: Live) -> Iterator[Candidate]:
         )
 
 
-def _elsewhere(live: Live) -> Iterator[Candidate]:
+def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     """All but a few ranks stand still in a collective: the few are waited for."""
     known = [process for process in live.processes if process.threads]
     waiting = [process for process in known if process.collective and not process.moved]
@@ -139,11 +139,11 @@ def _doing(process: Process) -> str:
     return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
 
 
-def _who(live: Live, process: Process) -> Who:
+def _who(live: LiveJob, process: Process) -> Who:
     return Who(rank=process.rank, pid=process.pid, host=live.host or None)
 
 
-def _event(live: Live, process: Process, text: str) -> Event[Any]:
+def _event(live: LiveJob, process: Process, text: str) -> Event[Any]:
     who = _who(live, process)
     name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Cause = Literal[
     "gpu_hardware_xid",
@@ -62,7 +62,7 @@ OWNERS: dict[Cause, Owner] = {
 """By cause; for the others the logs do not tell whose move it is."""
 
 
-@noun
+@record
 class Place:
     """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
 
@@ -71,7 +71,7 @@ class Place:
     line: int | None = None
 
 
-@noun
+@record
 class Who:
     """Which process spoke, as far as the line tells. `rank` is global, `group_rank` inside one group."""
 
@@ -93,7 +93,7 @@ class Who:
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
 
-@noun
+@record
 class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
@@ -112,7 +112,7 @@ class Line:
     level: str = ""
 
 
-@noun
+@record
 class RankState:
     """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing."""
 
@@ -141,16 +141,16 @@ class Event(Generic[W]):
     manner: str = "plain"
 
 
-@noun
-class Group:
+@record
+class ProcessGroup:
     """A process group as a rank names it. `name` is stable across ranks, '' when the line has none."""
 
     name: str = ""
     desc: str = ""
 
 
-@noun
-class Collective:
+@record
+class CollectiveCall:
     """One collective as the watchdog prints it; sizes are elements, not bytes."""
 
     op: str = ""
@@ -158,7 +158,7 @@ class Collective:
     numel_in: int | None = None
     numel_out: int | None = None
     timeout_ms: int | None = None
-    group: Group = Group()
+    group: ProcessGroup = ProcessGroup()
 
     @property
     def signature(self) -> tuple[str, int | None, int | None, int | None]:
@@ -166,7 +166,7 @@ class Collective:
         return (self.op, self.seq, self.numel_in, self.numel_out)
 
 
-@noun
+@record
 class Candidate:
     """One possible cause with what speaks for it. `rank` orders causes: the lower one explains the higher.
 
@@ -183,10 +183,10 @@ class Candidate:
     parties: tuple[Who, ...] = ()
     fixes: tuple[Fix, ...] = ()
     why_not: str = ""
-    collective: Collective | None = None
+    collective: CollectiveCall | None = None
 
 
-@noun
+@record
 class Coverage:
     """What was read: a verdict from one rank of 64 must not look like one from all."""
 
@@ -203,7 +203,7 @@ class Coverage:
         return tuple(r for r in range(min(self.ranks_expected or 0, LARGEST_WORLD)) if r not in seen)
 
 
-@noun
+@record
 class Verdict:
     """What triage says; the text, the JSON and the screen are made from this alone."""
 
@@ -214,7 +214,7 @@ class Verdict:
     culprits: tuple[Who, ...] = ()
     victims: tuple[Who, ...] = ()
     parties: tuple[Who, ...] = ()
-    collective: Collective | None = None
+    collective: CollectiveCall | None = None
     evidence: tuple[Event[Any], ...] = ()
     timeline: tuple[Event[Any], ...] = ()
     alternatives: tuple[tuple[Cause, str], ...] = ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.engine import input_files
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.json import SCHEMA as REPORT
 from nodedoctor.report.json import document
 from nodedoctor.report.reading import damage
@@ -56,7 +56,7 @@ class NotANode(Exception):
     """A file that is neither a report nor a recording, in one line."""
 
 
-@noun
+@record
 class NodeFault:
     """A check that failed on a node: it may be behind a failure that nothing in the logs explains."""
 
@@ -65,27 +65,27 @@ class NodeFault:
     summary: str
 
 
-@noun
-class Node:
+@record
+class NodeFaults:
     """One node's faults as events."""
 
     host: str | None
     events: tuple[Event[Any], ...]
 
 
-def read_node(path: str) -> Node:
+def read_node(path: str) -> NodeFaults:
     """Faults of a report (JSON) or a recording (zip or folder); NotANode when it is neither."""
     return node_of(path, _report(path))
 
 
-def node_of(path: str, report: Mapping[str, Any]) -> Node:
+def node_of(path: str, report: Mapping[str, Any]) -> NodeFaults:
     """Faults of a report; `path` is where its evidence is said to stand."""
     host = report.get("node", {}).get("hostname") if isinstance(report.get("node"), dict) else None
     name = host if isinstance(host, str) else None
-    return Node(name, tuple(_events(path, name, report)))
+    return NodeFaults(name, tuple(_events(path, name, report)))
 
 
-def joined(story: Story, nodes: Iterable[Node]) -> tuple[list[Event[Any]], list[str]]:
+def joined(story: Story, nodes: Iterable[NodeFaults]) -> tuple[list[Event[Any]], list[str]]:
     """The events of these nodes that belong to this job, and notes about those that do not."""
     kept: list[Event[Any]] = []
     notes: list[str] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
-from nodedoctor.triage.model import Collective
+from nodedoctor.record import record
+from nodedoctor.triage.model import CollectiveCall
 
 BUSBW_GBPS: dict[str, float] = {
     "nvlink4": 370.0,  # H100 with NVSwitch, nccl-tests all_reduce_perf
@@ -24,7 +24,7 @@ _NOTHING = 1 << 20
 """Bytes that any link moves in milliseconds."""
 
 
-@noun
+@record
 class Physics:
     """A collective in bytes and seconds. `can_explain` is None when its size is not known."""
 
@@ -35,7 +35,7 @@ class Physics:
     sentence: str
 
 
-def physics(work: Collective) -> Physics:
+def physics(work: CollectiveCall) -> Physics:
     """What the sizes in the watchdog's line amount to."""
     numel = max(work.numel_in or 0, work.numel_out or 0)
     ranks = implied_ranks(work)
@@ -55,7 +55,7 @@ def physics(work: Collective) -> Physics:
     )
 
 
-def implied_ranks(work: Collective) -> int | None:
+def implied_ranks(work: CollectiveCall) -> int | None:
     """Ranks of the group, from the ratio of what goes in and comes out of an all-gather or reduce-scatter."""
     small, large = sorted((work.numel_in or 0, work.numel_out or 0))
     gathers = any(word in work.op.upper() for word in ("ALLGATHER", "REDUCE_SCATTER"))

@@ -21,7 +21,7 @@ from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.model import Event, Line, Place, Who
-from nodedoctor.triage.sources import NotThere, Source, owner
+from nodedoctor.triage.sources import NoSuchPath, Source, owner
 from nodedoctor.whole_numbers import json_integer
 
 KEPT = 150
@@ -48,7 +48,7 @@ class Reading:
 
 def read(source: Source, reading: Reading) -> None:
     """Add a source's events; trouble with it becomes a note. Ctrl-C ends the reading, not the judging."""
-    thin = Thinner()
+    thin = EventSampler()
     try:
         for event in _events(source, reading):
             thin.add(event)
@@ -60,7 +60,7 @@ def read(source: Source, reading: Reading) -> None:
         reading.notes.append(
             f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
         )
-    except NotThere:
+    except NoSuchPath:
         raise
     except Exception as fault:  # whatever one source does to us costs the others nothing
         reading.notes.append(unexpected(source.path, fault))
@@ -92,7 +92,7 @@ def _ras(source: Source, reading: Reading) -> Iterator[Event[Any]]:
         yield from ras.read_document(document, Place(source.path, 0))
 
 
-class Thinner:
+class EventSampler:
     """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ def _opened(source: Source) -> BinaryIO:
         try:
             return input_files.opened(source.path, pipes=True)
         except OSError as error:
-            raise NotThere(f"{source.path}: {error.strerror}") from None
+            raise NoSuchPath(f"{source.path}: {error.strerror}") from None
     opened: Any = _OPENERS.get(source.kind, open)(source.path, "rb")
     file: BinaryIO = opened
     return file

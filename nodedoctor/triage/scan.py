@@ -28,7 +28,7 @@ LONG_LINE = 1 << 20
 CHUNK = 1 << 20
 BUDGET = 48 << 20
 """Bytes of windows parsed per file; when more lines match, the first and the last are read."""
-PATIENCE = 600.0
+SCAN_TIMEOUT_S = 600.0
 
 STEMS = (
     "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
@@ -183,7 +183,7 @@ def _grep(path: str) -> list[Anchor] | None:
 def _asked(path: str, words: tuple[str, ...], *options: str) -> tuple[list[Anchor], bool] | None:
     pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
     argv = ("grep", "-abnoE", *options, "-e", pattern, "--", os.path.abspath(path))
-    seen = asyncio.run(child_process.run("grep", Command(argv, env={"LC_ALL": "C"}), PATIENCE))
+    seen = asyncio.run(child_process.run("grep", Command(argv, env={"LC_ALL": "C"}), SCAN_TIMEOUT_S))
     if not seen.answered or seen.rc not in (0, 1):
         return None
     lines = seen.text.split("\n")[1 if seen.truncated else 0 :]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from nodedoctor.engine import input_files
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.model import Who
 
 Kind = Literal["text", "gzip", "bzip2", "xz", "zstd", "pickle", "json", "ras", "stdin", "pipe"]
@@ -30,7 +30,7 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
 _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
 
 
-@noun
+@record
 class Source:
     """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
 
@@ -39,7 +39,7 @@ class Source:
     size: int = 0
 
 
-@noun
+@record
 class Found:
     """What the paths came to, and what was left out and why."""
 
@@ -47,12 +47,12 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-class NotThere(Exception):
+class NoSuchPath(Exception):
     """A path that was given does not exist or cannot be read, in one line."""
 
 
 def find(paths: list[str]) -> Found:
-    """The sources behind paths, folders and patterns; NotThere for one that leads nowhere."""
+    """The sources behind paths, folders and patterns; NoSuchPath for one that leads nowhere."""
     sources: dict[str, Source] = {}
     notes: list[str] = []
     for given in paths:
@@ -78,7 +78,7 @@ def _paths(given: str) -> Iterator[tuple[str, bool]]:
     else:
         matches = sorted(glob.glob(given, recursive=True))
         if not matches:
-            raise NotThere(f"{given}: no such file or folder")
+            raise NoSuchPath(f"{given}: no such file or folder")
         for match in matches:
             if os.path.isdir(match):
                 yield from ((path, False) for path in _walk(match))
@@ -101,13 +101,13 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
             if explicit and stat.S_ISFIFO(status.st_mode):
                 return Source(path, "pipe")
             if explicit:
-                raise NotThere(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
+                raise NoSuchPath(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
             return None
         with open(path, "rb") as file:
             head = file.read(4096)
     except OSError as error:
         if explicit:
-            raise NotThere(f"{path}: {error.strerror}") from None
+            raise NoSuchPath(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
         return None
     kind = kind_of(head)

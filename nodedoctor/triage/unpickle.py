@@ -26,18 +26,18 @@ SALVAGED = 32 << 20
 """Bytes of a broken pickle that are read with the slow reader, a megabyte or two a second."""
 
 
-class Refused(Exception):
+class PickleRefused(Exception):
     """A dump that cannot be or must not be loaded, in one line."""
 
 
 class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> NoReturn:
         """Refuse: a dump needs none, and calling one could run anything."""
-        raise Refused(f"it asks for {module}.{name}, which no genuine dump does; it was not loaded")
+        raise PickleRefused(f"it asks for {module}.{name}, which no genuine dump does; it was not loaded")
 
     def persistent_load(self, pid: Any, /) -> NoReturn:
         """Refuse references to objects outside of the file."""
-        raise Refused("it refers to objects outside of the file")
+        raise PickleRefused("it refers to objects outside of the file")
 
 
 class _Stack(pickle._Unpickler):
@@ -45,26 +45,26 @@ class _Stack(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Refuse, as above."""
-        raise Refused(f"it asks for {module}.{name}")
+        raise PickleRefused(f"it asks for {module}.{name}")
 
     def persistent_load(self, pid: Any) -> NoReturn:
         """Refuse, as above."""
-        raise Refused("it refers to objects outside of the file")
+        raise PickleRefused("it refers to objects outside of the file")
 
 
 def load(data: bytes) -> Any:
     """The plain data in a pickle; Refused when it is more than that, too big or broken."""
     if len(data) > LARGEST:
-        raise Refused(f"{len(data)} bytes are too many for a dump")
+        raise PickleRefused(f"{len(data)} bytes are too many for a dump")
     with bounded(len(data)):
         try:
             return _Plain(io.BytesIO(data)).load()
-        except Refused:
+        except PickleRefused:
             raise
         except (MemoryError, RecursionError):
-            raise Refused("it would need more memory than a dump can need") from None
+            raise PickleRefused("it would need more memory than a dump can need") from None
         except Exception as error:  # a broken pickle raises nearly anything
-            raise Refused(f"broken: {type(error).__name__}: {error}") from None
+            raise PickleRefused(f"broken: {type(error).__name__}: {error}") from None
 
 
 def salvage(data: bytes) -> list[Any]:

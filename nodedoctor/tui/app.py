@@ -18,7 +18,7 @@ from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import OpenNode, ShowCheck
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
-from nodedoctor.tui.state import Engine, Refused, State, file_name
+from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class NodeDoctor(App[None]):
         try:
             async for state in self.engine.states():
                 self.state = state
-        except Refused as refused:
+        except RequestRefused as refused:
             self.refused = str(refused)
             self.exit()
 

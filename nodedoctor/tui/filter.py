@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodedoctor.model import Result, Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 KINDS: dict[str, Callable[[Result], bool]] = {
     "fail": lambda result: result.status is Status.FAIL,
@@ -23,7 +23,7 @@ KINDS: dict[str, Callable[[Result], bool]] = {
 """What may follow `is:`, besides `run`."""
 
 
-@noun
+@record
 class Filter:
     """Words that all have to fit; an empty one fits everything."""
 

@@ -7,15 +7,15 @@ import sys
 from collections.abc import AsyncIterator
 
 from nodedoctor import __version__
-from nodedoctor.fleet.gather import Gathered, State, Transport, gather
-from nodedoctor.fleet.model import Errand, Fleet, FleetError
+from nodedoctor.fleet.gather import Gathered, GatherState, Transport, gather
+from nodedoctor.fleet.model import Fleet, FleetError, Request
 from nodedoctor.report.inert import inert
 from nodedoctor.tui import start
 from nodedoctor.tui.lines.nodes import Round
 from nodedoctor.tui.state import Nothing
 
 
-def show(transport: Transport, errand: Errand, *, peers: bool = False, save: str = "") -> Gathered:
+def show(transport: Transport, errand: Request, *, peers: bool = False, save: str = "") -> Gathered:
     """Ask the nodes while a person looks on; FleetError when they cannot be asked at all."""
     app_class = start.load_app()
     asking = Asking(transport, errand, peers, save)
@@ -40,14 +40,14 @@ def show(transport: Transport, errand: Errand, *, peers: bool = False, save: str
 class Asking:
     """A fleet under way."""
 
-    def __init__(self, transport: Transport, errand: Errand, peers: bool, save: str) -> None:
+    def __init__(self, transport: Transport, errand: Request, peers: bool, save: str) -> None:
         self._transport, self._errand, self._peers, self._save = transport, errand, peers, save
         self._task: asyncio.Task[Gathered] | None = None
         self._stopped = asyncio.Event()
 
     async def rounds(self) -> AsyncIterator[Round]:
         """The nodes so far, whenever that changed; at last the fleet, judged. FleetError as of `gather`."""
-        states: asyncio.Queue[State] = asyncio.Queue()
+        states: asyncio.Queue[GatherState] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._task = asyncio.create_task(

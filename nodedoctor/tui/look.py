@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from nodedoctor.model import Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 STYLE = {
     Status.FAIL: "bold red",
@@ -26,7 +26,7 @@ LABEL = "bold"
 QUIET = "dim"
 
 
-@noun
+@record
 class Glyphs:
     """The drawn characters: a rule, a bar, the mark of cut text, and a ramp from nothing to full."""
 
@@ -43,7 +43,7 @@ Part = tuple[str, str]
 """A piece of a line and its style."""
 
 
-@noun
+@record
 class Row:
     """One line of a list: a word in its style, a name, what there is to say, and a figure at the end.
 
@@ -60,7 +60,7 @@ class Row:
     parts: tuple[Part, ...] = ()
 
 
-@noun
+@record
 class Para:
     """A paragraph of a page. Lines after the first hang below the end of `lead`.
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 from nodedoctor.engine.run import Diagnosis, probes_of
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report
-from nodedoctor.tui.state import About, Card, State, Waiting
+from nodedoctor.tui.state import CheckInfo, EngineInfo, State, Waiting
 
 OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
 SOON = 0.1  # seconds until probes have begun and can be named
 TICK = 1.0  # seconds between two looks while nothing but time goes by
 
 
-class Rounds:
+class RunHistory:
     """The engine itself: the whole run of a session, and the checks that were asked again since."""
 
     def __init__(self, session: Session) -> None:
@@ -103,10 +103,10 @@ class Rounds:
         return running
 
 
-def _about(session: Session) -> About:
+def _about(session: Session) -> EngineInfo:
     catalogue = session.catalogue
-    return About(
-        checks={check.id: Card(check.what, check.disturbs) for check in session.checks},
+    return EngineInfo(
+        checks={check.id: CheckInfo(check.what, check.disturbs) for check in session.checks},
         probes={name: probe.about for name, probe in catalogue.probes.items()},
         recorded=session.snapshot is not None,
         root=session.request.options.root,

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.model import Report
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.report.text import headline, tally
-from nodedoctor.tui.state import Nothing, Refused, empty_report
+from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
 if TYPE_CHECKING:
     from nodedoctor.cli.console import Parser
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nodedoctor.tui.app import NodeDoctor
 
 
-@noun
-class Sitting:
+@record
+class TuiResult:
     """What a sitting left behind. `code` is an exit code that outranks the verdict, or None."""
 
     report: Report
@@ -44,7 +44,7 @@ def possible(*, stdout: bool = True) -> bool:
     )
 
 
-def last_words(sitting: Sitting) -> str:
+def last_words(sitting: TuiResult) -> str:
     """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
     report = sitting.report
     lines = [headline(report.node), f"{report.verdict.word}  {tally(report)}"]
@@ -58,7 +58,7 @@ def copied(texts: Sequence[str]) -> list[str]:
     return ["", "copied:", *(inert(line) for text in texts for line in text.split("\n"))]
 
 
-def sit(make_request: Callable[[], Request], first: str = "checks", *, record: bool = False) -> Sitting:
+def sit(make_request: Callable[[], Request], first: str = "checks", *, record: bool = False) -> TuiResult:
     """Show a run until the person leaves; `first` is the screen to begin with.
 
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen.
@@ -127,7 +127,7 @@ def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
 
 async def _sit(
     app_class: type[NodeDoctor], pid: int, line: socket.socket, first: str, record: bool
-) -> Sitting:
+) -> TuiResult:
     import asyncio
 
     from nodedoctor.tui.process.remote import Remote
@@ -140,10 +140,10 @@ async def _sit(
     finally:
         await engine.close()
     if app.refused:
-        raise Refused(app.refused)
+        raise RequestRefused(app.refused)
     if engine.latest is None:
-        return Sitting(empty_report(), code=code_of(app) or INTERRUPTED)
-    return Sitting(engine.latest.report, recording, tuple(app.copied), code_of(app))
+        return TuiResult(empty_report(), code=code_of(app) or INTERRUPTED)
+    return TuiResult(engine.latest.report, recording, tuple(app.copied), code_of(app))
 
 
 async def run_app(app: NodeDoctor) -> None:

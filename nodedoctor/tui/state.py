@@ -9,10 +9,10 @@ from typing import Protocol
 
 from nodedoctor import __version__
 from nodedoctor.model import Report
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Waiting:
     """A check without an answer: the probe it waits for, and for how long. No probe: not begun."""
 
@@ -20,7 +20,7 @@ class Waiting:
     seconds: float = 0.0
 
 
-@noun
+@record
 class State:
     """What all screens are made from: the report so far, and what has not answered.
 
@@ -37,23 +37,23 @@ class State:
         return len(self.report.results) - len(self.running)
 
 
-@noun
-class Card:
+@record
+class CheckInfo:
     """What a check looks at, and what repairing it disturbs, in its own words."""
 
     what: str
     disturbs: str = ""
 
 
-@noun
-class About:
+@record
+class EngineInfo:
     """What does not change while it runs: cards by check, a line per probe, and where the node is.
 
     A recorded node is not this machine; `root` is where this machine's files are mounted. With `redact` a
     saved recording names nobody, and neither does its file.
     """
 
-    checks: Mapping[str, Card] = field(default_factory=dict)
+    checks: Mapping[str, CheckInfo] = field(default_factory=dict)
     probes: Mapping[str, str] = field(default_factory=dict)
     recorded: bool = False
     root: str = "/"
@@ -61,14 +61,14 @@ class About:
     redact: bool = False
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Why an engine cannot run what was asked for, in one line."""
 
 
 class Engine(Protocol):
     """Runs checks for the screens."""
 
-    about: About
+    about: EngineInfo
 
     def states(self) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends."""
@@ -83,7 +83,7 @@ class Engine(Protocol):
 class Nothing:
     """An engine with no checks, for screens that look at files only."""
 
-    about = About(recorded=True, nothing="no node is looked at here")
+    about = EngineInfo(recorded=True, nothing="no node is looked at here")
 
     async def states(self) -> AsyncIterator[State]:
         """None."""

@@ -167,7 +167,7 @@ def test_without_a_server_programs_are_started_all_the_same(server, tmp_path):
 
 
 def test_a_server_that_does_not_answer_is_done_without(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fork_server, "PATIENCE", 0.3)
+    monkeypatch.setattr(fork_server, "FORK_TIMEOUT_S", 0.3)
     os.kill(server._process.pid, signal.SIGSTOP)
     (seen,) = ask(server, program(tmp_path, "print('well')"))
     assert seen.text == "well\n"

@@ -13,7 +13,7 @@ from nodedoctor.engine.registry import Check, check, declared, fact
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.sources import Recorded
 from nodedoctor.model import Expect, Finding, Moment, Observation, Outcome, Report, Status, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 
@@ -190,7 +190,7 @@ def test_a_check_that_looks_at_nothing_is_not_a_pass():
 
 
 def test_a_check_that_never_ends_is_interrupted(monkeypatch):
-    monkeypatch.setattr(diagnose, "THINKING", 0.2)
+    monkeypatch.setattr(diagnose, "CHECK_TIMEOUT_S", 0.2)
     report = run(endless, wall, colour="white")
     assert "took longer than" in report.results[0].findings[0].summary
     assert report.results[1].status is Status.PASS
@@ -265,7 +265,7 @@ def test_exit_codes(findings, fail_on, code):
 
 def test_what_one_fact_makes_of_another_stands_in_the_report_once():
     @fact("colour", shown=False)
-    @noun
+    @record
     class Said:
         """What was said."""
 
@@ -276,7 +276,7 @@ def test_what_one_fact_makes_of_another_stands_in_the_report_once():
             return cls(seen.text)
 
     @fact(Said)
-    @noun
+    @record
     class Heard:
         """What was understood."""
 

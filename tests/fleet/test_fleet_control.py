@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nodedoctor
-from nodedoctor.fleet.transports.control import Answer, ask
+from nodedoctor.fleet.transports.control import CommandAnswer, ask
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def script(tmp_path, monkeypatch):
     return write
 
 
-def answer(*words: str, timeout: float = 20.0) -> Answer:
+def answer(*words: str, timeout: float = 20.0) -> CommandAnswer:
     return asyncio.run(ask("ask-it", *words, timeout=timeout))
 
 

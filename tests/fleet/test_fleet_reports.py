@@ -20,7 +20,7 @@ import jsonschema
 import pytest
 
 from nodedoctor.fleet.gather import gather
-from nodedoctor.fleet.model import Errand, Fleet
+from nodedoctor.fleet.model import Fleet, Request
 from nodedoctor.fleet.reports.files import Reports
 
 HERE = Path(__file__).parents[1]
@@ -345,7 +345,7 @@ def gathered(path: Path, deadline: float, disturb: signal.Signals | None) -> Fle
     """The fleet of a folder; the first reader that is seen gets a signal."""
 
     async def both() -> Fleet:
-        asking = asyncio.create_task(gather(Reports([str(path)]), Errand(deadline=deadline)))
+        asking = asyncio.create_task(gather(Reports([str(path)]), Request(deadline=deadline)))
         while disturb and not asking.done():
             await asyncio.sleep(0.005)
             if disturb and (found := readers()):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.model import FleetError, Node, Request
 from nodedoctor.fleet.transports.slurm.nodes import chosen, immediate, option, rows
 from nodedoctor.fleet.transports.slurm.step import MARK, Said, Step, task
 from nodedoctor.fleet.transports.slurm.transport import Slurm
@@ -283,7 +283,7 @@ def asked(*words: str, deadline: float = 20.0) -> tuple[tuple[str, ...], dict[st
     async def ask() -> tuple[tuple[str, ...], dict[str, Node]]:
         slurm = Slurm(words)
         hosts = await slurm.hosts()
-        return hosts, {node.host: node async for node in slurm.ask(Errand(deadline=deadline))}
+        return hosts, {node.host: node async for node in slurm.ask(Request(deadline=deadline))}
 
     return asyncio.run(ask())
 
@@ -314,7 +314,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster):
     async def ask() -> Node:
         slurm = Slurm()
         await slurm.hosts()
-        async with contextlib.aclosing(slurm.ask(Errand(deadline=60))) as nodes:
+        async with contextlib.aclosing(slurm.ask(Request(deadline=60))) as nodes:
             async for node in nodes:
                 if node.state == "answered":
                     return node
@@ -454,7 +454,7 @@ def test_a_node_without_nodedoctor_is_brought_the_single_file(cluster, tmp_path,
     async def ask() -> list[Node]:
         slurm = Slurm(("-w", "gpu-1"))
         await slurm.hosts()
-        return [node async for node in slurm.ask(Errand(deadline=20, pyz=str(brought)))]
+        return [node async for node in slurm.ask(Request(deadline=20, pyz=str(brought)))]
 
     (node,) = asyncio.run(ask())
     assert node.state == "answered", node.note
@@ -475,7 +475,7 @@ def test_the_first_step_may_end_while_the_file_is_brought(cluster, tmp_path, mon
     async def ask() -> list[Node]:
         slurm = Slurm()
         await slurm.hosts()
-        return [node async for node in slurm.ask(Errand(deadline=20, pyz=str(brought)))]
+        return [node async for node in slurm.ask(Request(deadline=20, pyz=str(brought)))]
 
     nodes = {node.host: node for node in asyncio.run(ask())}
     assert [nodes[host].state for host in ("gpu-1", "gpu-2")] == ["answered", "answered"], nodes

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.model import FleetError, Node, Request
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.ssh import Ssh
 
@@ -134,12 +134,12 @@ def cluster(tmp_path: Path, report: Path, monkeypatch: pytest.MonkeyPatch) -> Cl
     return Cluster(tmp_path, report)
 
 
-async def collect(ssh: Ssh, errand: Errand) -> dict[str, Node]:
+async def collect(ssh: Ssh, errand: Request) -> dict[str, Node]:
     return {node.host: node async for node in ssh.ask(errand)}
 
 
 def ask(hosts: str, **errand: object) -> dict[str, Node]:
-    return asyncio.run(collect(Ssh(hosts), Errand(**{"deadline": 20.0, **errand})))  # type: ignore[arg-type]
+    return asyncio.run(collect(Ssh(hosts), Request(**{"deadline": 20.0, **errand})))  # type: ignore[arg-type]
 
 
 def one(host: str, **errand: object) -> Node:
@@ -245,8 +245,8 @@ def test_a_shell_that_allows_few_open_files_costs_no_node(cluster: Cluster, hard
         cluster.host(f"gpu-{index}")
     code = (
         f"import asyncio, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard}))\n"
-        "from nodedoctor.fleet.model import Errand; from nodedoctor.fleet.transports.ssh import Ssh\n"
-        "errand = Errand(width=4000)\n"
+        "from nodedoctor.fleet.model import Request; from nodedoctor.fleet.transports.ssh import Ssh\n"
+        "errand = Request(width=4000)\n"
         "async def states(): return [node.state async for node in Ssh('gpu-[0-39]').ask(errand)]\n"
         "print(*asyncio.run(states()))"
     )
@@ -261,7 +261,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster: Cluster):
     pid = cluster.folder / "gpu-1/pid"
 
     async def leave() -> None:
-        nodes = Ssh("gpu-[1-2]").ask(Errand())
+        nodes = Ssh("gpu-[1-2]").ask(Request())
         assert (await anext(nodes)).host == "gpu-2"
         while not pid.exists():
             await asyncio.sleep(0.01)
@@ -274,7 +274,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster: Cluster):
 def test_a_killed_run_leaves_nothing_running(cluster: Cluster):
     cluster.host("gpu-1", nodedoctor='echo $$ >"$HOME/pid.new"; mv "$HOME/pid.new" "$HOME/pid"; sleep 1000')
     pid = cluster.folder / "gpu-1/pid"
-    script = node_side.line(node_side.script(Errand(), held=True))
+    script = node_side.line(node_side.script(Request(), held=True))
     ssh = subprocess.Popen(["ssh", "--", "gpu-1", script], stdin=subprocess.PIPE, start_new_session=True)
     assert ssh.stdin is not None
     ssh.stdin.write(node_side.stdin(held=True))
@@ -343,8 +343,8 @@ def test_an_old_python_is_named(cluster: Cluster):
 
 def test_a_connection_cut_while_the_file_is_sent_leaves_no_half_of_it(cluster: Cluster):
     home = cluster.host("gpu-1", nodedoctor=None)
-    brought = node_side.parcel(Errand(pyz=str(cluster.packed)))
-    script = node_side.line(node_side.script(Errand(), brought, arrives=True, held=True))
+    brought = node_side.parcel(Request(pyz=str(cluster.packed)))
+    script = node_side.line(node_side.script(Request(), brought, arrives=True, held=True))
     half = node_side.stdin(brought, arrives=True, held=True)[:100_000]
     ended = subprocess.run(["ssh", "--", "gpu-1", script], input=half, capture_output=True)
     assert (ended.returncode, ended.stderr.decode().strip()) == (127, node_side.NOT_WHOLE)
@@ -356,7 +356,7 @@ def test_a_folder_that_somebody_else_could_have_made_is_not_trusted(cluster: Clu
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (home / f"tmp/nodedoctor-{os.getuid()}").symlink_to(theirs)
-    brought = node_side.parcel(Errand(pyz=str(cluster.packed)))
+    brought = node_side.parcel(Request(pyz=str(cluster.packed)))
     assert brought
     (theirs / brought.name).write_text("print('evil')")
     try:
@@ -418,7 +418,7 @@ def test_every_login_shell_takes_the_line(shell: str, words: list[str], tmp_path
     tell = "import sys, os; sys.stdout.write(os.fsencode(chr(0).join(sys.argv[1:])).hex())"
     (bin / "nodedoctor").write_text(f'#!/bin/sh\nexec {PYTHON} -Ic "{tell}" "$@"\n')
     (bin / "nodedoctor").chmod(0o755)
-    errand = Errand(arguments=("--deadline=9", *words))
+    errand = Request(arguments=("--deadline=9", *words))
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run
     ended = run(
         [*shell.split(), "-c", node_side.line(node_side.script(errand))],
@@ -439,7 +439,7 @@ def test_the_script_is_for_the_poorest_shell(shell: str, cluster: Cluster):
         for tool in (cluster.folder / "tools").iterdir():
             tool.unlink()
             tool.symlink_to(program)
-    errand = Errand(pyz=str(cluster.packed))
+    errand = Request(pyz=str(cluster.packed))
     brought = node_side.parcel(errand)
     script = node_side.script(errand, brought, arrives=True, held=True)
     process = subprocess.Popen(
@@ -465,7 +465,7 @@ def test_the_end_of_stdin_ends_nodedoctor(shell: str, timeout: bool, cluster: Cl
     if not timeout:
         (cluster.folder / "tools/timeout").unlink()
     process = subprocess.Popen(
-        [program, *(["sh"] if shell == "busybox" else []), "-c", node_side.script(Errand(), held=True)],
+        [program, *(["sh"] if shell == "busybox" else []), "-c", node_side.script(Request(), held=True)],
         env={"PATH": f"{home}/bin:{cluster.folder}/tools", "HOME": str(home)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.fleet.compare.grouping import CUT_FIX, families, fix
 from nodedoctor.fleet.compare.outliers import judge
-from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.fleet.text import render
 from nodedoctor.model import Status
 
@@ -69,7 +69,7 @@ def test_what_was_not_seen_is_told_of_those_nodes_only():
 
 
 def odd(status: Status, *hosts: str) -> Oddity:
-    return Oddity("k", "t", status, "s", "", (Group("v", hosts),), None, hosts)
+    return Oddity("k", "t", status, "s", "", (ValueGroup("v", hosts),), None, hosts)
 
 
 def test_the_last_lines_name_whom_the_first_counts():

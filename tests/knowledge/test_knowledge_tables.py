@@ -65,7 +65,7 @@ ROW_TYPES = {
     ("nccl_bad", "versions"): nccl.BadVersion,
     ("stack_pins", "build_tags"): stack.BuildTag,
     ("stack_pins", "cupy"): stack.Cupy,
-    ("stack_pins", "facts"): stack.Fact,
+    ("stack_pins", "facts"): stack.PackageNote,
     ("stack_pins", "packages"): stack.PackageRelease,
     ("stack_pins", "ray"): stack.RayRange,
     ("torch_pins", "releases"): torch_pins.TorchRelease,

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hosts import BIN, Host, Hosts, need
 
-from nodedoctor.fleet.model import Errand, Node
+from nodedoctor.fleet.model import Node, Request
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.ssh import Ssh
 
@@ -52,12 +52,12 @@ def host(boot: Callable[..., Hosts]) -> Host:
     return boot(1)[0]
 
 
-async def collect(hosts: str, errand: Errand) -> dict[str, Node]:
+async def collect(hosts: str, errand: Request) -> dict[str, Node]:
     return {node.host: node async for node in Ssh(hosts).ask(errand)}
 
 
 def ask(hosts: str, **errand: object) -> dict[str, Node]:
-    return asyncio.run(collect(hosts, Errand(**errand)))  # type: ignore[arg-type]
+    return asyncio.run(collect(hosts, Request(**errand)))  # type: ignore[arg-type]
 
 
 def fleet(*words: str) -> subprocess.CompletedProcess[str]:
@@ -156,7 +156,7 @@ def test_a_shell_that_talks_before_and_a_banner_do_no_harm(host: Host):
 
 def test_a_cut_connection_leaves_nothing_running(host: Host):
     host.command("nodedoctor", f'#!/bin/sh\n{BIN}/nodedoctor "$@"\nsleep 1000\n')
-    script = node_side.line(node_side.script(Errand(), held=True))
+    script = node_side.line(node_side.script(Request(), held=True))
     ssh = subprocess.Popen(["ssh", "gpu-node-0", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert ssh.stdin and ssh.stdout
     ssh.stdin.write(node_side.stdin(held=True))

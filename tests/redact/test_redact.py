@@ -835,10 +835,10 @@ def test_any_configuration_space_keeps_its_length(data):
 
 
 def test_the_screen_saves_what_it_may_and_shows_the_truth(tmp_path):
-    from nodedoctor.tui.run_history import Rounds
+    from nodedoctor.tui.run_history import RunHistory
 
     async def sit():
-        rounds = Rounds(Session(Request(replay=folder("nvlinks-down"), redact=True)))
+        rounds = RunHistory(Session(Request(replay=folder("nvlinks-down"), redact=True)))
         rounds.start()
         async for state in rounds.states():
             if not state.running:

@@ -15,7 +15,7 @@ from hypothesis import given
 
 from nodedoctor.cli.compare import document_of
 from nodedoctor.fleet import document as fleet_document
-from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Evidence, Finding, Fix, Report, Result, Status
 from nodedoctor.report import json, junit
 
@@ -183,7 +183,7 @@ def test_a_fleet_has_a_suite_per_node_and_one_for_what_sets_them_apart():
         fix="Reset the GPU.",
     )
     second = Problem("nvlink.links", "gpu:4", Status.FAIL, "1 of 18 links down: 2", 5, "reset-gpu")
-    groups = Group("570.86.10", ("gpu-1", "gpu-3")), Group("550.54.15", ("gpu-2",))
+    groups = ValueGroup("570.86.10", ("gpu-1", "gpu-3")), ValueGroup("550.54.15", ("gpu-2",))
     odd = Oddity(
         "driver", "NVIDIA driver", Status.FAIL, "gpu-2 has 550.54.15", "w", groups, groups[0], ("gpu-2",)
     )

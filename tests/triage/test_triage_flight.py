@@ -17,7 +17,7 @@ from nodedoctor.triage.flight.dump import Dump, _dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import report
 from nodedoctor.triage.flight.stitch import HEAD, TAIL, stitched
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.unpickle import Refused, load
+from nodedoctor.triage.unpickle import PickleRefused, load
 
 Entry = dict[str, Any]
 
@@ -284,7 +284,7 @@ def test_a_pickle_that_would_run_code_does_not(tmp_path: Path) -> None:
 def test_hostile_pickles_are_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace_rank_0"
     path.write_bytes(data)
-    with pytest.raises(Refused):
+    with pytest.raises(PickleRefused):
         read_dump(str(path))
 
 
@@ -292,7 +292,7 @@ def test_hostile_pickles_are_refused(data: bytes, tmp_path: Path) -> None:
 def test_any_bytes_load_or_are_refused(data: bytes) -> None:
     try:
         load(b"\x80\x02" + data)
-    except Refused as refused:
+    except PickleRefused as refused:
         assert str(refused)
 
 
@@ -313,7 +313,7 @@ def test_any_json_with_entries_is_read(value: Any) -> None:
     if isinstance(value, list) and all(isinstance(record, dict) for record in value):
         assert _dump("trace_rank_0", {"entries": value}, "", 1000).entries == len(value)
     else:
-        with pytest.raises(Refused, match="entries"):
+        with pytest.raises(PickleRefused, match="entries"):
             _dump("trace_rank_0", {"entries": value}, "", 1000)
 
 

@@ -22,7 +22,7 @@ from nodedoctor.triage.flight.dump import read_dump
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import parse
 from nodedoctor.triage.model import Coverage, Place
-from nodedoctor.triage.unpickle import Refused
+from nodedoctor.triage.unpickle import PickleRefused
 
 DIGITS = "9" * 5000
 INIT = "h:1:1 [0] NCCL INFO comm 0x1 rank {rank} nranks {size} cudaDev 0 busId 1b000 - Init START\n"
@@ -153,7 +153,7 @@ def test_entries_that_are_none_do_not_mean_that_the_recorder_was_off(
     entries: Any, form: str, tmp_path: Path
 ) -> None:
     document = dump([], [0, 1]) | {"entries": entries}
-    with pytest.raises(Refused, match="entries"):
+    with pytest.raises(PickleRefused, match="entries"):
         read_dump(
             str(Path(write(tmp_path, {0: document}, form)) / ("trace_rank_0" + ".json" * (form == "json")))
         )

@@ -15,8 +15,8 @@ from nodedoctor.triage import live_judge
 from nodedoctor.triage.events import ras
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.live import Child, Live, Process, Thread, process, threads
-from nodedoctor.triage.model import Collective, Place
+from nodedoctor.triage.live import Child, LiveJob, Process, Thread, process, threads
+from nodedoctor.triage.model import CollectiveCall, Place
 from nodedoctor.triage.nodes import NotANode, read_node
 from nodedoctor.triage.physics import physics
 
@@ -106,7 +106,7 @@ def rank(
 
 def judged(*processes: Process) -> tuple[str, list[int | None], str]:
     """The first candidate of a look at these processes."""
-    found = live_judge.candidates(Live("node-1", processes))
+    found = live_judge.candidates(LiveJob("node-1", processes))
     return (
         (found[0].cause, [who.rank for who in found[0].culprits], found[0].headline)
         if found
@@ -149,7 +149,7 @@ def test_the_data_loader_that_a_rank_waits_for() -> None:
 
 
 def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
-    told = live_judge.events(Live("n", (rank(1, "all_reduce", gpu_percent=100),)))
+    told = live_judge.events(LiveJob("n", (rank(1, "all_reduce", gpu_percent=100),)))
     assert "GPU 100 % busy" in told[0].text
 
 
@@ -172,9 +172,9 @@ def test_all_in_the_same_collective_blames_nobody() -> None:
 
 def test_counts_that_move_prove_life() -> None:
     first = "  4 ranks have launched up to operation 17\n"
-    events = live_judge.events(Live("n", (), (first, first.replace("17", "18"))))
+    events = live_judge.events(LiveJob("n", (), (first, first.replace("17", "18"))))
     assert [type(event.what).__name__ for event in events] == ["RasRunning"]
-    assert live_judge.events(Live("n", (), (first, first)))[0].what == ras.RasCount(4, 17)
+    assert live_judge.events(LiveJob("n", (), (first, first)))[0].what == ras.RasCount(4, 17)
 
 
 @given(
@@ -202,20 +202,22 @@ def test_any_ras_document(value: Any) -> None:
 @pytest.mark.parametrize(
     ("work", "ranks", "explains"),
     [
-        (Collective("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000), 8, False),
-        (Collective("ALLREDUCE", 1, 1, 1, 600000), None, False),
-        (Collective("ALLREDUCE", 1, 70_000_000_000, 70_000_000_000, 600000), None, True),
-        (Collective("ALLREDUCE", 1, 4096, 4096), None, None),
-        (Collective(), None, None),
+        (CollectiveCall("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000), 8, False),
+        (CollectiveCall("ALLREDUCE", 1, 1, 1, 600000), None, False),
+        (CollectiveCall("ALLREDUCE", 1, 70_000_000_000, 70_000_000_000, 600000), None, True),
+        (CollectiveCall("ALLREDUCE", 1, 4096, 4096), None, None),
+        (CollectiveCall(), None, None),
     ],
 )
-def test_whether_size_explains_the_wait(work: Collective, ranks: int | None, explains: bool | None) -> None:
+def test_whether_size_explains_the_wait(
+    work: CollectiveCall, ranks: int | None, explains: bool | None
+) -> None:
     told = physics(work)
     assert (told.implied_ranks, told.can_explain) == (ranks, explains)
 
 
 def test_the_times_of_the_article() -> None:
-    told = physics(Collective("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000))
+    told = physics(CollectiveCall("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000))
     assert told.bytes_by_dtype == {"bf16": 1090001920, "fp32": 2180003840}
     assert told.expected_seconds["nvlink4"] == pytest.approx(0.0026, rel=0.02)
     assert told.expected_seconds["ethernet_10g"] == pytest.approx(0.87, rel=0.01)

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from tuidriver import Act, check_frame, frame, press, rack, until
 
-from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import expand
 from nodedoctor.report.json import render as rendered
@@ -46,14 +46,14 @@ def fleet(report: str = "") -> Fleet:
         "gpu-100": Node("gpu-100", "unreachable", "ssh: connect to host gpu-100 port 22: No route to host"),
     }
     nodes = tuple(special.get(host) or _node(host) for host in HOSTS)
-    usual = Group("570.86.10", tuple(host for host in HOSTS if host != "gpu-120"))
+    usual = ValueGroup("570.86.10", tuple(host for host in HOSTS if host != "gpu-120"))
     odd = Oddity(
         "driver",
         "NVIDIA driver",
         Status.WARN,
         "gpu-120 has 550.54.15; 119 others 570.86.10",
         "NCCL negotiates features by driver; one older node holds all others back.",
-        (usual, Group("550.54.15", ("gpu-120",))),
+        (usual, ValueGroup("550.54.15", ("gpu-120",))),
         usual,
         ("gpu-120",),
         "Install the driver of the others on gpu-120.",

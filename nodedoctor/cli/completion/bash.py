@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.cli.completion.vocabulary import FILES, FOLDERS, HEAD, Command, Vocabulary, places, quoted
+from nodedoctor.cli.completion.vocabulary import FILES, FOLDERS, HEAD, Subcommand, Vocabulary, places, quoted
 
 
 def script(known: Vocabulary) -> str:
@@ -80,7 +80,7 @@ def _values(kinds: Iterable[str]) -> str:
     return "; ".join(ways.get(kind, f'_nodedoctor_words "$list_{kind}"') for kind in kinds) or ":"
 
 
-def _by_value(commands: Iterable[Command]) -> Mapping[str, tuple[str, ...]]:
+def _by_value(commands: Iterable[Subcommand]) -> Mapping[str, tuple[str, ...]]:
     """What can follow an option, by the pattern `command:option`; options that take the same share one."""
     patterns: dict[tuple[str, ...], list[str]] = {}
     for command in commands:
@@ -92,6 +92,6 @@ def _by_value(commands: Iterable[Command]) -> Mapping[str, tuple[str, ...]]:
     return {"|".join(named): kinds for kinds, named in patterns.items()}
 
 
-def _flags(command: Command) -> Iterator[str]:
+def _flags(command: Subcommand) -> Iterator[str]:
     for option in command.options:
         yield from option.flags

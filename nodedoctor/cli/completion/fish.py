@@ -7,7 +7,7 @@ from nodedoctor.cli.completion.vocabulary import (
     FOLDERS,
     HEAD,
     Argument,
-    Command,
+    Subcommand,
     Vocabulary,
     Words,
     places,
@@ -58,7 +58,7 @@ def _list(name: str, words: Words) -> str:
     return "\n".join([*lines[:-1], lines[-1].removesuffix(" \\"), "end\n"])
 
 
-def _option(command: Command, option: Argument) -> str:
+def _option(command: Subcommand, option: Argument) -> str:
     flags = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in option.flags)
     value = "" if not option.takes else _values(option.kinds) or "-x"
     where = f"-n '__nodedoctor_at {command.name or 'diagnosis'}'"

@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 FILES, FOLDERS = "(files)", "(folders)"
 """What a value can be besides one of a list of words."""
@@ -62,7 +62,7 @@ Words = Mapping[str, str]
 """What can be written, and what it means ("" where the word says it)."""
 
 
-@noun
+@record
 class Argument:
     """An option, or a positional argument (without flags). `kinds` says what its value can be, () for none.
 
@@ -75,8 +75,8 @@ class Argument:
     kinds: tuple[str, ...] = ()
 
 
-@noun
-class Command:
+@record
+class Subcommand:
     """A subcommand, or the diagnosis (named ""). Of `places` the last stands for all that follow."""
 
     name: str
@@ -85,11 +85,11 @@ class Command:
     places: tuple[Argument, ...] = ()
 
 
-@noun
+@record
 class Vocabulary:
     """Everything that can be completed: commands, the diagnosis first, and lists of words by name."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[Subcommand, ...]
     lists: Mapping[str, Words]
 
 
@@ -101,7 +101,7 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(commands, lists)
 
 
-def _commands(lists: dict[str, Words]) -> Iterator[Command]:
+def _commands(lists: dict[str, Words]) -> Iterator[Subcommand]:
     from nodedoctor.cli import arguments, reference
 
     diagnosis = _command("", "", arguments.parser(), lists)
@@ -113,13 +113,13 @@ def _commands(lists: dict[str, Words]) -> Iterator[Command]:
     for name, made in nested.choices.items():
         yield _command(name, _ABOUT[name], made, lists)
     demo = Argument((), "a recorded node", True, ("demos",))
-    yield Command("demo", _ABOUT["demo"], diagnosis.options, (demo, *diagnosis.places))
+    yield Subcommand("demo", _ABOUT["demo"], diagnosis.options, (demo, *diagnosis.places))
 
 
-def _command(name: str, help: str, made: argparse.ArgumentParser, lists: dict[str, Words]) -> Command:
+def _command(name: str, help: str, made: argparse.ArgumentParser, lists: dict[str, Words]) -> Subcommand:
     found = [_argument(name, action, lists) for action in made._actions if action.help != argparse.SUPPRESS]
     options = tuple(argument for argument in found if argument.flags)
-    return Command(name, help, options, tuple(argument for argument in found if not argument.flags))
+    return Subcommand(name, help, options, tuple(argument for argument in found if not argument.flags))
 
 
 def _argument(command: str, action: argparse.Action, lists: dict[str, Words]) -> Argument:
@@ -168,7 +168,7 @@ def _writable(words: Words) -> Words:
     return {word: inert(" ".join(about.split())) for word, about in words.items() if _PLAIN.fullmatch(word)}
 
 
-def places(commands: Iterable[Command]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def places(commands: Iterable[Subcommand]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What can stand where no option does: first, and anywhere after."""
     for command in commands:
         first, last = (command.places[0].kinds, command.places[-1].kinds) if command.places else ((), ())

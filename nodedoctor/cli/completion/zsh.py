@@ -9,7 +9,7 @@ from nodedoctor.cli.completion.vocabulary import (
     FOLDERS,
     HEAD,
     Argument,
-    Command,
+    Subcommand,
     Vocabulary,
     Words,
     quoted,
@@ -62,7 +62,7 @@ def _word(word: str, about: str) -> str:
     return f"{escaped}:{about}" if about else escaped
 
 
-def _arguments(command: Command, indent: int) -> list[str]:
+def _arguments(command: Subcommand, indent: int) -> list[str]:
     specs = [_option(option, flag) for option in command.options for flag in option.flags]
     first = () if command.name else (Argument((), "", True, ("first",)),)
     places = [*first, *command.places]

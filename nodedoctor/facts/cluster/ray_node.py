@@ -13,14 +13,13 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 STATUS_SECONDS = 8.0  # a cluster that lives answers in less than two
 NO_RAY = "no Ray process runs here, and RAY_ADDRESS names none"
-_AMOUNT = regex(r"(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?) GPU\b")
-_DEMAND = regex(r"\s*(\{.*?\})(?: \* (\d{1,9}))?(?: \((\w+)\))?: (\d{1,9})\+? pending (.+?)\s*$")
-_GPU = regex(r"'GPU': (\d{1,9}(?:\.\d{1,9})?)\b")
+_AMOUNT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?) GPU\b")
+_DEMAND = re.compile(r"\s*(\{.*?\})(?: \* (\d{1,9}))?(?: \((\w+)\))?: (\d{1,9})\+? pending (.+?)\s*$")
+_GPU = re.compile(r"'GPU': (\d{1,9}(?:\.\d{1,9})?)\b")
 
 
 @probe("ray-session", timeout=6, lane=Lane.FS, after=("env",))
@@ -62,7 +61,7 @@ def _python(target: Observation) -> str:
     return found.path if found.package("ray") else ""
 
 
-@noun
+@record
 class Trouble:
     """Lines of one kind in a log: worker-death node-death out-of-memory disk-full no-descriptors."""
 
@@ -74,7 +73,7 @@ class Trouble:
 
 
 @fact("ray-session")
-@noun
+@record
 class RaySession:
     """The latest session: what this node was started with, and its troubles. `gpus` None: not told."""
 
@@ -124,7 +123,7 @@ def _troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:
                 yield Trouble(kind, name, count, lines, text(log, "last"))
 
 
-@noun
+@record
 class Demand:
     """Work that waits: GPUs of one piece, how many pieces belong together (`kind` PACK, SPREAD ...)."""
 
@@ -135,7 +134,7 @@ class Demand:
 
 
 @fact("ray-status")
-@noun
+@record
 class RayCluster:
     """What `ray status -v` says. `nodes` maps a node's id to its GPUs, `silent` is why there is no answer."""
 

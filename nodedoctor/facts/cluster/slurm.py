@@ -6,7 +6,7 @@ import re
 
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NO_SLURM = "no Slurm on this node: there is no scontrol"
 _ASK = 'exec scontrol -o show node "${SLURMD_NODENAME:-$(hostname -s)}"'
@@ -21,7 +21,7 @@ def slurm_node(options: Options) -> Command | Observation:
 
 
 @fact("slurm-node")
-@noun
+@record
 class SlurmNode:
     """`gpus` are those configured (GRES), `allocated` those given to jobs; None where it was not told.
 

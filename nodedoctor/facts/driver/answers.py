@@ -7,14 +7,14 @@ from nodedoctor.facts.gpu.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NVML, NvmlReading
 from nodedoctor.facts.gpu.smi.smi import TABLE, XML, Q, SmiQ, SmiTable, SmiXml
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _LANE_TRIPPED = "is stuck; not asking"  # how the engine words it (collect.py)
 _NOT_ASKED = frozenset({Outcome.MISSING, Outcome.SKIPPED})
 
 
-@noun
-class Answer:
+@record
+class DriverAnswer:
     """One source's answer. `seconds` is how long it took, None for text that somebody pasted.
 
     `outcome` and `note` are those of the observation: for a hang the note holds pid, state and wait channel.
@@ -36,14 +36,14 @@ class Answer:
 
 
 @fact(NVML, XML, Q, TABLE, NvmlReading, SmiXml, SmiQ, SmiTable)
-@noun
+@record
 class DriverAnswers:
     """What became of every question put to the driver; a hang or a crash is an answer, too.
 
     `tripped` is the engine's note when another probe got stuck in the driver first, so that nobody asked.
     """
 
-    answers: tuple[Answer, ...]
+    answers: tuple[DriverAnswer, ...]
     tripped: str = ""
 
     @classmethod
@@ -70,9 +70,9 @@ class DriverAnswers:
         return cls(answers, tripped) if answers or tripped else Unseen.of(nvml)
 
 
-def _answer(seen: Observation, found: NvmlReading | SmiXml | SmiQ | SmiTable | Unseen) -> Answer:
+def _answer(seen: Observation, found: NvmlReading | SmiXml | SmiQ | SmiTable | Unseen) -> DriverAnswer:
     if isinstance(found, Unseen):
-        return Answer(
+        return DriverAnswer(
             seen.probe,
             seen.outcome.value,
             seen.seconds or None,
@@ -81,7 +81,7 @@ def _answer(seen: Observation, found: NvmlReading | SmiXml | SmiQ | SmiTable | U
             reason=found.reason,
         )
     reading: GpuReading = found.gpus
-    return Answer(
+    return DriverAnswer(
         probe=seen.probe,
         outcome=seen.outcome.value,
         # A child that stays open to keep the driver awake says itself when it had its answer.

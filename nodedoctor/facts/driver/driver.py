@@ -13,8 +13,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci.pci import bdf
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 PROC = "/proc/driver/nvidia"
 LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
@@ -34,8 +33,8 @@ _NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
 _WSL, _TEGRA = "/dev/dxg", "/etc/nv_tegra_release"
 _PEER_MEMORY = "/sys/kernel/mm/memory_peers"
 _USUAL = ("ENOENT", "EINVAL")  # not there; not a link
-_VERSION = regex(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
-_FILE_VERSION = regex(r"\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$")
+_VERSION = re.compile(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_FILE_VERSION = re.compile(r"\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$")
 
 
 @probe("driver-files", timeout=5, lane=Lane.FS)
@@ -53,8 +52,8 @@ def driver_files(options: Options) -> Command:
     return Command(child("host/files", "--root", options.root, "--each", "3", *words))
 
 
-@noun
-class Library:
+@record
+class DriverLibrary:
     """One copy of a driver library: `name` as programs ask for it, the version its file name carries."""
 
     name: str
@@ -62,7 +61,7 @@ class Library:
     version: str | None
 
 
-@noun
+@record
 class DeviceNode:
     """A device node below /dev. `access` is what we may do with it (rw, r, w or nothing), None when not said.
 
@@ -85,7 +84,7 @@ class DeviceNode:
         return self.access in (None, "rw")
 
 
-@noun
+@record
 class DriverGpu:
     """A GPU the kernel module drives. `minor` names its node, `excluded` is an administrator's choice."""
 
@@ -97,7 +96,7 @@ class DriverGpu:
 
 
 @fact("driver-files")
-@noun
+@record
 class Driver:
     """The kernel module and the files around it.
 
@@ -114,7 +113,7 @@ class Driver:
     modules: Mapping[str, str] | None = None
     gpus: tuple[DriverGpu, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
-    libraries: tuple[Library, ...] = ()
+    libraries: tuple[DriverLibrary, ...] = ()
     params: Mapping[str, str] = field(default_factory=dict)
     platform: Literal["wsl2", "tegra"] | None = None
     peer_memory: tuple[str, ...] = ()
@@ -227,19 +226,19 @@ def _node(path: str, told: Mapping[str, object]) -> DeviceNode:
     return DeviceNode(path, mode, access, "cgroup" if mode[-1:] in ("6", "7") else "mode")
 
 
-def _libraries(files: Files) -> tuple[Library, ...]:
+def _libraries(files: Files) -> tuple[DriverLibrary, ...]:
     """Every folder's copy of every library, once; Debian's /usr/lib64 may be another name of a folder."""
     found = (_library(files, folder, name) for folder in LIBRARY_DIRS for name in LIBRARIES)
     return tuple(library for library in found if library)
 
 
-def _library(files: Files, folder: str, name: str) -> Library | None:
+def _library(files: Files, folder: str, name: str) -> DriverLibrary | None:
     path = f"{folder}/{name}"
     target = files.link(path)
     if target is None and path not in files.stats:
         return None
     version = _FILE_VERSION.search(target or "")
-    return Library(name, folder, version[1] if version else None)
+    return DriverLibrary(name, folder, version[1] if version else None)
 
 
 def _params(text: str) -> dict[str, str]:

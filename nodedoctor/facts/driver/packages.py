@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 NAME = "driver-packages"
 DPKG, RPM = "/var/lib/dpkg/status", "/var/lib/rpm"
@@ -28,7 +28,7 @@ _PATTERNS = (
     "linux-modules-nvidia*",
     "linux-objects-nvidia*",
 )
-_DRIVER = regex(r"(?:^|[:~])(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_DRIVER = re.compile(r"(?:^|[:~])(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)")
 _DPKG_FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
 _RPM_FORMAT = "ii \t%{NAME}\t%{VERSION}\n"
 
@@ -50,7 +50,7 @@ def driver_packages(options: Options, pci: Observation, files: Observation) -> C
     return skipped(NAME, "neither dpkg nor rpm keeps packages here")
 
 
-@noun
+@record
 class DriverPackage:
     """One installed package. `driver` is the driver version inside the package's version."""
 
@@ -61,7 +61,7 @@ class DriverPackage:
 
 
 @fact(NAME)
-@noun
+@record
 class DriverPackages:
     """The driver's packages; empty where the driver came from NVIDIA's .run file or an image."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 UNITS = (
     "nvidia-persistenced",
@@ -39,7 +39,7 @@ def services(options: Options) -> Command | Observation:
     return Command(("systemctl", "show", "--no-pager", "-p", _PROPERTIES, "--", *units))
 
 
-@noun
+@record
 class Service:
     """One unit in systemd's words: active is active, inactive, failed, activating; enabled may be empty."""
 
@@ -68,7 +68,7 @@ class Service:
 
 
 @fact("services")
-@noun
+@record
 class Services:
     """The services that systemd knows, by name without `.service`; unknown names are not installed."""
 

@@ -8,11 +8,10 @@ from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 NAME = "fabric-manager"
-_VERSION = regex(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
+_VERSION = re.compile(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
 
 
 @probe(NAME, timeout=5, after=("pci", "driver-files"))
@@ -26,7 +25,7 @@ def fabric_manager(options: Options, pci: Observation, files: Observation) -> Co
 
 
 @fact(NAME, DriverPackages)
-@noun
+@record
 class FabricManager:
     """The installed fabric manager; `said_by` names the probe that knew its version."""
 

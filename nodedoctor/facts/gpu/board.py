@@ -10,11 +10,11 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.gpus import GpuModel, Platform, gpu_model, models, platform, platforms, platforms_of
 from nodedoctor.model import Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
 @fact(Gpus, Pci, Machine)
-@noun
+@record
 class Board:
     """What the GPUs are and what they sit on.
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from nodedoctor.model import Reason
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class NvLink:
     """One NVLink of a GPU. Speed is per direction, in GB/s (H100: 26.562), None while the link is down.
 
@@ -34,8 +34,8 @@ class NvLink:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-@noun
-class Peer:
+@record
+class GpuPeer:
     """What P2P this GPU is said to have with another one (by index), and the PCIe path to it.
 
     A status is one of: ok chipset-not-supported gpu-not-supported topology-not-supported disabled-by-regkey
@@ -52,7 +52,7 @@ class Peer:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-@noun
+@record
 class GpuProcess:
     """A process that holds a context on a GPU. `kind` is compute, graphics or mps.
 
@@ -68,7 +68,7 @@ class GpuProcess:
     compute_instance: int | None = None
 
 
-@noun
+@record
 class BankAvailability:
     """How many memory banks have how many spare rows left for remapping; many in `none` is the end."""
 
@@ -79,7 +79,7 @@ class BankAvailability:
     none: int
 
 
-@noun
+@record
 class Gpu:
     """One GPU. Bits of a name: `_pending` applies after the next reset, volatile counts since driver load.
 
@@ -215,7 +215,7 @@ class Gpu:
     cpu_affinity: str | None = None  # 0-47,96-143
     numa_nodes: str | None = None  # of the CPUs next to it, as 0 or 0-1
     gpu_numa_node: int | None = None  # of its own memory, on coherent systems only
-    peers: tuple[Peer, ...] | None = None
+    peers: tuple[GpuPeer, ...] | None = None
 
     # NVLink and fabric
     nvlinks: tuple[NvLink, ...] | None = None  # () when the model has none
@@ -237,7 +237,7 @@ class Gpu:
         return f"gpu:{self.index}"
 
 
-@noun
+@record
 class LostGpu:
     """A GPU that is counted but cannot be read: `error` is GPU_IS_LOST, UNKNOWN, NO_PERMISSION ...
 
@@ -251,7 +251,7 @@ class LostGpu:
     text: str = ""
 
 
-@noun
+@record
 class InitError:
     """Why the driver's library did not start: name and code as in nvml.h, and the text people search for."""
 
@@ -260,7 +260,7 @@ class InitError:
     text: str
 
 
-@noun
+@record
 class SlowCall:
     """One library call that took noticeably long; a driver that is about to hang is slow first."""
 
@@ -269,7 +269,7 @@ class SlowCall:
     seconds: float
 
 
-@noun
+@record
 class GpuReading:
     """Everything one source said about all GPUs. `source` is nvml nvidia-smi-xml nvidia-smi-q or nvidia-smi.
 

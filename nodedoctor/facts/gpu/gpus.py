@@ -14,7 +14,7 @@ from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Reason, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _TELLING: tuple[Reason, ...] = (
     "stuck",
@@ -29,7 +29,7 @@ _TELLING: tuple[Reason, ...] = (
 
 
 @fact(NvmlReading, SmiXml, SmiQ, SmiTable, Pci, Driver)
-@noun
+@record
 class Gpus:
     """Every GPU of the node, from the best source that spoke.
 

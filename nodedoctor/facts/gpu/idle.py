@@ -8,7 +8,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 OWN_MIB = 100
 """Used on an idle GPU beside what the driver reserves; ours, between the next to nothing of an idle one (the
@@ -21,7 +21,7 @@ _SEE_DRIVER = "Make the driver answer first: `nodedoctor driver` says what keeps
 SERVICES = frozenset({"persistenced", "fabricmanager", "dcgm"})
 
 
-@noun
+@record
 class Idle:
     """GPUs free to be measured, why the others are not, and `why_none` when there is nothing to measure."""
 

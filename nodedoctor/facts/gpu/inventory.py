@@ -15,7 +15,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Right = Literal["granted", "withheld", "refused", "unknown"]
 """Granted to us; withheld by the device cgroup or for want of a node; refused by the node's mode."""
@@ -26,7 +26,7 @@ GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
 CONTROL = "/dev/nvidiactl"
 
 
-@noun
+@record
 class Slot:
     """One GPU on the bus. `index` is NVML's, None where it does not show this GPU; `lost` is its error."""
 
@@ -46,7 +46,7 @@ class Slot:
 
 
 @fact(Pci, Driver, Gpus, Container)
-@noun
+@record
 class Inventory:
     """GPUs on the bus, each with our right to it and the driver's answer for it.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.host.numa import cpu_list, cpu_text
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 ROOT = "/sys/fs/cgroup"
 GIB = 1024**3
@@ -24,7 +24,7 @@ _V1 = {
 }
 
 
-@noun
+@record
 class Groups:
     """Where a process stands in the tree: `paths` by controller; in v2 the one path has the key ""."""
 
@@ -37,7 +37,7 @@ class Groups:
         return known.get(controller, known.get(""))
 
 
-@noun
+@record
 class Cgroup:
     """What the control group allows: of every limit the tightest on the way to the root.
 

@@ -15,7 +15,7 @@ from nodedoctor.facts.host.cgroup import own_cgroup
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.mounts import parse_mountinfo
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Runtime = Literal[
     "docker", "podman", "containerd", "kubernetes", "enroot", "apptainer", "lxc", "systemd-nspawn", "unknown"
@@ -66,7 +66,7 @@ def container_files(options: Options) -> Command:
 
 
 @fact("container", Env)
-@noun
+@record
 class Container:
     """Where this process runs. `runtime` is None on the host, "unknown" in a container without a known mark.
 

@@ -17,8 +17,7 @@ from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.mounts import Mount, mount_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 EACH_SECONDS = 3
 MOST_MOUNTS = 24
@@ -52,7 +51,7 @@ _FOLDERS = {
     "PIP_CACHE_DIR": "PIP_CACHE_DIR",
 }
 # Real file systems; everything else (proc, cgroup, overlay of other containers, ...) holds no job's data.
-_DISKS = regex(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|fuse\.fuse-overlayfs")
+_DISKS = re.compile(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|fuse\.fuse-overlayfs")
 
 
 @probe("disk", timeout=EACH_SECONDS + 3, lane=Lane.FS, after=("env", "container"))
@@ -67,7 +66,7 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     return Command(child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", *words))
 
 
-@noun
+@record
 class Volume:
     """One mounted file system. `uses` are the purposes that lie on it, empty when nothing known does.
 
@@ -97,7 +96,7 @@ class Volume:
 
 
 @fact("disk", Env)
-@noun
+@record
 class Disk:
     """The file systems that matter, by mount point."""
 

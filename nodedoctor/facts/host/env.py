@@ -17,7 +17,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import texts
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
 """Read by NCCL at start: NVIDIA/nccl, src/misc/param.cc, initEnv."""
@@ -31,7 +31,7 @@ def environment(options: Options) -> Command:
     return Command(child("host/environment", *(word for path in files for word in ("--file", path))))
 
 
-@noun
+@record
 class EnvFile:
     """One file of NAME=VALUE lines; `error` says why it could not be read (ENOENT, EACCES, TIMEOUT).
 
@@ -45,7 +45,7 @@ class EnvFile:
 
 
 @fact("env")
-@noun
+@record
 class Env:
     """The environment nodedoctor was started in, which need not be that of the job.
 

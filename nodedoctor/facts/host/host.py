@@ -10,7 +10,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 CPUS = "/sys/devices/system/cpu"
 THP = "/sys/kernel/mm/transparent_hugepage"
@@ -42,7 +42,7 @@ def container_toolkit(options: Options, host: Observation) -> Command | Observat
 
 
 @fact("host", "container-toolkit")
-@noun
+@record
 class Host:
     """What the host is set to.
 

@@ -12,7 +12,7 @@ from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import Cgroup, cgroup_words, own_cgroup, parse_cgroup
 from nodedoctor.facts.host.mounts import mount_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 GIB = 1024**3
 SHM = "/dev/shm"
@@ -65,7 +65,7 @@ def limits_files(options: Options, container: Observation) -> Command:
     return Command(child("host/files", "--root", options.root, *words, f"statvfs:{SHM}"))
 
 
-@noun
+@record
 class Bound:
     """A resource limit; None is unlimited."""
 
@@ -73,7 +73,7 @@ class Bound:
     hard: int | None
 
 
-@noun
+@record
 class Shm:
     """The file system at /dev/shm. `own_mount` is False where it is only a directory of the root."""
 
@@ -84,7 +84,7 @@ class Shm:
     own_mount: bool = True
 
 
-@noun
+@record
 class Memory:
     """The machine's memory (not the container's): what MemAvailable says can be had without swapping."""
 
@@ -97,7 +97,7 @@ class Memory:
 
 
 @fact("limits")
-@noun
+@record
 class Limits:
     """The limits of this process and of the machine. `rlimits` are our shell's, not those of running ranks.
 

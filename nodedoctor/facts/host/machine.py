@@ -10,7 +10,7 @@ from nodedoctor.engine.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.numa import cpu_list
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 Form = Literal["bare-metal", "vm", "wsl2", "tegra"]
 
@@ -87,7 +87,7 @@ def machine_files(options: Options) -> Command:
 
 
 @fact("machine")
-@noun
+@record
 class Machine:
     """This machine. `form` is None when nothing tells; `hypervisor` and `cloud` are None when unnamed.
 

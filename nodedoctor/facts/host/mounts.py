@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 # File systems whose server may be gone while the mount stays: every access then waits for it.
-_NETWORK = regex(
+_NETWORK = re.compile(
     r"nfs\d?|cifs|smb3|lustre|gpfs|ceph|beegfs|wekafs|afs|orangefs|pvfs2|glusterfs|9p|virtiofs|fuse\..+|fuse"
 )
 # Local fuse file systems of containers: they answer as the local disk does.
-_LOCAL_FUSE = regex(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
+_LOCAL_FUSE = re.compile(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
 
 
-@noun
+@record
 class Mount:
     """One mount. `root` is the directory of the file system shown at `point`.
 

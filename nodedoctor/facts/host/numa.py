@@ -10,7 +10,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NODES = "/sys/devices/system/node"
 MOST_CPUS = 1 << 16  # far above what any machine has; a list beyond it is garbage
@@ -24,7 +24,7 @@ def numa_nodes(options: Options) -> Command:
     return Command(child("host/files", "--root", options.root, *words, "read:/sys/devices/system/cpu/online"))
 
 
-@noun
+@record
 class NumaNode:
     """One node; `cpus` is empty for memory-only nodes (the GPU memory of Grace-Hopper shows as such)."""
 
@@ -36,7 +36,7 @@ class NumaNode:
 
 
 @fact("numa")
-@noun
+@record
 class Numa:
     """The NUMA nodes of this machine."""
 

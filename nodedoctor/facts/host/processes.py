@@ -14,27 +14,26 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 SECONDS = 5
 GIB = 1024**3
 
 # Who a process is, by the name of its program (titles of Ray's workers are `ray::Class.method`).
 _ROLES = (
-    ("raylet", regex(r"raylet")),
-    ("gcs-server", regex(r"gcs_server")),
-    ("ray-worker", regex(r"ray::")),
+    ("raylet", re.compile(r"raylet")),
+    ("gcs-server", re.compile(r"gcs_server")),
+    ("ray-worker", re.compile(r"ray::")),
     (
         "launcher",
-        regex(r"torchrun|torch\.distributed\.(?:run|launch)|deepspeed|accelerate|mpirun|prted|orted"),
+        re.compile(r"torchrun|torch\.distributed\.(?:run|launch)|deepspeed|accelerate|mpirun|prted|orted"),
     ),
-    ("persistenced", regex(r"nvidia-persiste")),
-    ("fabricmanager", regex(r"nv-fabricmanage")),
-    ("dcgm", regex(r"nv-hostengine|dcgm-exporter|dcgmi")),
-    ("engine", regex(r"VLLM::|vllm|sglang", re.IGNORECASE)),
+    ("persistenced", re.compile(r"nvidia-persiste")),
+    ("fabricmanager", re.compile(r"nv-fabricmanage")),
+    ("dcgm", re.compile(r"nv-hostengine|dcgm-exporter|dcgmi")),
+    ("engine", re.compile(r"VLLM::|vllm|sglang", re.IGNORECASE)),
 )
-_PYTHON = regex(r"(?:python|pypy)[\d.]*t?|pt_main_thread|pt_elastic")
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*t?|pt_main_thread|pt_elastic")
 # Launchers number ranks differently: torchrun and Ray Train, Open MPI, Slurm's PMI.
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 _LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
@@ -47,7 +46,7 @@ def running_processes(options: Options) -> Command:
     return Command(child("host/processes", "--root", options.root, "--seconds", str(SECONDS), packages=True))
 
 
-@noun
+@record
 class Process:
     """One process; `program` and `script` are names only, `started` is in seconds since 1970.
 
@@ -100,7 +99,7 @@ class Process:
 
 
 @fact("processes")
-@noun
+@record
 class Processes:
     """All processes that could be seen. `unread` counts those whose details were not reached in time."""
 

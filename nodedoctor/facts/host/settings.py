@@ -11,7 +11,7 @@ from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.env_vars import env_var, family, suggest
 from nodedoctor.model import Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 HERE = "the environment"
 ROLES = ("rank", "ray-worker", "engine")
@@ -20,7 +20,7 @@ ROLES = ("rank", "ray-worker", "engine")
 _OF_ONE_RANK = ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "NCCL_DEBUG_FILE", "MASTER_PORT")
 
 
-@noun
+@record
 class Setting:
     """One value of a variable and everywhere it was found; `probe` told of the first place."""
 
@@ -36,7 +36,7 @@ class Setting:
 
 
 @fact(Env, Processes, name="settings")
-@noun
+@record
 class Settings:
     """The variables of libraries that training uses, by place.
 

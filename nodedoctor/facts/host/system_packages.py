@@ -8,7 +8,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _SOURCES = "/etc/apt/sources.list.d/*ambda*"
 _LISTS = "/var/lib/dpkg/info/lambda-stack*.list"
@@ -21,7 +21,7 @@ def system_packages(options: Options) -> Command:
 
 
 @fact("system-packages")
-@noun
+@record
 class SystemPackages:
     """`lambda_stack` is what speaks for Lambda Stack: installed packages, apt sources; empty without it."""
 

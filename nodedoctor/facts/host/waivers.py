@@ -9,7 +9,7 @@ from datetime import date
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 PATH = "/etc/nodedoctor/waivers"
 
@@ -20,7 +20,7 @@ def waivers(options: Options) -> Command:
     return Command(child("host/files", "--root", options.root, f"read:{PATH}"))
 
 
-@noun
+@record
 class Waiver:
     """One accepted finding: `id` is a finding's or a check's, `until` the last day it counts."""
 
@@ -30,7 +30,7 @@ class Waiver:
 
 
 @fact("waivers")
-@noun
+@record
 class Waivers:
     """Accepted findings, and the lines that could not be read."""
 

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.model import Evidence
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 DriverKind = Literal[
     "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
@@ -32,8 +32,8 @@ NicKind = Literal[
 ]
 
 
-@noun
-class Xid:
+@record
+class LoggedXid:
     """An error the NVIDIA driver reported of a GPU; pid and name are of the host, None where it knew none.
 
     `mig` names the instance a MIG device has.
@@ -48,7 +48,7 @@ class Xid:
     mig: str | None = None
 
 
-@noun
+@record
 class Sxid:
     """An error of an NVSwitch; `link` is the port it names."""
 
@@ -61,7 +61,7 @@ class Sxid:
     link: int | None = None
 
 
-@noun
+@record
 class DriverEvent:
     """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start.
 
@@ -75,7 +75,7 @@ class DriverEvent:
     version: str | None = None
 
 
-@noun
+@record
 class PcieError:
     """An error of the PCI bus. `driver` is whose device it is, `vendor` its maker (10de) if said."""
 
@@ -87,7 +87,7 @@ class PcieError:
     vendor: str | None = None
 
 
-@noun
+@record
 class OomKill:
     """A process the kernel ended for want of memory; `limited` by a control group, else by the node."""
 
@@ -100,7 +100,7 @@ class OomKill:
     cgroup: str | None = None
 
 
-@noun
+@record
 class Stall:
     """A task or processor that made no progress, a program that crashed in a library, a fault of the kernel.
 
@@ -116,7 +116,7 @@ class Stall:
     where: str | None = None
 
 
-@noun
+@record
 class NicEvent:
     """What a network adapter's driver said: firmware, module (cable), power, temperature, its link."""
 
@@ -127,7 +127,7 @@ class NicEvent:
     netdev: str | None = None
 
 
-@noun
+@record
 class IommuFault:
     """A device reached for memory the IOMMU does not let it have."""
 
@@ -136,7 +136,7 @@ class IommuFault:
     device: str | None = None
 
 
-@noun
+@record
 class RamError:
     """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told."""
 
@@ -146,7 +146,7 @@ class RamError:
     place: str | None = None
 
 
-Event = Xid | Sxid | DriverEvent | PcieError | OomKill | Stall | NicEvent | IommuFault | RamError
+Event = LoggedXid | Sxid | DriverEvent | PcieError | OomKill | Stall | NicEvent | IommuFault | RamError
 
 
 class Told(Protocol):

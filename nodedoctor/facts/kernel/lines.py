@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 EVIDENCE = 400  # characters of a line that are kept
 _JOINED = 3  # lines that mail or a printk with newlines in it may have broken a message into
 
-_HEAD = regex(
+_HEAD = re.compile(
     r"""[>|\s]*(?:<\d{1,3}>)?(?:\w{1,10}\s*:\w{1,10}\s*:\s*)?
     (?:(?P<iso>\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\s+
       |(?P<syslog>[A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d)(?:\.\d{1,9})?\s+
@@ -28,7 +27,7 @@ _HEAD = regex(
 )
 
 
-@noun
+@record
 class When:
     """The time of a line. `seconds` is on the log's own clock, good for distances between lines.
 
@@ -51,7 +50,7 @@ class When:
         return f"{found[1]} {found[2]}{zone}"
 
 
-@noun
+@record
 class Line:
     """One message of the kernel: its time and place, its text, the words it was found by."""
 

@@ -16,17 +16,17 @@ from nodedoctor.facts.kernel.events import (
     DriverEvent,
     Event,
     IommuFault,
+    LoggedXid,
     NicEvent,
     OomKill,
     PcieError,
     RamError,
     Stall,
     Sxid,
-    Xid,
 )
 from nodedoctor.facts.kernel.lines import EVIDENCE, Line, When, edges, following, lines_with
 from nodedoctor.model import Moment, Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 WAY_OUT = (
     "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
@@ -65,7 +65,7 @@ def kernel_log(options: Options) -> Command:
 
 
 @fact("kernel-log", Container)
-@noun
+@record
 class KernelLog:
     """What the kernel said that may matter to training, in its order.
 
@@ -78,7 +78,7 @@ class KernelLog:
     begins: When = field(default_factory=When)
     ends: When = field(default_factory=When)
     cut: bool = False
-    xids: tuple[Xid, ...] = ()
+    xids: tuple[LoggedXid, ...] = ()
     sxids: tuple[Sxid, ...] = ()
     driver: tuple[DriverEvent, ...] = ()
     pcie: tuple[PcieError, ...] = ()
@@ -127,7 +127,7 @@ class KernelLog:
             begins,
             ends,
             cut,
-            tuple(_told_once(groups.get(Xid, []))),
+            tuple(_told_once(groups.get(LoggedXid, []))),
             tuple(groups.get(Sxid, ())),
             tuple(groups.get(DriverEvent, ())),
             tuple(groups.get(PcieError, ())),
@@ -269,11 +269,11 @@ def _name_driver(line: Line, event: Event | None, drivers: dict[str, str]) -> No
         driver, device = system.named_device(line.text[:64])
         if driver and device:
             drivers.setdefault(device, driver)
-    elif isinstance(event, Xid) and event.device:
+    elif isinstance(event, LoggedXid) and event.device:
         drivers.setdefault(event.device, "nvidia")
 
 
-def _told_once(xids: list[Xid]) -> Iterator[Xid]:
+def _told_once(xids: list[LoggedXid]) -> Iterator[LoggedXid]:
     """Less the sentences about a GPU off the bus that only repeat an Xid 79."""
     numbered = {xid.device for xid in xids if xid.code == 79 and "Xid" in xid.text}
     yield from (xid for xid in xids if "Xid" in xid.text or xid.device not in numbered)

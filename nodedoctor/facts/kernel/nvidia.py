@@ -8,69 +8,72 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.facts.kernel.events import DriverEvent, DriverKind, Sxid, Xid
+from nodedoctor.facts.kernel.events import DriverEvent, DriverKind, LoggedXid, Sxid
 from nodedoctor.facts.kernel.lines import EVIDENCE, Line
 from nodedoctor.facts.pci.pci import bdf
-from nodedoctor.regex import regex
 
 ADDRESS = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
 
-_XID = regex(
+_XID = re.compile(
     rf"(?<!S)Xid(?::| \((?:PCI:)?(?P<device>{ADDRESS})"
     r"(?P<mig>(?: GPU-I:\d{1,3})?(?: GPU-CI:\d{1,3})?)\):?)\s*(?P<code>\d{1,4})\b,?\s*(?P<rest>.*)",
     re.DOTALL,
 )
-_OWNER = regex(r"pid='?(?P<pid>\d{1,9}|<unknown>)'?,(?: name=(?P<name>[^,]{0,64}),)?\s*")
-_SXID = regex(
+_OWNER = re.compile(r"pid='?(?P<pid>\d{1,9}|<unknown>)'?,(?: name=(?P<name>[^,]{0,64}),)?\s*")
+_SXID = re.compile(
     rf"(?P<switch>nvidia-nvswitch\d*|\S*): SXid \((?:PCI:)?(?P<device>{ADDRESS})\): (?P<code>\d{{1,6}}), "
     r"(?P<kind>Fatal|Non-fatal)\b,?\s*(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_LINK = regex(r"\b[Ll]ink (\d{1,3})\b")
-_OFF_BUS = regex(
+_LINK = re.compile(r"\b[Ll]ink (\d{1,3})\b")
+_OFF_BUS = re.compile(
     rf"GPU(?: at PCI:)? (?P<device>{ADDRESS})(?::? \(PCI ID: [0-9a-f:]+\)|\b).{{0,80}}?fallen off the bus",
     re.DOTALL,
 )
-_OFF_BUS_FIRST = regex(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
-_LOADED = regex(r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})")
-_MISMATCH = regex(r"NVRM: API mismatch: the client")
-_VERSION = regex(r"\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
-_DEVICE = regex(rf"\b({ADDRESS})(?=[\s:),]|$)")
-_BOUND = regex(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
-_RESET = regex(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")
+_OFF_BUS_FIRST = re.compile(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
+_LOADED = re.compile(
+    r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})"
+)
+_MISMATCH = re.compile(r"NVRM: API mismatch: the client")
+_VERSION = re.compile(r"\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_DEVICE = re.compile(rf"\b({ADDRESS})(?=[\s:),]|$)")
+_BOUND = re.compile(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
+_RESET = re.compile(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")
 
 # A message, what it means, longest story first.
 _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
-    (regex(r"RmInitAdapter failed|rm_init_adapter failed"), "gpu-failed"),
+    (re.compile(r"RmInitAdapter failed|rm_init_adapter failed"), "gpu-failed"),
     (
-        regex(r"NVRM: .*BAR\d is 0M @ 0x0|NVRM: Can't find an IRQ|NVRM: request_mem_region failed"),
+        re.compile(r"NVRM: .*BAR\d is 0M @ 0x0|NVRM: Can't find an IRQ|NVRM: request_mem_region failed"),
         "gpu-failed",
     ),
-    (regex(r"NVRM: .*[Ff]ailed to copy vbios to system memory"), "gpu-failed"),
-    (regex(r"NVRM: This (?:PCI|64-bit) .*(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
+    (re.compile(r"NVRM: .*[Ff]ailed to copy vbios to system memory"), "gpu-failed"),
+    (re.compile(r"NVRM: This (?:PCI|64-bit) .*(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
     (
-        regex(r"NVRM: .*(?:is not supported by|not supported by open|requires use of the NVIDIA open)"),
+        re.compile(r"NVRM: .*(?:is not supported by|not supported by open|requires use of the NVIDIA open)"),
         "gpu-failed",
     ),
-    (regex(r"NVRM: .*(?:GPU is lost|GPU has been lost)"), "gpu-failed"),
+    (re.compile(r"NVRM: .*(?:GPU is lost|GPU has been lost)"), "gpu-failed"),
     (
-        regex(r"nvidia: probe of \S+ failed with error|nvidia \S+: probe with driver nvidia failed"),
+        re.compile(r"nvidia: probe of \S+ failed with error|nvidia \S+: probe with driver nvidia failed"),
         "gpu-failed",
     ),
     (
-        regex(
+        re.compile(
             r"NVRM: No NVIDIA (?:GPU|graphics adapter) found|None of the NVIDIA devices were (?:probed|init)"
         ),
         "no-gpu",
     ),
-    (regex(r"NVRM: The NVIDIA probe routine (?:was not called|failed) for \d+ device"), "no-gpu"),
+    (re.compile(r"NVRM: The NVIDIA probe routine (?:was not called|failed) for \d+ device"), "no-gpu"),
     (
-        regex(r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about)|nvidia-peermem .*fail"),
+        re.compile(
+            r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about)|nvidia-peermem .*fail"
+        ),
         "peermem",
     ),
-    (regex(r"nvidia(?:_uvm)?: (?:Unknown symbol|disagrees about version|version magic)"), "refused"),
+    (re.compile(r"nvidia(?:_uvm)?: (?:Unknown symbol|disagrees about version|version magic)"), "refused"),
     (
-        regex(
+        re.compile(
             r"(?:nvidia|NVIDIA).*(?:unsigned module loading is restricted|Loading of (?:unsigned )?module)"
         ),
         "refused",
@@ -78,7 +81,7 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
 )
 
 
-def xid(line: Line) -> Xid | None:
+def xid(line: Line) -> LoggedXid | None:
     """An Xid line, with or without a process, of a MIG instance, in the forms of old drivers."""
     found = _XID.search(line.text)
     if found is None:
@@ -87,7 +90,7 @@ def xid(line: Line) -> Xid | None:
     owner = _OWNER.match(rest)
     pid, name = owner.group("pid", "name") if owner else (None, None)
     device = found.group("device")
-    return Xid(
+    return LoggedXid(
         line.when,
         line.text[:EVIDENCE],
         int(found.group("code")),
@@ -98,7 +101,7 @@ def xid(line: Line) -> Xid | None:
     )
 
 
-def off_bus(line: Line, after: str) -> Xid | None:
+def off_bus(line: Line, after: str) -> LoggedXid | None:
     """A GPU said to be off the bus without the number 79; `after` are the texts of the next lines."""
     found = _OFF_BUS.search(line.text)
     if found is None:
@@ -106,7 +109,7 @@ def off_bus(line: Line, after: str) -> Xid | None:
         found = first if first and "fallen off the bus" in f"{line.text} {after}" else None
     if found is None or "Xid" in line.text:
         return None
-    return Xid(line.when, line.text[:EVIDENCE], 79, bdf(found.group("device")))
+    return LoggedXid(line.when, line.text[:EVIDENCE], 79, bdf(found.group("device")))
 
 
 def sxid(line: Line) -> Sxid | None:

@@ -12,7 +12,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skip
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.json_shapes import Document, part, text, whole
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 QUICK, DEEP = "bandwidth", "bandwidth-deep"
 QUICK_SECONDS = 20  # contexts on eight GPUs take seconds; the copying itself three
@@ -51,7 +51,7 @@ def _plan(name: str, options: Options, nvml: Observation, processes: Observation
     return Command(child("measured/bandwidth", *words, *(["--deep"] if name == DEEP else [])), env)
 
 
-@noun
+@record
 class Pair:
     """Copies from one GPU to another, which reads. `wrong` is the first wrong byte, `error` what failed."""
 
@@ -65,7 +65,7 @@ class Pair:
     error: str = ""
 
 
-@noun
+@record
 class HostCopy:
     """Copies between a GPU and pinned memory of a NUMA node, `near` or `far`; `node` None: wherever."""
 
@@ -79,7 +79,7 @@ class HostCopy:
 
 
 @fact(QUICK, DEEP)
-@noun
+@record
 class Bandwidth:
     """What was measured. `failed` are GPUs that could not be opened, `left_out` those in use, each with why.
 

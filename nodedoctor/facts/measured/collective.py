@@ -14,7 +14,7 @@ from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.facts.measured.nccl_log import NcclLog, read_log
 from nodedoctor.json_shapes import Document, document, part, parts, text, whole
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 SMOKE, ISOLATE = "collective", "collective-isolate"
 AFTER = ("nvml", "processes", "target-python", "pci", "driver-files")
@@ -106,7 +106,7 @@ def _why_unseen(nvml: Observation) -> str:
     return f"{error.name} ({error.text})" if error else "it answers and lists none"
 
 
-@noun
+@record
 class Operation:
     """One collective: bus bandwidth by nccl-tests' formula (doc/PERFORMANCE.md), on the first rank."""
 
@@ -115,7 +115,7 @@ class Operation:
     busbw_gbytes_s: float
 
 
-@noun
+@record
 class Run:
     """One job. `died` ranks with how, `absent` ones that never joined, `waiting` ones with where they waited,
     `errors` what ranks raised, `wrong` results by rank. `setting` is what was switched off.
@@ -152,7 +152,7 @@ class Run:
 
 
 @fact(SMOKE)
-@noun
+@record
 class Collective:
     """The runs of the minimal distributed job: all ranks first, then fewer when that failed."""
 
@@ -168,7 +168,7 @@ class Collective:
 
 
 @fact(ISOLATE)
-@noun
+@record
 class Isolation:
     """The same job with one path of NCCL switched off at a time."""
 

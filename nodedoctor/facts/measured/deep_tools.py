@@ -8,15 +8,16 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skip
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
 AFTER = ("nvml", "processes")
 
-_DCGM_ROW = regex(r"^\|\s*(\w[^|]*?)\s*\|\s*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
-_SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
-_PERF = regex(r"^\s*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
+_DCGM_ROW = re.compile(r"^\|\s*(\w[^|]*?)\s*\|\s*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
+_SUM = re.compile(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
+_PERF = re.compile(
+    r"^\s*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE
+)
 
 
 @probe(DCGM, timeout=300, lane=Lane.GPU_LOAD, after=AFTER)
@@ -61,7 +62,7 @@ def _absent(seen: Observation, tool: str) -> Unseen | None:
 
 
 @fact(DCGM)
-@noun
+@record
 class DcgmDiag:
     """Result by test: Pass, Fail, Warn or Skip, with what DCGM adds to it."""
 
@@ -75,7 +76,7 @@ class DcgmDiag:
 
 
 @fact(NVBANDWIDTH)
-@noun
+@record
 class NvBandwidth:
     """The sum over all GPUs or pairs of each test, GB/s."""
 
@@ -89,7 +90,7 @@ class NvBandwidth:
 
 
 @fact(NCCL_TESTS)
-@noun
+@record
 class NcclTests:
     """Bus bandwidth by message size, GB/s, and how many results were wrong."""
 

@@ -8,7 +8,7 @@ from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.json_shapes import document, parts, text, whole
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 GEMM = "gemm"
 _WAY_OUT = "Name the Python that trains with --python PATH; it needs torch."
@@ -30,7 +30,7 @@ def gemm(
     return Command(child("in_python", python, "measured/gemm", *prefix), env)
 
 
-@noun
+@record
 class GpuGemm:
     """One GPU: `sums` holds one number per different result of the repeats."""
 
@@ -42,7 +42,7 @@ class GpuGemm:
 
 
 @fact(GEMM)
-@noun
+@record
 class Gemm:
     """Speed and bits of each GPU."""
 

@@ -12,7 +12,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK, linux, include/uapi/linux/if_arp.h
 INFINIBAND_TYPE = 32
@@ -25,7 +25,7 @@ def network(options: Options) -> Command:
     return Command(child("network/net", "--root", options.root))
 
 
-@noun
+@record
 class Interface:
     """A network interface. `up` is whether it can carry traffic now; speed in Mbit/s, None when not told.
 
@@ -54,7 +54,7 @@ class Interface:
 
 
 @fact("net")
-@noun
+@record
 class Net:
     """The network of this namespace.
 

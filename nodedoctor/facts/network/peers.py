@@ -7,7 +7,7 @@ from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.network.ping import Ping
 from nodedoctor.json_shapes import Document, document, part, text, texts, whole
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NOBODY = "no peer was named: --peers HOST,... tries the way to other nodes"
 
@@ -20,7 +20,7 @@ def peers(options: Options) -> Command | Observation:
     return Command(child("network/peers", *options.peers))
 
 
-@noun
+@record
 class Peer:
     """What came of trying to reach one host.
 
@@ -58,7 +58,7 @@ class Peer:
 
 
 @fact("peers")
-@noun
+@record
 class Peers:
     """The hosts that were named. `port_named` is whether MASTER_PORT says so or it is torchrun's default."""
 

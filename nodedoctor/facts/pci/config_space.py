@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _EXPRESS, _ACS = 0x10, 0x000D
 _TYPES = {0x4: "root port", 0x5: "upstream port", 0x6: "downstream port"}
@@ -18,7 +18,7 @@ _REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 """Bits of the ACS control register that send traffic between two devices up to the root complex."""
 
 
-@noun
+@record
 class Bridge:
     """A bridge above GPUs or network adapters (`beneath`, GPUs first).
 
@@ -35,7 +35,7 @@ class Bridge:
 
 
 @fact(Pci)
-@noun
+@record
 class PcieTree:
     """The bridges above GPUs and RDMA adapters, with what ACS does there."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -10,11 +11,10 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 GROUPS, UNITS = "/sys/kernel/iommu_groups", "/sys/class/iommu"
-_PARAMETER = regex(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|iommu\.strict)=\S{1,60}")
+_PARAMETER = re.compile(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|iommu\.strict)=\S{1,60}")
 
 
 @probe("iommu", timeout=5, lane=Lane.FS)
@@ -25,7 +25,7 @@ def iommu_files(options: Options) -> Command:
 
 
 @fact("iommu")
-@noun
+@record
 class Iommu:
     """The IOMMU as the kernel uses it.
 

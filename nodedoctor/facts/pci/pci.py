@@ -15,12 +15,11 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX = "10de", "15b3"
-_ADDRESS = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _IDENTITY = ("vendor", "device", "class", "subsystem_vendor", "subsystem_device", "numa_node")
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 
@@ -40,7 +39,7 @@ def pci_devices(options: Options) -> Command:
     return Command(child("host/files", "--root", options.root, *words))
 
 
-@noun
+@record
 class PciLink:
     """A PCIe link: speed in GT/s per lane and width in lanes, as trained now and as the device can do."""
 
@@ -50,7 +49,7 @@ class PciLink:
     max_width: int | None = None
 
 
-@noun
+@record
 class PciDevice:
     """One function on the bus. Ids are hex words without 0x: vendor 10de, class_code 030200.
 
@@ -105,7 +104,7 @@ class PciDevice:
 
 
 @fact("pci")
-@noun
+@record
 class Pci:
     """Which devices are on the PCI bus: GPUs, NVSwitches, network adapters, and the bridges above them."""
 

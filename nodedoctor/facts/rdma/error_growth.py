@@ -10,7 +10,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NO_COUNTERS = "no RDMA port here has error counters"
 
@@ -28,7 +28,7 @@ def rdma_growth(options: Options, rdma: Observation) -> Command | Observation:
 
 
 @fact("rdma-growth")
-@noun
+@record
 class RdmaGrowth:
     """By how much each error counter (`mlx5_0/1/symbol_error`) grew within `seconds`."""
 

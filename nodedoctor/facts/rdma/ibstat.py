@@ -14,8 +14,7 @@ from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.rdma.port import IbPort, layer_word, phys_word, state_word
 from nodedoctor.facts.rdma.sysfs import CLASS
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 NONE_HERE = "no RDMA device in /sys/class/infiniband"
 WAY_OUT = "Install infiniband-diags, or read /sys/class/infiniband."
@@ -23,9 +22,9 @@ WAY_OUT = "Install infiniband-diags, or read /sys/class/infiniband."
 ibstatus = pasted("ibstatus", "The output of ibstatus.")
 ibv_devinfo = pasted("ibv-devinfo", "The output of ibv_devinfo, with or without -v.")
 
-_RATE = regex(r"(\d{1,5}(?:\.\d)?)")
-_GBPS = regex(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
-_SPEED = regex(r"(\d{1,4}(?:\.\d)?) Gbps")
+_RATE = re.compile(r"(\d{1,5}(?:\.\d)?)")
+_GBPS = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
+_SPEED = re.compile(r"(\d{1,4}(?:\.\d)?) Gbps")
 
 
 @probe("ibstat", timeout=6, lane=Lane.FS, after=("rdma",))
@@ -43,7 +42,7 @@ def ibstat(options: Options, rdma: Observation) -> Command | Observation:
 
 
 @fact("ibstat", shown=False)
-@noun
+@record
 class IbStat:
     """The ports that ibstat shows."""
 
@@ -57,7 +56,7 @@ class IbStat:
 
 
 @fact("ibstatus", shown=False)
-@noun
+@record
 class IbStatus:
     """The ports that ibstatus shows."""
 
@@ -71,7 +70,7 @@ class IbStatus:
 
 
 @fact("ibv-devinfo", shown=False)
-@noun
+@record
 class IbvDevinfo:
     """The ports that ibv_devinfo shows."""
 
@@ -111,8 +110,8 @@ def _pairs(block: str) -> dict[str, str]:
     return found
 
 
-_CA = regex(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
-_PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
+_CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
+_PORT = re.compile(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 
 
 def _ibstat(text: str) -> Iterator[IbPort]:
@@ -135,7 +134,7 @@ def _ibstat(text: str) -> Iterator[IbPort]:
             )
 
 
-_STATUS = regex(r"^[> \t]*Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
+_STATUS = re.compile(r"^[> \t]*Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
 
 
 def _ibstatus(text: str) -> Iterator[IbPort]:
@@ -156,8 +155,8 @@ def _ibstatus(text: str) -> Iterator[IbPort]:
         )
 
 
-_HCA = regex(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
-_DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
+_HCA = re.compile(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
+_DEV_PORT = re.compile(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
 
 
 def _devinfo(text: str) -> Iterator[IbPort]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.child_process import child
@@ -13,13 +14,12 @@ from nodedoctor.facts.rdma.ports import by_class
 from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.json_shapes import Document, document, parts, text
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 LOOPBACK = "ib-write-bw"
 NO_PORT = "no InfiniBand or RoCE port is active"
-_HEADER = regex(r"#bytes\s+#iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]")
-_ROW = regex(r"^[ \t]*(\d{1,12})[ \t]+\d{1,12}[ \t]+[\d.]{1,12}[ \t]+(\d{1,6}(?:\.\d{1,9})?)(?:[ \t]|$)")
+_HEADER = re.compile(r"#bytes\s+#iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]")
+_ROW = re.compile(r"^[ \t]*(\d{1,12})[ \t]+\d{1,12}[ \t]+[\d.]{1,12}[ \t]+(\d{1,6}(?:\.\d{1,9})?)(?:[ \t]|$)")
 
 
 @probe(LOOPBACK, timeout=90, lane=Lane.GPU_LOAD, after=("rdma", "nvml", "processes"))
@@ -52,7 +52,7 @@ def _word(port: IbPort) -> str:
     return port.name if port.infiniband or not version_2 else f"{port.name}@{version_2[-1]}"
 
 
-@noun
+@record
 class Loop:
     """One port: Gbit/s on average of two seconds, or `error` (timeout, late, failed) and what it said."""
 
@@ -63,7 +63,7 @@ class Loop:
 
 
 @fact(LOOPBACK)
-@noun
+@record
 class IbLoopback:
     """What each active rail reached."""
 

@@ -7,10 +7,10 @@ from dataclasses import field, fields, replace
 
 from nodedoctor.facts.rdma.sysfs import Gid, Hca, NetDevice, RdmaPort
 from nodedoctor.knowledge.infiniband import phys_state, port_state
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class IbPort:
     """One port. `model` is the adapter as MT4129, `card` what ports of one card have in common.
 

@@ -14,7 +14,7 @@ from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.knowledge.infiniband import adapter
 from nodedoctor.model import Evidence, Finding, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _RAILS = 4
 """GPU boards have a rail per GPU or per two: four and more (knowledge: rdma platforms)."""
@@ -22,7 +22,7 @@ NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
 
 
 @fact(Rdma, IbStat, IbStatus, IbvDevinfo, Pci)
-@noun
+@record
 class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
 
@@ -96,7 +96,7 @@ class Ib:
 
 
 @fact(Ib, Env, Processes)
-@noun
+@record
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 

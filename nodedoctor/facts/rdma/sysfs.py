@@ -14,15 +14,14 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 CLASS = "/sys/class/infiniband"
 EACH_SECONDS = "4"
 _IDENTITY = ("hca_type", "fw_ver", "board_id", "hw_rev", "node_desc", "node_guid", "node_type")
 _PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid", "sm_sl", "lid_mask_count", "cap_mask")
 _GIDS = ("[0-9]", "1[0-5]")  # the table has 256 rows; RoCE fills a handful per address
-_RATE = regex(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
+_RATE = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
 
 
 @probe("rdma", timeout=8, lane=Lane.FS)
@@ -39,7 +38,7 @@ def rdma_devices(options: Options) -> Command:
     return Command(child("host/files", "--root", options.root, "--each", EACH_SECONDS, *words))
 
 
-@noun
+@record
 class Gid:
     """One row of a port's GID table: `kind` is `IB/RoCE v1` or `RoCE v2`, `netdev` the interface it is of."""
 
@@ -49,7 +48,7 @@ class Gid:
     netdev: str | None = None
 
 
-@noun
+@record
 class NetDevice:
     """A network interface on the same PCI function as an adapter; `port` is the port it belongs to."""
 
@@ -59,7 +58,7 @@ class NetDevice:
     port: int | None = None
 
 
-@noun
+@record
 class RdmaPort:
     """One port. States are the words of sysfs (ACTIVE, INIT, DOWN; LinkUp, Polling, Disabled).
 
@@ -93,7 +92,7 @@ class RdmaPort:
         return self.link_layer == "InfiniBand"
 
 
-@noun
+@record
 class Hca:
     """One RDMA device such as mlx5_0. `pci_address` is where it sits, `physfn` is set on virtual functions.
 
@@ -116,7 +115,7 @@ class Hca:
 
 
 @fact("rdma")
-@noun
+@record
 class Rdma:
     """RDMA adapters and their ports. `supported` is False when the kernel has no RDMA subsystem loaded."""
 

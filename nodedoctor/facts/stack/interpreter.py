@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
 from nodedoctor.json_shapes import Document, document, part, parts, text, texts, whole
 from nodedoctor.model import Observation, Reason, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 _WAY_OUT = (
     "Name the Python that trains with --python PATH, or reach its container: --exec 'docker exec NAME'."
@@ -24,8 +24,8 @@ _WAY_OUT = (
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
 
 
-@noun
-class Candidate:
+@record
+class OtherPython:
     """An interpreter that was found and not taken; `torch` is the version installed there, if any."""
 
     path: str
@@ -34,7 +34,7 @@ class Candidate:
     problem: str = ""
 
 
-@noun
+@record
 class RunningPython:
     """The environment a rank, raylet or Ray worker runs in; `ray` is the version installed there."""
 
@@ -46,7 +46,7 @@ class RunningPython:
     problem: str = ""
 
 
-@noun
+@record
 class Toolkit:
     """The CUDA toolkit extensions would be compiled with, and what led to it (CUDA_HOME, nvcc on PATH)."""
 
@@ -56,7 +56,7 @@ class Toolkit:
 
 
 @fact("target-python", "collect-env", "pip-list", name="target-python")
-@noun
+@record
 class TargetPython:
     """The Python that trains and what is installed in it.
 
@@ -86,7 +86,7 @@ class TargetPython:
     conda: tuple[str, ...] = ()
     torch_build: Mapping[str, Any] | None = None
     toolkit: Toolkit | None = None
-    others: tuple[Candidate, ...] = ()
+    others: tuple[OtherPython, ...] = ()
     running: tuple[RunningPython, ...] = ()
     driver_version: str = ""
     gpu_names: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ def _of_document(told: Document, probe: str) -> TargetPython:
         if text(tools, "home")
         else None,
         others=tuple(
-            Candidate(*(text(item, key) for key in ("path", "why", "torch", "problem")))
+            OtherPython(*(text(item, key) for key in ("path", "why", "torch", "problem")))
             for item in parts(found, "others")
         ),
         running=tuple(_running(item) for item in parts(found, "running") if text(item, "pid").isdecimal()),

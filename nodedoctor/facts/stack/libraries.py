@@ -5,11 +5,11 @@ from __future__ import annotations
 from nodedoctor.engine.registry import fact
 from nodedoctor.json_shapes import Document, document, part, parts, text, texts
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
-class Library:
+@record
+class LibraryCopy:
     """One file. `version` and `cuda` (what it was built with) are from the file, "" if it does not say.
 
     `family` is nccl, cudart, cudnn or cuda. `found` says where it turned up: LD_PRELOAD, LD_LIBRARY_PATH,
@@ -25,7 +25,7 @@ class Library:
     found: tuple[str, ...] = ()
 
 
-@noun
+@record
 class Resolved:
     """What a library name becomes for torch: a file and the rule that found it, both empty for none."""
 
@@ -36,7 +36,7 @@ class Resolved:
 
 
 @fact("target-python", name="libraries")
-@noun
+@record
 class Libraries:
     """Every copy found, and what torch's needs resolve to in this environment.
 
@@ -44,7 +44,7 @@ class Libraries:
     NCCL functions torch calls that the libnccl it gets lacks, None where the two could not be compared.
     """
 
-    copies: tuple[Library, ...] = ()
+    copies: tuple[LibraryCopy, ...] = ()
     resolved: tuple[Resolved, ...] = ()
     nccl_built_in: str = ""
     nccl_missing: tuple[str, ...] | None = None
@@ -62,11 +62,11 @@ class Libraries:
             texts(found, "nccl_missing") if isinstance(found.get("nccl_missing"), list) else None,
         )
 
-    def family(self, name: str) -> tuple[Library, ...]:
+    def family(self, name: str) -> tuple[LibraryCopy, ...]:
         """All copies of one library (`nccl`)."""
         return tuple(copy for copy in self.copies if copy.family == name)
 
-    def winner(self, prefix: str) -> tuple[Resolved, Library | None] | None:
+    def winner(self, prefix: str) -> tuple[Resolved, LibraryCopy | None] | None:
         """What torch gets for a library (`libnccl.so`), None when torch does not need it."""
         resolved = next((item for item in self.resolved if item.name.startswith(prefix + ".")), None)
         if resolved is None:
@@ -74,11 +74,11 @@ class Libraries:
         return resolved, next((copy for copy in self.copies if copy.real == resolved.real), None)
 
 
-def _library(item: Document) -> Library:
+def _library(item: Document) -> LibraryCopy:
     family, path, real, soname, version, cuda = (
         text(item, key) for key in ("family", "path", "real", "soname", "version", "cuda")
     )
-    return Library(family, path, real, soname, version, cuda, texts(item, "found"))
+    return LibraryCopy(family, path, real, soname, version, cuda, texts(item, "found"))
 
 
 def _resolved(item: Document) -> Resolved:

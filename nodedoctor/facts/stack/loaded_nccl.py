@@ -13,15 +13,14 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.pins import wheels_of
 from nodedoctor.json_shapes import document, parts, text
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 ROLES = ("rank", "ray-worker", "engine")
-_LIBNCCL = regex(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
+_LIBNCCL = re.compile(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
 MOST = 64  # files asked about; eight ranks are usual
 
 
-@noun
+@record
 class Mapped:
     """One process and one libnccl it has mapped; `version` is "" where it could not be told."""
 
@@ -43,7 +42,7 @@ def mapped_nccl(options: Options, processes: Observation) -> Command | Observati
 
 
 @fact("mapped-nccl", Processes, name="loaded-nccl")
-@noun
+@record
 class LoadedNccl:
     """What is mapped, by process; `unread` are processes whose memory map could not be read, with why."""
 

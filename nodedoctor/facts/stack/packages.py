@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Package:
     """One installed distribution; `name` is canonical (nvidia-nccl-cu12), `location` its folder.
 
@@ -28,7 +28,7 @@ class Package:
         return f"{self.name} {self.version}"
 
 
-@noun
+@record
 class Wanted:
     """One requirement that applies: the package, the versions allowed (`==2.27.5`, "" for any)."""
 

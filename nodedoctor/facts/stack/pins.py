@@ -8,10 +8,10 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted, numbers
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.torch_pins import torch_wheel
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Pin:
     """A requirement of torch on a library, and where it is written."""
 

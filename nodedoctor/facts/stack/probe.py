@@ -7,7 +7,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skip
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 TIMEOUT = 15.0  # a cold network file system takes seconds to list 400 packages
 IMPORT_TIMEOUT = 90.0  # importing torch takes seconds, from a cold network file system a minute
@@ -52,7 +52,7 @@ def _where(options: Options, python: str, limit: float) -> list[str]:
 
 
 @fact("target-torch")
-@noun
+@record
 class ImportedTorch:
     """What torch says of itself once imported; `error` is what the import or CUDA raised, "" for nothing."""
 

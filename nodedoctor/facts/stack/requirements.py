@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted
 from nodedoctor.knowledge import stack
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
-@noun
+@record
 class Requirement:
     """What a package asks of another one, what is installed of that, and who says so."""
 

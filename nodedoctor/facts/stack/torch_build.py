@@ -7,11 +7,11 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.model import Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 
 @fact(TargetPython, name="torch")
-@noun
+@record
 class Torch:
     """The torch of the target Python, as its files tell.
 

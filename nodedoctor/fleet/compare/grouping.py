@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.fleet.model import Node, Problem
 from nodedoctor.nodeset import fold
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 SUBJECTS = 8
 """Subjects of one group of nodes that are named; ours."""
@@ -36,7 +36,7 @@ _IDENTITY = re.compile(
 Found = tuple[Node, Problem]
 
 
-@noun
+@record
 class One:
     """One problem: `words` without the identities that differ, and every node and subject that has it."""
 

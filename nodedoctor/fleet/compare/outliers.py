@@ -13,8 +13,8 @@ from statistics import median
 
 from nodedoctor.fleet.compare import traits
 from nodedoctor.fleet.compare.reachability import unreached
-from nodedoctor.fleet.compare.traits import Reading, Trait
-from nodedoctor.fleet.model import Group, Node, Oddity
+from nodedoctor.fleet.compare.traits import Measure, Trait
+from nodedoctor.fleet.model import Node, Oddity, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import counted, fold
 
@@ -87,7 +87,7 @@ def twins(nodes: Sequence[Node]) -> Iterator[Oddity]:
         yield _twins("same-name", "Every node has a name of its own", shared, "call themselves alike")
 
 
-def _twins(key: str, title: str, groups: list[Group], what: str) -> Oddity:
+def _twins(key: str, title: str, groups: list[ValueGroup], what: str) -> Oddity:
     return Oddity(
         key,
         title,
@@ -133,7 +133,7 @@ def _of_trait(trait: Trait, nodes: Sequence[Node], label: str) -> Oddity | None:
     return _by_rank(trait, groups, label) or _by_majority(trait, groups, label)
 
 
-def _by_majority(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+def _by_majority(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity | None:
     """What most have is taken as right."""
     total = sum(len(group.hosts) for group in groups)
     if len(groups) < 2:
@@ -150,7 +150,7 @@ def _by_majority(trait: Trait, groups: list[Group], label: str) -> Oddity | None
     return _oddity(trait, label, Status.WARN, summary, tuple(groups), None, ())
 
 
-def _by_rank(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+def _by_rank(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity | None:
     """Who has less than the best; only a warning where those who have as much are not the majority."""
     ranks = {group.value: trait.rank(group.value) if trait.rank else None for group in groups}
     known = {value: rank for value, rank in ranks.items() if rank is not None}
@@ -166,7 +166,7 @@ def _by_rank(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
     return _oddity(trait, label, status, summary, tuple(groups), best if decided else None, _hosts(others))
 
 
-def _of_optional(trait: Trait, groups: list[Group], label: str) -> Oddity | None:
+def _of_optional(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity | None:
     """Versions where it is; else who lacks what most have."""
     there = [group for group in groups if group.value != "none"]
     if len(there) != 1:
@@ -177,7 +177,7 @@ def _of_optional(trait: Trait, groups: list[Group], label: str) -> Oddity | None
     )
 
 
-def _decides(group: Group, total: int) -> bool:
+def _decides(group: ValueGroup, total: int) -> bool:
     """Whether these nodes are enough and most, so that they can be taken as right."""
     return len(group.hosts) >= MAJORITY and 2 * len(group.hosts) > total
 
@@ -186,11 +186,11 @@ def _split(oddity: Oddity) -> set[frozenset[str]]:
     return {frozenset(group.hosts) for group in oddity.groups}
 
 
-def _hosts(groups: Iterable[Group]) -> tuple[str, ...]:
+def _hosts(groups: Iterable[ValueGroup]) -> tuple[str, ...]:
     return tuple(sorted((host for group in groups for host in group.hosts), key=counted))
 
 
-def _of_reading(reading: Reading, nodes: Sequence[Node], label: str) -> Oddity | None:
+def _of_reading(reading: Measure, nodes: Sequence[Node], label: str) -> Oddity | None:
     told = {node.host: node.readings[reading.key] for node in nodes if reading.key in node.readings}
     if len(told) <= MAJORITY:
         return None
@@ -199,12 +199,12 @@ def _of_reading(reading: Reading, nodes: Sequence[Node], label: str) -> Oddity |
     if not odd or 2 * len(odd) >= len(told):
         return None
     most = "most at the median" if reading.bad != "counter" else "9 of 10 at most"
-    rest = Group(f"{_with_unit(usual, reading)} ({most})", tuple(h for h in told if h not in set(odd)))
+    rest = ValueGroup(f"{_with_unit(usual, reading)} ({most})", tuple(h for h in told if h not in set(odd)))
     others = _groups((host, _with_unit(told[host], reading)) for host in odd)
     return _oddity(reading, label, Status.WARN, _summary(others, rest), (rest, *others), rest, odd)
 
 
-def _rule(reading: Reading, values: list[float]) -> tuple[Callable[[float], bool], float]:
+def _rule(reading: Measure, values: list[float]) -> tuple[Callable[[float], bool], float]:
     """What a value has to be to stand out, and the usual value."""
     if reading.bad == "counter":
         usual = sorted(values)[int(0.9 * (len(values) - 1))]
@@ -217,12 +217,12 @@ def _rule(reading: Reading, values: list[float]) -> tuple[Callable[[float], bool
 
 
 def _oddity(
-    row: Trait | Reading,
+    row: Trait | Measure,
     label: str,
     status: Status,
     summary: str,
-    groups: tuple[Group, ...],
-    majority: Group | None,
+    groups: tuple[ValueGroup, ...],
+    majority: ValueGroup | None,
     odd: tuple[str, ...],
 ) -> Oddity:
     return Oddity(row.key, row.title + label, status, summary, row.why, groups, majority, odd, row.fix)
@@ -232,23 +232,23 @@ def _resaid(oddity: Oddity, summary: str) -> Oddity:
     return replace(oddity, summary=summary)
 
 
-def _groups(values: Iterable[tuple[str, str]]) -> list[Group]:
+def _groups(values: Iterable[tuple[str, str]]) -> list[ValueGroup]:
     """Hosts by value in their order, the largest group first; "" is no value."""
     found: dict[str, list[str]] = {}
     for host, value in values:
         if value:
             found.setdefault(value, []).append(host)
-    groups = [Group(value, tuple(hosts)) for value, hosts in found.items()]
+    groups = [ValueGroup(value, tuple(hosts)) for value, hosts in found.items()]
     return sorted(groups, key=lambda group: (-len(group.hosts), counted(group.value)))
 
 
-def _summary(odd: Sequence[Group], majority: Group) -> str:
+def _summary(odd: Sequence[ValueGroup], majority: ValueGroup) -> str:
     if len(majority.hosts) == 1:
         return f"{_listed(odd)}; {_listed([majority])}"
     return f"{_listed(odd)}; {len(majority.hosts)} others {majority.value}"
 
 
-def _listed(groups: Sequence[Group]) -> str:
+def _listed(groups: Sequence[ValueGroup]) -> str:
     told = [
         f"{fold(group.hosts)} {'has' if len(group.hosts) == 1 else 'have'} {group.value}" for group in groups
     ]
@@ -256,5 +256,5 @@ def _listed(groups: Sequence[Group]) -> str:
     return ", ".join(told[:SHOWN]) + more
 
 
-def _with_unit(value: float, reading: Reading) -> str:
+def _with_unit(value: float, reading: Measure) -> str:
     return f"{value:.4g} {reading.unit}".rstrip() if reading.bad != "counter" else f"{value:.0f}"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nodedoctor.fleet.model import SEVERITIES, Group, Node, Oddity, Problem
+from nodedoctor.fleet.model import SEVERITIES, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import counted, fold
 
@@ -39,15 +39,15 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
         summary = (
             f"{len(bad)} of {len(tried)} ways between nodes are silent: neither ping nor the port answers"
         )
-        groups = [Group(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets]
+        groups = [ValueGroup(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets]
         yield Oddity(KEY, _TITLE, Status.WARN, summary, _WHY, tuple(groups), None, (), _FIX)
         return
     sources = _culprits({p: w for p, w in bad.items() if p[1] not in targets}, tried, end=0)
     ways = {p: w for p, w in bad.items() if p[1] not in targets and p[0] not in sources}
     groups = [
-        *(Group(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets),
-        *(Group(f"does not reach {_of(bad, tried, host, 0)}", (host,)) for host in sources),
-        *(Group(f"does not reach {pair[1]}: {why}", (pair[0],)) for pair, why in sorted(ways.items())),
+        *(ValueGroup(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets),
+        *(ValueGroup(f"does not reach {_of(bad, tried, host, 0)}", (host,)) for host in sources),
+        *(ValueGroup(f"does not reach {pair[1]}: {why}", (pair[0],)) for pair, why in sorted(ways.items())),
     ]
     told = [f"{fold(group.hosts)} {group.value}" for group in groups]
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""

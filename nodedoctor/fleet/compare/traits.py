@@ -12,7 +12,7 @@ from typing import Literal
 from nodedoctor.fleet.compare import values
 from nodedoctor.fleet.compare.values import Facts, amount, average, limit, of_adapters, of_gpus, package, said
 from nodedoctor.model import Status
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 LONGEST = 160
 """Characters of a value that are compared and shown; ours."""
@@ -26,7 +26,7 @@ FACTS = frozenset(
 """The facts of a report that are read."""
 
 
-@noun
+@record
 class Trait:
     """One thing that should be alike on all nodes of a kind.
 
@@ -47,8 +47,8 @@ class Trait:
     optional: bool = False
 
 
-@noun
-class Reading:
+@record
+class Measure:
     """One number that should be close on all nodes of a kind.
 
     `bad` is the direction that costs: "low" for speeds and sizes, "high" for temperatures, "counter" for what
@@ -232,13 +232,13 @@ ours.
 
 _COUNTED = "errors that are repeated cost time, and one node that waits makes all wait."
 
-READINGS: tuple[Reading, ...] = (
-    Reading("pair", "slowest copy between GPUs", values.least_pair, _SPEED, _LOOK, "low", "GB/s", 0.1),
-    Reading("to-gpu", "slowest copy to a GPU", values.least_to_gpu, _SPEED, _LOOK, "low", "GB/s", 0.1),
-    Reading("gemm", "slowest GPU", values.least_gemm, _SPEED, _LOOK, "low", "TFLOP/s", 0.1),
-    Reading("rail", "slowest rail", values.least_rail, _SPEED, _LOOK, "low", "Gb/s", 0.1),
-    Reading("all-reduce", "all-reduce", values.all_reduce, _SPEED, _LOOK, "low", "GB/s", 0.1),
-    Reading(
+READINGS: tuple[Measure, ...] = (
+    Measure("pair", "slowest copy between GPUs", values.least_pair, _SPEED, _LOOK, "low", "GB/s", 0.1),
+    Measure("to-gpu", "slowest copy to a GPU", values.least_to_gpu, _SPEED, _LOOK, "low", "GB/s", 0.1),
+    Measure("gemm", "slowest GPU", values.least_gemm, _SPEED, _LOOK, "low", "TFLOP/s", 0.1),
+    Measure("rail", "slowest rail", values.least_rail, _SPEED, _LOOK, "low", "Gb/s", 0.1),
+    Measure("all-reduce", "all-reduce", values.all_reduce, _SPEED, _LOOK, "low", "GB/s", 0.1),
+    Measure(
         "memory",
         "memory",
         values.size("machine", "memory_gib"),
@@ -248,7 +248,7 @@ READINGS: tuple[Reading, ...] = (
         "GiB",
         0.025,
     ),
-    Reading(
+    Measure(
         "shm",
         "/dev/shm",
         values.size("limits", "shm", "size_gib"),
@@ -258,7 +258,7 @@ READINGS: tuple[Reading, ...] = (
         "GiB",
         0.1,
     ),
-    Reading(
+    Measure(
         "gpu-memory",
         "smallest GPU memory",
         values.least_gpu("memory_total_mib"),
@@ -268,7 +268,7 @@ READINGS: tuple[Reading, ...] = (
         "MiB",
         0.02,
     ),
-    Reading(
+    Measure(
         "temperature",
         "hottest idle GPU",
         values.idle_temperature,
@@ -279,7 +279,7 @@ READINGS: tuple[Reading, ...] = (
         0.3,
         15.0,
     ),
-    Reading(
+    Measure(
         "nvlink-errors",
         "errors of NVLinks",
         values.link_errors,
@@ -288,7 +288,7 @@ READINGS: tuple[Reading, ...] = (
         "counter",
         absolute=1000,
     ),
-    Reading(
+    Measure(
         "ecc-corrected",
         "corrected ECC errors",
         values.gpu_total("ecc_aggregate_correctable"),
@@ -297,7 +297,7 @@ READINGS: tuple[Reading, ...] = (
         "counter",
         absolute=1000,
     ),
-    Reading(
+    Measure(
         "ecc-uncorrected",
         "uncorrected ECC errors",
         values.gpu_total("ecc_aggregate_uncorrectable"),
@@ -306,7 +306,7 @@ READINGS: tuple[Reading, ...] = (
         "counter",
         absolute=10,
     ),
-    Reading(
+    Measure(
         "pcie-replays",
         "PCIe replays",
         values.gpu_total("pcie_replays"),
@@ -315,7 +315,7 @@ READINGS: tuple[Reading, ...] = (
         "counter",
         absolute=1000,
     ),
-    Reading(
+    Measure(
         "symbol-errors",
         "symbol errors of RDMA ports",
         values.port_total("symbol_error"),
@@ -324,7 +324,7 @@ READINGS: tuple[Reading, ...] = (
         "counter",
         absolute=100_000,
     ),
-    Reading(
+    Measure(
         "link-downed",
         "times an RDMA link went down",
         values.port_total("link_downed"),

@@ -19,7 +19,7 @@ from typing import cast
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.document import node_of
-from nodedoctor.fleet.model import Errand, FleetError, Node, State
+from nodedoctor.fleet.model import FleetError, Node, NodeState, Request
 from nodedoctor.model import Status
 from nodedoctor.nodeset import of_file, plain
 
@@ -69,7 +69,7 @@ class Reports:
         """The files that have not been read yet."""
         return tuple(self._waiting)
 
-    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+    async def ask(self, errand: Request) -> AsyncIterator[Node]:
         """The node of every file as it is read; `errand.deadline` is how long one file may take.
 
         Several may be of one machine: see fleet/compare/duplicates.py.
@@ -135,7 +135,7 @@ class Reports:
         self._waiting.pop(file, None)
         return node_of(json.loads(told), self._statuses[statuses])
 
-    def _named(self, file: str, state: State, why: str) -> Node:
+    def _named(self, file: str, state: NodeState, why: str) -> Node:
         self._waiting.pop(file, None)
         return Node(of_file(file), state, note=f"{os.path.basename(file)}: {why}", report=file)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.engine import child_process
-from nodedoctor.fleet.model import State
+from nodedoctor.fleet.model import NodeState
 from nodedoctor.fleet.transports.node_side import NO_NODEDOCTOR, REFUSALS
 from nodedoctor.model import Observation, Outcome
 
@@ -53,7 +53,7 @@ _UNABLE: tuple[tuple[str, str], ...] = (
 )
 
 
-def excuse(seen: Observation, why: str) -> tuple[State, str]:
+def no_report_reason(seen: Observation, why: str) -> tuple[NodeState, str]:
     """State and note for an answer without a report; `why` is what is wrong with its text."""
     said = f"{seen.note}\n{seen.text[-4096:]}"
     if seen.truncated:

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 from nodedoctor.fleet.compare.traits import FACTS, readings, traits
 from nodedoctor.fleet.compare.values import gpus, number
 from nodedoctor.fleet.model import SEVERITIES, Node, Problem
-from nodedoctor.fleet.reports.no_report_reasons import excuse
+from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
 from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Document, part, parts, text, whole
 from nodedoctor.model import Action, Finding, Observation, Outcome, Reason, Status
@@ -39,7 +39,7 @@ def node(host: str, seen: Observation) -> Node:
     try:
         found = skim(seen.text, FACTS)
     except NoReport as error:
-        state, note = excuse(seen, str(error))
+        state, note = no_report_reason(seen, str(error))
         return Node(host, state, note=note, seconds=seen.seconds, raw=seen.text)
     host = host or plain(text(found.document, ASKED))
     answered = _answered(host, found, seen)

@@ -10,7 +10,7 @@ import re
 from typing import cast, get_args
 
 from nodedoctor.fleet.compare.values import number
-from nodedoctor.fleet.model import Node, State
+from nodedoctor.fleet.model import Node, NodeState
 from nodedoctor.fleet.reports.reading import ASKED
 from nodedoctor.json_shapes import text
 from nodedoctor.nodeset import plain
@@ -50,9 +50,9 @@ def unanswered(written: str) -> Node | None:
     except (ValueError, RecursionError):
         return None
     host, state, note = plain(text(told, "host")), text(told, "state"), text(told, "note")
-    if not host or state not in get_args(State)[1:] or not note:
+    if not host or state not in get_args(NodeState)[1:] or not note:
         return None
     seconds = number(told.get("seconds")) or 0.0
     return Node(
-        host, cast("State", state), note=note[:1000], started=text(told, "started")[:40], seconds=seconds
+        host, cast("NodeState", state), note=note[:1000], started=text(told, "started")[:40], seconds=seconds
     )

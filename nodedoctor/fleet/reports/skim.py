@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.json import SCHEMA
 
 _START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
@@ -32,7 +32,7 @@ class NoReport(Exception):
     """Why a text holds no report, in one line."""
 
 
-@noun
+@record
 class Skimmed:
     """A report as far as it was wanted. `well` are results that were passed over: their checks and statuses.
 

@@ -11,9 +11,9 @@ import contextlib
 import threading
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
-PATIENCE = 15.0
+COMMAND_TIMEOUT_S = 15.0
 """Ours: seconds a question may take. Slurm's own commands wait MessageTimeout, by default 10 s."""
 
 _QUIETLY: dict[str, Any] = {
@@ -27,8 +27,8 @@ _QUIETLY: dict[str, Any] = {
 }
 
 
-@noun
-class Answer:
+@record
+class CommandAnswer:
     """What a command said; `rc` is None when it said nothing in time or is not there."""
 
     rc: int | None
@@ -42,12 +42,12 @@ class Answer:
         return lines[-1] if lines else f"exit code {self.rc}"
 
 
-async def ask(program: str, *words: str, timeout: float = PATIENCE) -> Answer:
+async def ask(program: str, *words: str, timeout: float = COMMAND_TIMEOUT_S) -> CommandAnswer:
     """Run a command to its end, or give it up; never raises for its deeds."""
     loop = asyncio.get_running_loop()
-    answered: asyncio.Future[Answer] = loop.create_future()
+    answered: asyncio.Future[CommandAnswer] = loop.create_future()
 
-    def hand_over(answer: Answer) -> None:
+    def hand_over(answer: CommandAnswer) -> None:
         if not answered.done():
             answered.set_result(answer)
 
@@ -63,22 +63,22 @@ async def ask(program: str, *words: str, timeout: float = PATIENCE) -> Answer:
         return _silent(program, timeout)
 
 
-def _run(program: str, words: tuple[str, ...], timeout: float) -> Answer:
+def _run(program: str, words: tuple[str, ...], timeout: float) -> CommandAnswer:
     import sh  # 66 ms, so only where it is used
 
     try:
         done: Any = sh.Command(program)(*words, _timeout=timeout, **_QUIETLY)
     except sh.CommandNotFound:
-        return Answer(None, errors=f"{program} is not on PATH")
+        return CommandAnswer(None, errors=f"{program} is not on PATH")
     except sh.TimeoutException:
         return _silent(program, timeout)
     except OSError as error:
-        return Answer(None, errors=f"{program}: {error.strerror or error}")
-    return Answer(done.exit_code, _text(done.stdout), _text(done.stderr))
+        return CommandAnswer(None, errors=f"{program}: {error.strerror or error}")
+    return CommandAnswer(done.exit_code, _text(done.stdout), _text(done.stderr))
 
 
-def _silent(program: str, timeout: float) -> Answer:
-    return Answer(None, errors=f"{program} gave no answer within {timeout:g} s")
+def _silent(program: str, timeout: float) -> CommandAnswer:
+    return CommandAnswer(None, errors=f"{program} gave no answer within {timeout:g} s")
 
 
 def _text(data: bytes) -> str:

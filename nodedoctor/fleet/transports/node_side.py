@@ -17,8 +17,8 @@ import string
 import sys
 from pathlib import Path
 
-from nodedoctor.fleet.model import Errand, FleetError
-from nodedoctor.record import noun
+from nodedoctor.fleet.model import FleetError, Request
+from nodedoctor.record import record
 
 NO_NODEDOCTOR = "no nodedoctor here"
 NO_PYTHON = "no Python 3.10 here"
@@ -91,7 +91,7 @@ cannot "@NO_ROOM@: neither in ${TMPDIR:-/tmp} nor in /dev/shm"
 _HARMLESS = frozenset(string.ascii_letters + string.digits + " _./=:,;-+@%(){}|<>&#*?[]")
 
 
-@noun
+@record
 class Parcel:
     """The single file to bring along: what is in it, and the name it is kept by on a node."""
 
@@ -99,7 +99,7 @@ class Parcel:
     name: str
 
 
-def parcel(errand: Errand) -> Parcel | None:
+def parcel(errand: Request) -> Parcel | None:
     """The single file of an errand: the one it names, else the one that came with us; None without any.
 
     FleetError when the errand names one that cannot be read.
@@ -115,7 +115,7 @@ def parcel(errand: Errand) -> Parcel | None:
 
 
 def script(
-    errand: Errand, brought: Parcel | None = None, *, arrives: bool = False, held: bool = False
+    errand: Request, brought: Parcel | None = None, *, arrives: bool = False, held: bool = False
 ) -> str:
     """The script, with everything it needs to know in it; for `("/bin/sh", "-c", script)`.
 
@@ -160,7 +160,7 @@ def line(text: str) -> str:
     return f"""exec /bin/sh -c 'eval "$(printf %b "{coded}")"'"""
 
 
-def _arguments(errand: Errand) -> tuple[str, ...]:
+def _arguments(errand: Request) -> tuple[str, ...]:
     """What nodedoctor gets: also its own deadline, so that it reports what it has before it is given up."""
     if any(word.split("=")[0] == "--deadline" for word in errand.arguments):
         return errand.arguments

@@ -18,15 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.engine import child_process
-from nodedoctor.engine.child_stream import Talk
+from nodedoctor.engine.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
-from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.model import FleetError, Node, Request
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.json_shapes import Document, parts, text
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.nodeset import counted
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 CONNECTING = 30.0
 """Ours: seconds Ray may take to be imported and to connect; with a slow home it takes ten."""
@@ -49,7 +49,7 @@ _PREFIX = re.compile(
 _CALM = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@noun
+@record
 class Member:
     """One node as Ray knows it; `host` is what we call it."""
 
@@ -67,7 +67,7 @@ class Ray:
     def __init__(self, address: str = "auto", python: str = "") -> None:
         self._address = address or "auto"
         self._python = python
-        self._talk: Talk | None = None
+        self._talk: ChildStream | None = None
         self._members: tuple[Member, ...] = ()
 
     async def hosts(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Ray:
         told = f"tried {', '.join(tried)}" if tried else "no Python was found"
         raise FleetError(f"no Python with Ray here: {told}; name one with --python PATH")
 
-    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+    async def ask(self, errand: Request) -> AsyncIterator[Node]:
         """Every node as its answer comes, all asked at once; Ray starts what its nodes have room for."""
         began = time.monotonic()
         try:
@@ -133,7 +133,7 @@ class Ray:
         argv = child_process.child("in_python", python, "cluster/ray_fleet", self._address)
         complaints: list[str] = []
         try:
-            self._talk = await Talk.start(Command(argv, stdin=b"", tied=True))
+            self._talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))
         except OSError as error:
             return {}, error.strerror or str(error)
         said = await self._hear(CONNECTING, complaints)
@@ -146,7 +146,7 @@ class Ray:
             raise FleetError(f"Ray has not connected to {self._address} within {CONNECTING:g} s{last}")
         return said, _plain(text(said, "text"))
 
-    def _say(self, errand: Errand, hosts: tuple[str, ...]) -> None:
+    def _say(self, errand: Request, hosts: tuple[str, ...]) -> None:
         brought = node_side.parcel(errand)
         errand = replace(errand, deadline=max(errand.deadline - ON_THE_WAY, errand.deadline / 2))
         told = {

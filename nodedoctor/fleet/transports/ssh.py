@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
-from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.model import FleetError, Node, Request
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.model import Observation, Outcome
@@ -49,7 +49,7 @@ class Ssh:
             raise FleetError(f"no ssh on this machine to reach nodes with: {seen.note}")
         return hosts
 
-    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+    async def ask(self, errand: Request) -> AsyncIterator[Node]:
         """Every node as its answer comes, `errand.width` at once; FleetError when the single file is none."""
         brought = node_side.parcel(errand)
         hosts = self._expanded()
@@ -82,7 +82,7 @@ class Ssh:
             raise FleetError("no nodes were named")
         return hosts
 
-    async def _ask(self, host: str, errand: Errand, brought: node_side.Parcel | None) -> Node:
+    async def _ask(self, host: str, errand: Request, brought: node_side.Parcel | None) -> Node:
         began = time.monotonic()
         seen = await self._go(host, errand, brought)
         if brought and _wants_file(seen):
@@ -92,7 +92,7 @@ class Ssh:
         return reading.node(host, seen)
 
     async def _go(
-        self, host: str, errand: Errand, brought: node_side.Parcel | None, *, arrives: bool = False
+        self, host: str, errand: Request, brought: node_side.Parcel | None, *, arrives: bool = False
     ) -> Observation:
         script = node_side.script(errand, brought, arrives=arrives, held=True)
         stdin = node_side.stdin(brought, arrives=arrives, held=True)
@@ -111,7 +111,7 @@ def _affordable(width: int) -> int:
     return max(1, (soft - FILES_OURS) // FILES_EACH)
 
 
-def _options(errand: Errand) -> tuple[str, ...]:
+def _options(errand: Request) -> tuple[str, ...]:
     """Nobody is asked for a password, no terminal, and none of the forwardings meant for work by hand."""
     seconds = max(1, min(CONNECTING, int(errand.deadline)))
     settings = (

@@ -8,7 +8,7 @@ PropagateResourceLimitsExcept, systemd.exec(5) LimitNOFILE and LimitMEMLOCK.
 from __future__ import annotations
 
 from nodedoctor.model import Fix
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NCCL_RUNTIME = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
@@ -22,8 +22,8 @@ _SHM_IN_PODS = (
 )
 
 
-@noun
-class Way:
+@record
+class Procedure:
     """How something is done in one runtime."""
 
     text: str
@@ -32,35 +32,39 @@ class Way:
 
 
 _SHM = {
-    "host": Way(
+    "host": Procedure(
         "Enlarge the file system, and for the next boots write `tmpfs /dev/shm tmpfs defaults,size=50% 0 0` "
         "into /etc/fstab.",
         ("sudo mount -o remount,size=50% /dev/shm",),
         "nothing",
     ),
-    "docker": Way(
+    "docker": Procedure(
         f"Start the container with more shared memory, or with the host's. {_SHM_IN_COMPOSE}",
         ("docker run --shm-size=16g ...", "docker run --ipc=host ..."),
     ),
-    "podman": Way(
+    "podman": Procedure(
         f"Start the container with more shared memory, or with the host's. {_SHM_IN_COMPOSE}",
         ("podman run --shm-size=16g ...", "podman run --ipc=host ..."),
     ),
-    "containerd": Way(
+    "containerd": Procedure(
         "Start the container with more shared memory, or with the host's.",
         ("nerdctl run --shm-size=16g ...", "nerdctl run --ipc=host ..."),
     ),
-    "kubernetes": Way(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
-    "enroot": Way(
+    "kubernetes": Procedure(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
+    "enroot": Procedure(
         "Show the container the host's shared memory.",
         ("srun --container-mounts=/dev/shm:/dev/shm ...", "enroot start --mount /dev/shm:/dev/shm ..."),
     ),
-    "apptainer": Way("Show the container the host's shared memory.", ("apptainer exec --bind /dev/shm ...",)),
-    "lxc": Way(
+    "apptainer": Procedure(
+        "Show the container the host's shared memory.", ("apptainer exec --bind /dev/shm ...",)
+    ),
+    "lxc": Procedure(
         "Add `lxc.mount.entry = tmpfs dev/shm tmpfs size=16g,create=dir 0 0` to the container's file."
     ),
-    "systemd-nspawn": Way("Start it with its own tmpfs.", ("systemd-nspawn --tmpfs=/dev/shm:size=16G ...",)),
-    "unknown": Way("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
+    "systemd-nspawn": Procedure(
+        "Start it with its own tmpfs.", ("systemd-nspawn --tmpfs=/dev/shm:size=16G ...",)
+    ),
+    "unknown": Procedure("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
 }
 
 _ULIMIT = {"memlock": "-l unlimited", "nofile": "-n 1048576"}
@@ -86,13 +90,13 @@ def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
             f"{way.text} Daemons keep the limits they were started with: restart Ray from where the limit is."
         )
         commands = (*way.commands, "ray stop", f"ulimit {_ULIMIT[limit]} && ray start ...")
-        way = Way(text, commands, "every job of this Ray node")
+        way = Procedure(text, commands, "every job of this Ray node")
     return _fix(way, f"limits.{limit}")
 
 
-def _limit_way(limit: str, runtime: str | None) -> Way:
+def _limit_way(limit: str, runtime: str | None) -> Procedure:
     if runtime in ("docker", "podman"):
-        return Way(
+        return Procedure(
             "Start the container with the limit raised.",
             (f"{runtime} run --ulimit {_DOCKER[limit]} ...",),
         )
@@ -103,7 +107,7 @@ def _limit_way(limit: str, runtime: str | None) -> Way:
         )
         if limit == "memlock":
             text += " The capability IPC_LOCK in the pod's securityContext has the same effect."
-        return Way(
+        return Procedure(
             text, ("sudo systemctl edit containerd",), "the pod; others go on while containerd restarts"
         )
     text = (
@@ -112,10 +116,10 @@ def _limit_way(limit: str, runtime: str | None) -> Way:
         f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
         "slurm.conf, and slurmd's unit needs the line too."
     )
-    return Way(text, (f"ulimit {_ULIMIT[limit]}",), "nothing; jobs get it when they are started anew")
+    return Procedure(text, (f"ulimit {_ULIMIT[limit]}",), "nothing; jobs get it when they are started anew")
 
 
-def _fix(way: Way, check: str) -> Fix:
+def _fix(way: Procedure, check: str) -> Fix:
     return Fix(
         way.text,
         way.commands,

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.gpu import nvml_calls as calls
-    from nodedoctor.probes.gpu.nvml_library import Library, init, keep
+    from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpu import nvml_calls as calls
-    from gpu.nvml_library import Library, init, keep
+    from gpu.nvml_library import NvmlLibrary, init, keep
     from packages import add_folders
 
     sys.path.pop(0)
@@ -39,7 +39,7 @@ SCHEMA = "nodedoctor.nvml/1"
 WAITING = 0.5  # seconds after which an unanswered call is named
 
 
-class Document:
+class NvmlDocument:
     """A JSON object written piece by piece, each on a line of its own, by two threads."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Document:
         sys.stdout.flush()
 
 
-def system(library: Library) -> dict[str, Any]:
+def system(library: NvmlLibrary) -> dict[str, Any]:
     """Versions, modes and the number of GPUs."""
     said: dict[str, Any] = {"values": {}, "errors": {}}
     for key, name in calls.SYSTEM.items():
@@ -98,7 +98,7 @@ def system(library: Library) -> dict[str, Any]:
     return said
 
 
-def read_gpu(library: Library, index: int, driver: str, handles: dict[int, Any]) -> dict[str, Any]:
+def read_gpu(library: NvmlLibrary, index: int, driver: str, handles: dict[int, Any]) -> dict[str, Any]:
     """Everything about one GPU; only the reason when it cannot be opened, else its handle is kept."""
     handle, error = library.call(index, "nvmlDeviceGetHandleByIndex", index)
     if error:
@@ -114,14 +114,14 @@ def read_gpu(library: Library, index: int, driver: str, handles: dict[int, Any])
     return {"index": index, **said, "links": links}
 
 
-def count_mig(library: Library, index: int, handle: Any) -> int:
+def count_mig(library: NvmlLibrary, index: int, handle: Any) -> int:
     """How many MIG devices there are; their numbers may have gaps."""
     most, _ = library.call(index, "nvmlDeviceGetMaxMigDeviceCount", handle)
     name = "nvmlDeviceGetMigDeviceHandleByIndex"
     return sum(library.call(index, name, handle, slot)[1] is None for slot in range(most or 0))
 
 
-def read_links(library: Library, index: int, handle: Any, count: int | None) -> list[dict[str, Any]]:
+def read_links(library: NvmlLibrary, index: int, handle: Any, count: int | None) -> list[dict[str, Any]]:
     """Every NVLink. Without a count (old drivers) links are tried until there are no more."""
     links = []
     for link in range(calls.MAX_LINKS if count is None else min(count, calls.MAX_LINKS)):
@@ -131,7 +131,7 @@ def read_links(library: Library, index: int, handle: Any, count: int | None) -> 
     return links
 
 
-def read_link(library: Library, index: int, handle: Any, link: int) -> dict[str, Any]:
+def read_link(library: NvmlLibrary, index: int, handle: Any, link: int) -> dict[str, Any]:
     """State, other end, speed and error counters of one link; NVLink 5 has counters of its own."""
     said = library.values(index, calls.LINK_VALUES, handle, link)
     version = said["values"].get("version", 0)
@@ -143,7 +143,7 @@ def read_link(library: Library, index: int, handle: Any, link: int) -> dict[str,
     return {"link": link, **said}
 
 
-def read_pair(library: Library, one: int, other: int, handles: Mapping[int, Any]) -> dict[str, Any]:
+def read_pair(library: NvmlLibrary, one: int, other: int, handles: Mapping[int, Any]) -> dict[str, Any]:
     """What P2P one GPU has to another, and how far apart they are on PCIe."""
     pair = (handles[one], handles[other])
     said: dict[str, Any] = {"values": {}, "errors": {}}
@@ -153,14 +153,14 @@ def read_pair(library: Library, one: int, other: int, handles: Mapping[int, Any]
     return {"index": one, "peer": other, **said}
 
 
-def programs(library: Library, pids: Iterable[int]) -> dict[int, str]:
+def programs(library: NvmlLibrary, pids: Iterable[int]) -> dict[int, str]:
     """What processes run, without their arguments: those are nobody's business."""
     found = {pid: library.call(None, "nvmlSystemGetProcessName", pid)[0] for pid in sorted(set(pids))}
     words = {pid: name.split() for pid, name in found.items() if name}
     return {pid: os.path.basename(parts[0]) for pid, parts in words.items() if parts}
 
 
-def tell(library: Library, document: Document) -> bool:
+def tell(library: NvmlLibrary, document: NvmlDocument) -> bool:
     """Write the whole document; False when the library did not start."""
     begun = time.perf_counter()
     started = init(library)
@@ -188,7 +188,7 @@ def tell(library: Library, document: Document) -> bool:
     return "error" not in started
 
 
-def sample(library: Library, index: int, handle: Any) -> dict[str, Any]:
+def sample(library: NvmlLibrary, index: int, handle: Any) -> dict[str, Any]:
     """What changes quickly on one GPU."""
     said = library.values(index, {key: calls.VALUES[key] for key in calls.LIVE}, handle)
     library.fields(index, handle, calls.LIVE_FIELDS, said)
@@ -198,7 +198,7 @@ def sample(library: Library, index: int, handle: Any) -> dict[str, Any]:
     return {"index": index, **said}
 
 
-def watch(library: Library, interval: float) -> None:
+def watch(library: NvmlLibrary, interval: float) -> None:
     """One line per interval until stdin ends; a GPU that cannot be opened stands in each with its reason."""
     started = init(library)
     if "error" in started:
@@ -227,7 +227,7 @@ def stdin_ends(due: float | None = None) -> bool:
     return False
 
 
-def name_waiting(library: Library, say: Callable[[int | None, str], None]) -> None:
+def name_waiting(library: NvmlLibrary, say: Callable[[int | None, str], None]) -> None:
     """Name each call that is not answered for too long; the calls run without Python's global lock."""
     named = None
     while True:
@@ -264,8 +264,8 @@ def main() -> None:
         missing = {"error": "PYNVML_NOT_FOUND", "code": None, "text": str(error)}
         print(json.dumps({"schema": SCHEMA, "init": missing}))
         return
-    library = Library(pynvml)
-    document = None if options.watch else Document()
+    library = NvmlLibrary(pynvml)
+    document = None if options.watch else NvmlDocument()
     say = say_line if document is None else document.waiting
     threading.Thread(target=name_waiting, args=(library, say), daemon=True).start()
     try:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.gpu import nvml_calls as calls
-    from nodedoctor.probes.gpu.nvml_library import Library, init, keep
+    from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpu import nvml_calls as calls
-    from gpu.nvml_library import Library, init, keep
+    from gpu.nvml_library import NvmlLibrary, init, keep
     from packages import add_folders
 
     sys.path.pop(0)
@@ -30,7 +30,7 @@ else:  # python -I leaves our own folder out
 VALUES = {key: calls.VALUES[key] for key in ("pcie_replays", "ecc_volatile_correctable")}
 
 
-def read_gpu(library: Library, index: int) -> dict[str, Any]:
+def read_gpu(library: NvmlLibrary, index: int) -> dict[str, Any]:
     """The counters of one GPU; only the reason when it cannot be opened."""
     handle, error = library.call(index, "nvmlDeviceGetHandleByIndex", index)
     if error:
@@ -42,7 +42,7 @@ def read_gpu(library: Library, index: int) -> dict[str, Any]:
     return {"index": index, **said, "links": links}
 
 
-def read_link(library: Library, index: int, handle: Any, link: int) -> dict[str, Any]:
+def read_link(library: NvmlLibrary, index: int, handle: Any, link: int) -> dict[str, Any]:
     """The error counters of one NVLink; NVLink 5 has counters of its own."""
     said: dict[str, Any] = {"values": {}, "errors": {}}
     version, _ = library.call(index, "nvmlDeviceGetNvLinkVersion", handle, link)
@@ -55,7 +55,7 @@ def read_link(library: Library, index: int, handle: Any, link: int) -> dict[str,
     return {"link": link, **said}
 
 
-def sample(library: Library) -> dict[str, Any]:
+def sample(library: NvmlLibrary) -> dict[str, Any]:
     """All GPUs at one moment of the monotonic clock."""
     moment = time.monotonic()
     count, _ = library.call(None, "nvmlDeviceGetCount")
@@ -72,7 +72,7 @@ def main() -> None:
     except ImportError as error:
         print(json.dumps({"init": {"error": "PYNVML_NOT_FOUND", "code": None, "text": str(error)}}))
         return
-    library = Library(pynvml)
+    library = NvmlLibrary(pynvml)
     started = init(library)
     if "error" in started:
         print(json.dumps({"init": started}))

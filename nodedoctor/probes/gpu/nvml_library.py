@@ -16,11 +16,11 @@ SLOW = 0.1  # seconds from which a call is listed; a healthy one takes well belo
 SONAME = "libnvidia-ml.so"
 UNION = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
-Answer = tuple[Any, "str | None"]
+NvmlAnswer = tuple[Any, "str | None"]
 """What was answered and None, or None and the name of the error."""
 
 
-class Library:
+class NvmlLibrary:
     """NVML: every call guarded, timed, and known while it lasts."""
 
     def __init__(self, pynvml: Any) -> None:
@@ -35,7 +35,7 @@ class Library:
             if name.startswith("NVML_ERROR_") and isinstance(number, int)
         }
 
-    def call(self, index: int | None, name: str, *args: Any) -> Answer:
+    def call(self, index: int | None, name: str, *args: Any) -> NvmlAnswer:
         """Call a function of pynvml; `index` is the GPU it is about."""
         begun = time.perf_counter()
         self.asking = (index, name, begun)
@@ -66,7 +66,7 @@ class Library:
         number = name.rpartition("_")[2]
         return known.get(name, int(number) if number.isdecimal() else None)
 
-    def ask(self, index: int, question: str, *about: Any) -> Answer:
+    def ask(self, index: int, question: str, *about: Any) -> NvmlAnswer:
         """Ask a question of the tables, and where the driver is too old for it, what it knew before."""
         reason: str | None = None
         for alternative in question.split(" | "):
@@ -77,7 +77,7 @@ class Library:
             reason = error if reason in (None, "FUNCTION_NOT_FOUND") else reason
         return None, reason
 
-    def _one(self, index: int, name: str, about: tuple[Any, ...], args: list[str]) -> Answer:
+    def _one(self, index: int, name: str, about: tuple[Any, ...], args: list[str]) -> NvmlAnswer:
         if not (args and args[0].startswith("c_")):
             return self.call(index, name, *about, *(int(arg, 0) for arg in args))
         structure = getattr(self.pynvml, args[0], None)
@@ -104,7 +104,7 @@ class Library:
         for key, answer in zip(wanted, answers, strict=True):
             keep(said, key, self._field(**answer))
 
-    def _field(self, nvmlReturn: int, valueType: int, value: Any, **_: Any) -> Answer:
+    def _field(self, nvmlReturn: int, valueType: int, value: Any, **_: Any) -> NvmlAnswer:
         if nvmlReturn:
             return None, self.code_name(nvmlReturn)
         if valueType >= len(UNION):
@@ -112,7 +112,7 @@ class Library:
         return getattr(value, UNION[valueType]), None
 
 
-def keep(said: dict[str, dict[str, Any]], key: str, answer: Answer) -> None:
+def keep(said: dict[str, dict[str, Any]], key: str, answer: NvmlAnswer) -> None:
     """Put an answer among the values or its error among the errors."""
     value, error = answer
     if error:
@@ -134,7 +134,7 @@ def plain(value: Any) -> Any:
     return {name: plain(each) for name, each in vars(value).items()}
 
 
-def init(library: Library) -> dict[str, Any]:
+def init(library: NvmlLibrary) -> dict[str, Any]:
     """Start the library and say how that went, which file it was, and what it calls its failure."""
     begun = time.perf_counter()
     _, error = library.call(None, "nvmlInit")
@@ -145,7 +145,7 @@ def init(library: Library) -> dict[str, Any]:
     return {"error": error, "code": code, "text": explain(library, code), **said}
 
 
-def explain(library: Library, code: int | None) -> str:
+def explain(library: NvmlLibrary, code: int | None) -> str:
     """The text of a failure: the library's own, which people search for; without one, why it did not load."""
     text, error = library.call(None, "nvmlErrorString", code)
     if error is None and code:

@@ -40,7 +40,7 @@ TOTAL_BYTES = 3 * 1024 * 1024  # below the 4 MiB an observation keeps, with room
 ERROR_BYTES = 512 * 1024
 
 
-class Document:
+class FilesDocument:
     """What was found so far, and how large it has become."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ def main() -> None:
     items = [item for item in map(parse_word, words) if item]
     if len(items) < len(words):
         usage()
-    document = Document()
+    document = FilesDocument()
     if seconds > 0:
         if TYPE_CHECKING:
             from nodedoctor.probes.host.files_each import read_each

@@ -15,7 +15,7 @@ else:  # files.py has put our folder on the path
     from host.files_reading import complain, matches, normal, read_item
 
 
-class Group:
+class PathGroup:
     """Paths that share a fate, and the forked process that reads them."""
 
     def __init__(self, key: str, items: list[Item], root: str, null: int) -> None:
@@ -62,7 +62,7 @@ def read_each(items: list[Item], root: str, seconds: float, add: Emit) -> None:
     waiting = selectors.DefaultSelector()
     for key, members in groups.items():
         try:
-            group = Group(key, members, root, null)
+            group = PathGroup(key, members, root, null)
         except OSError as error:  # no more processes or descriptors
             complain(add, normal(key), error, False)
         else:

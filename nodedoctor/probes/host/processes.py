@@ -43,7 +43,7 @@ else:  # python -I leaves our own folder out
 
 Row = dict[str, Any]
 
-PATIENCE = 1.0  # seconds of silence after which a process counts as stuck
+STUCK_AFTER_S = 1.0  # seconds of silence after which a process counts as stuck
 MOST_ROWS = 8192
 MOST_DESCRIPTORS = 1024  # links read per process; a GPU's are opened early and have low numbers
 LONGEST = 128 * 1024  # bytes of one cmdline or environ
@@ -168,7 +168,7 @@ def follow(pipe: int, rows: dict[int, Row], deadline: float) -> tuple[tuple[int,
     """Take over what a helper tells; returns where it was last, and whether it finished."""
     at, rest = None, b""
     while True:
-        left = min(PATIENCE, deadline - time.monotonic())
+        left = min(STUCK_AFTER_S, deadline - time.monotonic())
         if left <= 0 or not select.select([pipe], [], [], left)[0]:
             return at, False
         chunk = os.read(pipe, 1 << 16)

@@ -42,7 +42,7 @@ OF_INTEREST = re.compile(
 )
 
 
-class Answer(NamedTuple):
+class LogAnswer(NamedTuple):
     """What one source gave: its text, or why there is none."""
 
     text: bytes = b""
@@ -50,33 +50,33 @@ class Answer(NamedTuple):
     said: str = ""
 
 
-def ask(argv: list[str]) -> Answer:
+def ask(argv: list[str]) -> LogAnswer:
     """Run a tool that prints the log."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
     except FileNotFoundError:
-        return Answer(why="absent", said=f"no {argv[0]} command")
+        return LogAnswer(why="absent", said=f"no {argv[0]} command")
     except subprocess.TimeoutExpired:
-        return Answer(why="error", said=f"no answer within {SECONDS:.0f} s")
+        return LogAnswer(why="error", said=f"no answer within {SECONDS:.0f} s")
     except OSError as error:
-        return Answer(why="error", said=str(error))
+        return LogAnswer(why="error", said=str(error))
     said = done.stderr.decode("utf-8", "replace").strip()
     lines = [line for line in done.stdout.splitlines(True) if not line.startswith(b"-- ")]
     if lines:
-        return Answer(b"".join(lines))
+        return LogAnswer(b"".join(lines))
     if DENIED.search(said):
-        return Answer(why="denied", said=said)
-    return Answer(why="error" if done.returncode else "empty", said=said or "it printed nothing")
+        return LogAnswer(why="denied", said=said)
+    return LogAnswer(why="error" if done.returncode else "empty", said=said or "it printed nothing")
 
 
-def journal(root: str, since: str) -> Answer:
+def journal(root: str, since: str) -> LogAnswer:
     """The journal's kernel messages. With --since earlier boots count too, which -k would leave out."""
     reach = ["_TRANSPORT=kernel", f"--since=-{since}"] if since else ["-k"]
     argv = ["journalctl", *reach, "--no-pager", "-n", LINES]
     if root not in ("", "/"):
         there = [path for path in ("/var/log/journal", "/run/log/journal") if os.path.isdir(root + path)]
         if not there:
-            return Answer(why="absent", said="no journal below the root")
+            return LogAnswer(why="absent", said="no journal below the root")
         argv.append(f"--directory={root}{there[0]}")
     found = ask([*argv, "-o", "short-iso-precise"])
     if "nknown output" in found.said:  # systemd before 234
@@ -84,13 +84,13 @@ def journal(root: str, since: str) -> Answer:
     return found
 
 
-def ring() -> Answer:
+def ring() -> LogAnswer:
     """The kernel's own buffer, with dates where this dmesg can print them."""
     found = ask(["dmesg", "--time-format=iso"])
     return ask(["dmesg"]) if found.why == "error" else found
 
 
-def log_file(path: str) -> Answer:
+def log_file(path: str) -> LogAnswer:
     """The end of a log that syslog writes; only the kernel's lines."""
     try:
         with open(path, "rb") as file:
@@ -98,11 +98,11 @@ def log_file(path: str) -> Answer:
             file.seek(max(0, size - FILE_BYTES))
             lines = file.read(FILE_BYTES).splitlines(True)
     except FileNotFoundError:
-        return Answer(why="absent", said="no such file")
+        return LogAnswer(why="absent", said="no such file")
     except OSError as error:
-        return Answer(why="denied" if isinstance(error, PermissionError) else "error", said=str(error))
+        return LogAnswer(why="denied" if isinstance(error, PermissionError) else "error", said=str(error))
     ours = [line for line in lines if b" kernel:" in line]
-    return Answer(b"".join(ours), "" if ours else "empty", "" if ours else "no line of the kernel's")
+    return LogAnswer(b"".join(ours), "" if ours else "empty", "" if ours else "no line of the kernel's")
 
 
 def shorten(text: bytes) -> tuple[bytes, bool]:

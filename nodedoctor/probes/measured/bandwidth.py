@@ -37,7 +37,7 @@ QUICK = (32 * MIB, 4 * MIB, 3.0, 0.004)  # bytes of a buffer, of the pattern; se
 DEEP = (512 * MIB, 64 * MIB, 40.0, 0.05)
 
 
-class Document:
+class BandwidthDocument:
     """A JSON object with a list of steps, a line each."""
 
     def __init__(self, about: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Document:
         sys.stdout.flush()
 
 
-def tell(document: Document, words: dict[str, str], deep: bool) -> None:
+def tell(document: BandwidthDocument, words: dict[str, str], deep: bool) -> None:
     """Write all steps."""
     size, tile, budget, aim = DEEP if deep else QUICK
     for index, why in chosen(words["leave"]).items():
@@ -84,7 +84,7 @@ def tell(document: Document, words: dict[str, str], deep: bool) -> None:
 
 
 def measure(
-    document: Document, copier: Copier, devices: list[Device], root: str, budget: float, deep: bool
+    document: BandwidthDocument, copier: Copier, devices: list[Device], root: str, budget: float, deep: bool
 ) -> None:
     """Hosts first: they are few and tell whether a GPU copies at all; then every ordered pair."""
     cuda = copier.cuda
@@ -107,7 +107,11 @@ def measure(
 
 
 def attempt(
-    document: Document, late: bool, step: str, said: dict[str, Any], work: Callable[[], dict[str, Any]]
+    document: BandwidthDocument,
+    late: bool,
+    step: str,
+    said: dict[str, Any],
+    work: Callable[[], dict[str, Any]],
 ) -> None:
     """Announce, measure and write one step; once the budget is spent, say that it was not measured."""
     if late:
@@ -123,7 +127,9 @@ def attempt(
     document.step(step, **said, **answer)
 
 
-def opened(document: Document, copier: Copier, count: int, wanted: dict[str, str]) -> Iterator[Device]:
+def opened(
+    document: BandwidthDocument, copier: Copier, count: int, wanted: dict[str, str]
+) -> Iterator[Device]:
     """Contexts on the wanted GPUs, found by their place on the bus."""
     numbers = {bus_id.lower(): int(index) for index, bus_id in wanted.items()}
     for ordinal in range(count):
@@ -182,7 +188,7 @@ def main() -> None:
     words, plain = options()
     deep = "deep" in plain
     begun = time.perf_counter()
-    document = Document({"deep": deep, "buffer_mib": (DEEP if deep else QUICK)[0] // MIB})
+    document = BandwidthDocument({"deep": deep, "buffer_mib": (DEEP if deep else QUICK)[0] // MIB})
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         tell(document, words, deep)
         document.step("end", seconds=round(time.perf_counter() - begun, 3))

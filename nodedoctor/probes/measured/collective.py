@@ -30,7 +30,7 @@ WORDS = {"ranks": "4", "backend": "gloo", "largest": "16", "limit": "30"}
 WORDS.update(dict.fromkeys(("ladder", "isolate", "fault"), ""))
 KIB, MIB = 1024, 1024**2
 LOG = 60000  # characters of NCCL's log that are handed on, of all ranks together
-GRACE = 3.0  # seconds for the others to notice that one rank is gone
+RANK_LOSS_WAIT_S = 3.0  # seconds for the others to notice that one rank is gone
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def follow(
             done, status = os.waitpid(pids[rank], os.WNOHANG)
             if done:
                 exits[rank] = status
-                end = min(end, time.monotonic() + GRACE) if status else end
+                end = min(end, time.monotonic() + RANK_LOSS_WAIT_S) if status else end
     for rank in set(pids) - set(exits):
         os.kill(pids[rank], signal.SIGKILL)
         give_up(pids[rank])

@@ -46,7 +46,7 @@ IP_MTU, IPV6_MTU = 14, 24  # linux, include/uapi/linux/in.h and in6.h
 KEPT = 4096
 
 
-class Way:
+class PeerProbe:
     """The way to one host; `told` is filled while it is tried."""
 
     def __init__(self, host: str, port: int, until: float) -> None:
@@ -177,7 +177,7 @@ def main() -> None:
     given, hosts = options(__doc__, port="", seconds="7")
     port, named = rendezvous(given["port"])
     until = time.monotonic() + float(given["seconds"])
-    ways = [Way(host, port, until) for host in dict.fromkeys(hosts)]
+    ways = [PeerProbe(host, port, until) for host in dict.fromkeys(hosts)]
     threads = [threading.Thread(target=way.follow, daemon=True) for way in ways]
     for thread in threads:
         thread.start()

@@ -34,7 +34,7 @@ else:  # python -I leaves our own folder out
     sys.path.pop(0)
 
 PARTS = ("target_elf", "target_libraries", "target_python")
-PATIENCE = 2.0  # seconds for a shim to name its binary
+SHIM_TIMEOUT_S = 2.0  # seconds for a shim to name its binary
 
 _START = """import sys
 if sys.version_info < (3, 7):
@@ -48,7 +48,7 @@ exec(compile(PARTS[-1][1], PARTS[-1][0], "exec"))
 """
 
 
-class Candidate(NamedTuple):
+class Interpreter(NamedTuple):
     """An interpreter that may be the one that trains; with a `problem` it is listed but not used."""
 
     path: str
@@ -57,7 +57,7 @@ class Candidate(NamedTuple):
     problem: str = ""
 
 
-class Refused(Exception):
+class NoPython(Exception):
     """The interpreter cannot be asked: the model's word for the reason, and the words for people."""
 
     def __init__(self, reason: str, note: str) -> None:
@@ -85,7 +85,7 @@ def main() -> None:
         found.update(why=chosen.why, explicit=bool(options.python))
         found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
         _exec_as_owner(_binary(chosen.path), found, options.deep)
-    except Refused as error:
+    except NoPython as error:
         print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
 
 
@@ -116,25 +116,25 @@ def _asked(words: list[str]) -> Asked:
     return asked
 
 
-def _choose(candidates: list[Candidate]) -> Candidate:
+def _choose(candidates: list[Interpreter]) -> Interpreter:
     usable = [candidate for candidate in candidates if not candidate.problem]
     if not usable:
-        raise Refused("none", "no Python was found: no environment is active, and none is on PATH")
+        raise NoPython("none", "no Python was found: no environment is active, and none is on PATH")
     return next((candidate for candidate in usable if candidate.torch), usable[0])
 
 
-def _named(text: str) -> Candidate:
+def _named(text: str) -> Interpreter:
     """The interpreter that --python names: a path, the folder of an environment, or a command."""
     path = os.path.expanduser(text)
     if os.path.isdir(path):
         path = os.path.join(path, "bin", "python")
     path = path if "/" in path else _on_path(path)
     if not os.path.exists(path):
-        raise Refused("crash", f"--python {text}: there is no such interpreter")
-    return Candidate(os.path.abspath(path), "named with --python")
+        raise NoPython("crash", f"--python {text}: there is no such interpreter")
+    return Interpreter(os.path.abspath(path), "named with --python")
 
 
-def _candidates(processes: list[Running]) -> Iterator[Candidate]:
+def _candidates(processes: list[Running]) -> Iterator[Interpreter]:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.environ.get(name):
             yield from _environment(os.environ[name], name)
@@ -145,10 +145,10 @@ def _candidates(processes: list[Running]) -> Iterator[Candidate]:
     name = next((name for name in ("python3", "python") if _on_path(name)), "")
     if name:
         path = _on_path(name)
-        yield Candidate(path, f"{name} on PATH", _torch_below(_prefix(path)))
+        yield Interpreter(path, f"{name} on PATH", _torch_below(_prefix(path)))
 
 
-def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+def _distinct(candidates: Iterator[Interpreter]) -> Iterator[Interpreter]:
     seen = set()
     for candidate in candidates:
         if candidate.path not in seen:
@@ -156,14 +156,14 @@ def _distinct(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
             yield candidate
 
 
-def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Candidate]:
+def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Interpreter]:
     paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
     path = next((path for path in paths if os.path.exists(path)), "")
     problem = problem or ("" if path else "there is no interpreter")
-    yield Candidate(path or paths[0], why, "" if problem else _torch_below(prefix), problem)
+    yield Interpreter(path or paths[0], why, "" if problem else _torch_below(prefix), problem)
 
 
-def _project() -> Iterator[Candidate]:
+def _project() -> Iterator[Interpreter]:
     """A .venv of the working directory, if it is ours: anybody can leave one in a shared folder."""
     folder = os.path.join(os.getcwd(), ".venv")
     try:
@@ -185,11 +185,11 @@ def _prefix(python: str) -> str:
     return os.path.dirname(os.path.dirname(python))
 
 
-def _behind_shim(candidate: Candidate) -> Candidate:
+def _behind_shim(candidate: Interpreter) -> Interpreter:
     """The same with the path of the binary; costs a process for a shim, so only done to find a torch."""
     try:
         path = candidate.path if candidate.problem else _binary(candidate.path)
-    except Refused as error:
+    except NoPython as error:
         return candidate._replace(problem=str(error))
     if path == candidate.path:
         return candidate
@@ -221,9 +221,9 @@ def _binary(python: str) -> str:
             if file.read(2) != b"#!":
                 return python
     except OSError as error:
-        raise Refused("denied", f"{python}: {error.strerror}") from None
+        raise NoPython("denied", f"{python}: {error.strerror}") from None
     if is_root() and foreign_owner(python) is not None:
-        raise Refused("denied", f"{python} is a script of another user; root does not run it")
+        raise NoPython("denied", f"{python} is a script of another user; root does not run it")
     # A pyenv shim obeys the .python-version of the working directory, which may be anybody's.
     ours = os.stat(".").st_uid in (0, os.geteuid())
     if plain := behind(python, _working_directory() if ours else "/"):
@@ -231,12 +231,12 @@ def _binary(python: str) -> str:
     ask = [python, "-I", "-S", "-c", "import sys; print(sys.executable)"]
     try:
         done = subprocess.run(
-            ask, capture_output=True, text=True, timeout=PATIENCE, cwd=None if ours else "/"
+            ask, capture_output=True, text=True, timeout=SHIM_TIMEOUT_S, cwd=None if ours else "/"
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise Refused("crash", f"{python} does not lead to an interpreter: {error}") from None
+        raise NoPython("crash", f"{python} does not lead to an interpreter: {error}") from None
     if not os.path.isabs(done.stdout.strip()):
-        raise Refused("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
+        raise NoPython("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
     return done.stdout.strip()
 
 
@@ -257,7 +257,7 @@ def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
             environ = become(owner, environ)
         except OSError as error:
             note = f"{python} runs code of uid {owner}; root does not, and could not become that user"
-            raise Refused("denied", f"{note}: {error.strerror}") from None
+            raise NoPython("denied", f"{note}: {error.strerror}") from None
     os.chdir("/")
     _exec([python, *program], environ)
 
@@ -280,7 +280,7 @@ def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:
         os.execvpe(argv[0], argv, environ)
     except OSError as error:
         reason = "denied" if isinstance(error, PermissionError) else "crash"
-        raise Refused(reason, f"{argv[0]}: {error.strerror}") from None
+        raise NoPython(reason, f"{argv[0]}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

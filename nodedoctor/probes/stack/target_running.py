@@ -15,7 +15,7 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
-PATIENCE = 2.0  # seconds for all processes together
+SCAN_TIMEOUT_S = 2.0  # seconds for all processes together
 SITE = re.compile(r"(/[^ \n]*?)/lib(?:64)?/python(3\.\d+)t?/(?:site|dist)-packages/")
 
 Running = dict[str, str]
@@ -53,7 +53,7 @@ def _answer(wanted: list[tuple[str, str]], pipe: int) -> None:
 
 def _read(pipe: int) -> bytes:
     answer = b""
-    while select.select([pipe], [], [], PATIENCE)[0]:
+    while select.select([pipe], [], [], SCAN_TIMEOUT_S)[0]:
         data = os.read(pipe, 65536)
         if not data:
             break

@@ -26,7 +26,7 @@ CELLS = 40_000
 FILES = 12
 """Reports named for a group."""
 
-Document = Mapping[str, Any]
+FleetDocument = Mapping[str, Any]
 Problem = tuple[str, str, str]
 """A check, a subject and what is said of it: what makes problems of two nodes the same."""
 
@@ -34,10 +34,10 @@ Problem = tuple[str, str, str]
 class Told:
     """A node with what is wrong on it, and the checks that could not see."""
 
-    def __init__(self, node: Document) -> None:
+    def __init__(self, node: FleetDocument) -> None:
         self.node = node
         self.host = host(node)
-        self.problems: list[tuple[Finding, Document]] = []
+        self.problems: list[tuple[Finding, FleetDocument]] = []
         self.unseen: list[str] = []
         for problem in entries(node.get("problems")):
             finding = _finding(problem)
@@ -101,7 +101,7 @@ def blind(nodes: Sequence[Told]) -> Markup:
     )
 
 
-def host(node: Document) -> str:
+def host(node: FleetDocument) -> str:
     """The name of a node."""
     return words(node.get("host")) or "(no name)"
 
@@ -116,13 +116,13 @@ def breaking(nodes: str) -> Markup:
     return each(nodes.split(","), between=",<wbr>")
 
 
-def _finding(problem: Document) -> Finding:
+def _finding(problem: FleetDocument) -> Finding:
     reason = words(problem.get("reason")) or None
     summary, subject = words(problem.get("summary")), words(problem.get("subject"))
     return Finding(status(problem.get("status")), summary, subject, reason=cast("Reason | None", reason))
 
 
-def _check(problem: Document) -> str:
+def _check(problem: FleetDocument) -> str:
     return words(problem.get("check")) or "(no name)"
 
 
@@ -180,11 +180,11 @@ def _fixes(group: Sequence[Told]) -> dict[Problem, str]:
     return {problem: common(said) for problem, said in fixes.items()}
 
 
-def _same(finding: Finding, problem: Document) -> Problem:
+def _same(finding: Finding, problem: FleetDocument) -> Problem:
     return _check(problem), finding.subject, finding.summary
 
 
-def _problem(finding: Finding, problem: Document, fixes: Mapping[Problem, str]) -> Markup:
+def _problem(finding: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
     action, reason = words(problem.get("action")), finding.reason
     told = element(
         "div",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 
 
-@noun
+@record
 class GpuFull:
     """CUDA had no memory left for this process."""
 

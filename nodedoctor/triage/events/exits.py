@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
@@ -14,7 +14,7 @@ _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "
           "Floating point exception": 8, "Illegal instruction": 4, "Interrupt": 2}  # fmt: skip
 
 
-@noun
+@record
 class Exit:
     """A process ended with this code: negative for a signal. `first`: its launcher saw this one first."""
 
@@ -27,24 +27,24 @@ class Exit:
         return -self.code if self.code < 0 else self.code - 128 if 128 < self.code < 160 else None
 
 
-@noun
+@record
 class Forced:
     """A process ignored SIGTERM for 30 s and had to be killed: it was frozen, or stuck in a call."""
 
 
-@noun
+@record
 class Stopped:
     """The launcher sends the others home: whoever dies after this is no culprit."""
 
 
-@noun
+@record
 class Ended:
     """The launcher got a signal and took its workers down: the terminal closed, or somebody ended it."""
 
     signal: int
 
 
-@noun
+@record
 class NodeLost:
     """A whole node went away, says a scheduler."""
 

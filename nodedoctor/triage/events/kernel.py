@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, numeral, sign, symptom
 
 
-@noun
+@record
 class Xid:
     """The driver reported a GPU error; `code` 0 stands for an SXid of an NVSwitch."""
 
@@ -22,7 +22,7 @@ class Xid:
         return int(digits, 16) & 0xFF if digits and set(digits) <= set("0123456789abcdef") else 0
 
 
-@noun
+@record
 class Stalled:
     """A task hung in the kernel, usually in storage."""
 

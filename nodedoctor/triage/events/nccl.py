@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, numeral, rank_number, sign, symptom, world_size
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Cause
 
 
-@noun
+@record
 class NcclError:
     """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node."""
 
     result: str
 
 
-@noun
+@record
 class DuplicateGpu:
     """Two ranks were given the same GPU."""
 
     ranks: tuple[int, ...]
 
 
-@noun
+@record
 class IbFlush:
     """A work request was flushed (status 5): the queue pair was already down, the reason is elsewhere."""
 
     peer: str
 
 
-@noun
+@record
 class Communicator:
     """A communicator's start or end, from NCCL_DEBUG=INFO: rank, size and GPU of a process."""
 

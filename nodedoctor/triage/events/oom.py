@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign
 
 
-@noun
+@record
 class HostOom:
     """Something was killed because host memory ran out; `said_by` is who says so."""
 
@@ -15,7 +15,7 @@ class HostOom:
     task: int | None = None
 
 
-@noun
+@record
 class MemoryUser:
     """A row of Ray's table of memory users: the first one is the hog, not the worker that was killed."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, sign, world_size
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
 
-@noun
+@record
 class Step:
     """A counter of steps moved, or was seen for the first time.
 
@@ -31,53 +31,53 @@ class Step:
         return all(value <= BEGINNING for value in self.first)
 
 
-@noun
+@record
 class Serving:
     """A server says that it is up."""
 
 
-@noun
+@record
 class Finished:
     """The job says it ended well."""
 
 
-@noun
+@record
 class LongWork:
     """Legitimate work that others may have to wait for: saving, tokenising, evaluating, compiling."""
 
     kind: str
 
 
-@noun
+@record
 class Asleep:
     """A rank says it is waiting or sleeping on purpose."""
 
 
-@noun
+@record
 class LocalFailure:
     """A rank announces in its own words that it fails."""
 
 
-@noun
+@record
 class Size:
     """The number of ranks of the job, from a line that says so."""
 
     ranks: int
 
 
-@noun
+@record
 class RankOfPid:
     """A line that ties this process to a global rank."""
 
 
-@noun
+@record
 class Mentions:
     """A framework or a setting that is named: advice depends on it."""
 
     name: str
 
 
-@noun
+@record
 class Roster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Who
 from nodedoctor.whole_numbers import whole
@@ -14,24 +14,24 @@ from nodedoctor.whole_numbers import whole
 T = TypeVar("T")
 
 
-@noun
+@record
 class RasMissing:
     """Ranks from which RAS got no data."""
 
     ranks: tuple[int, ...]
 
 
-@noun
+@record
 class RasDead:
     """A process that RAS cannot reach and calls dead."""
 
 
-@noun
+@record
 class RasProcess:
     """A process named in an error: its pid, node and GPU."""
 
 
-@noun
+@record
 class RasCount:
     """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
 
@@ -39,7 +39,7 @@ class RasCount:
     operation: int
 
 
-@noun
+@record
 class RasRunning:
     """A group of communicators that runs and answers."""
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, sign
 
 
-@noun
+@record
 class ActorDied:
     """A Ray worker process is gone; `exit_type` is Ray's word for how."""
 
     exit_type: str
 
 
-@noun
+@record
 class ActorPid:
     """The pid line under an ActorDiedError."""
 
 
-@noun
+@record
 class TaskFailed:
     """`ray.get` shows the first failed task in list order, which is seldom the first that failed."""
 

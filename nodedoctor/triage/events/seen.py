@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.manner import manner
 from nodedoctor.triage.model import Line
 
 
-@noun
+@record
 class Seen:
     """A process of the job was looked at; the event's text says what it does. No trouble by itself."""
 
     name: str
 
 
-@noun
+@record
 class Unread:
     """A line that announces trouble, by the severity its program gave it, and that no sign reads."""
 
 
-@noun
+@record
 class Article:
     """Most of the text is written for people: an article, an issue or a chat about a failure."""
 

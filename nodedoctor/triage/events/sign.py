@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Who
 from nodedoctor.whole_numbers import LARGEST, signed, whole
 
 
-@noun
+@record
 class Sign:
     """One thing a line can say. `make` turns the match into the family's noun, or None: not this one."""
 
@@ -33,7 +33,7 @@ class Sign:
         return (what, found) if found and what is not None else None
 
 
-@noun
+@record
 class Symptom:
     """A line that points to a cause by itself.
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, sign
 
 
-@noun
+@record
 class OrderedStop:
     """Somebody or the scheduler ended the job: no failure of the job."""
 
     why: str
 
 
-@noun
+@record
 class Attempt:
     """A new attempt begins; what stands before it is an earlier incident."""
 
 
-@noun
+@record
 class Begun:
     """A launcher starts, or workers meet at a rendezvous: after a death, this is a new run."""
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, numeral, ranks_in, sign, symptom
 from nodedoctor.triage.model import Cause
 
 
-@noun
+@record
 class GlooTimeout:
     """A gloo operation waited in vain: send or receive, it says nothing about the culprit."""
 
     milliseconds: int | None
 
 
-@noun
+@record
 class PeerGone:
     """A connection to a peer broke: that peer's process ended, or the way to it did."""
 
@@ -24,19 +24,19 @@ class PeerGone:
     timed_out: bool = False
 
 
-@noun
+@record
 class BarrierMissed:
     """A monitored barrier names the ranks that did not come."""
 
     ranks: tuple[int, ...]
 
 
-@noun
+@record
 class BarrierVictim:
     """This rank reached the monitored barrier and was let down."""
 
 
-@noun
+@record
 class SizeMismatch:
     """Gloo got more bytes than its buffer holds; the rank with the smaller buffer prints it."""
 
@@ -44,7 +44,7 @@ class SizeMismatch:
     expected: int
 
 
-@noun
+@record
 class Fingerprint:
     """What one rank was running, as DETAIL compared it."""
 
@@ -52,14 +52,14 @@ class Fingerprint:
     shown: str
 
 
-@noun
+@record
 class Mismatch:
     """DETAIL found ranks in different collectives; fingerprints may follow on their own lines."""
 
     fingerprints: tuple[Fingerprint, ...]
 
 
-@noun
+@record
 class StoreWait:
     """A rank waited for a key that `rank` had to publish."""
 
@@ -67,7 +67,7 @@ class StoreWait:
     dead: bool
 
 
-@noun
+@record
 class ClientsMissing:
     """The store counted who came."""
 

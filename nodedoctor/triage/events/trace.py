@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
 from nodedoctor.triage.model import Line
 
@@ -23,7 +23,7 @@ _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following
 _AGAIN = "During handling of the above exception"
 
 
-@noun
+@record
 class Frame:
     """One call: file, line, function and the source text shown for it."""
 
@@ -33,7 +33,7 @@ class Frame:
     source: str = ""
 
 
-@noun
+@record
 class Raised:
     """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled."""
 

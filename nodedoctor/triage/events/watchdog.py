@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
-from nodedoctor.triage.model import Collective, Group
+from nodedoctor.triage.model import CollectiveCall, ProcessGroup
 
 GROUP = (
     r"\[PG (?:ID )?(?P<pgid>[^\s\]]+)"
@@ -18,80 +18,80 @@ _GROUP = re.compile(GROUP)
 _WORK = re.compile(r"\w*Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
 
 
-@noun
+@record
 class TimedOut:
     """A rank waited in a collective until the group's timeout: nearly always a victim."""
 
-    work: Collective
+    work: CollectiveCall
     ran_ms: int | None
     fresh: bool
     """The first announcement, not the exception text that repeats it."""
 
 
-@noun
+@record
 class Failed:
     """A collective ended with an error of NCCL, not with a timeout."""
 
-    work: Collective
+    work: CollectiveCall
     reason: str
 
 
-@noun
+@record
 class Status:
     """How far one rank was in one group."""
 
-    group: Group
+    group: ProcessGroup
     enqueued: int | None
     completed: int | None
     started: int | None = None
     stuck: int | None = None
 
 
-@noun
+@record
 class Blamed:
     """A rank was told to dump because of this rank, the first victim that reported."""
 
     rank: int | None
 
 
-@noun
+@record
 class Heartbeat:
     """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
 
     seconds_stuck: int | None
 
 
-@noun
+@record
 class GilHeld:
     """The process could not get Python's lock: some thread of it sits inside a call that keeps it."""
 
 
-@noun
+@record
 class Lagging:
     """The desync report names ranks that never joined: the most trusted line there is."""
 
     ranks: tuple[int, ...]
 
 
-@noun
+@record
 class Left:
     """A rank took its communicators down: if others still wait, it left early."""
 
 
-@noun
+@record
 class Dying:
     """The watchdog takes the process down; says nothing about why."""
 
     reason: str
 
 
-def group_of(text: str) -> Group:
+def group_of(text: str) -> ProcessGroup:
     """The process group a line names."""
     found = _GROUP.search(text)
-    return Group(found["guid"] or found["pgid"], found["desc"] or "") if found else Group()
+    return ProcessGroup(found["guid"] or found["pgid"], found["desc"] or "") if found else ProcessGroup()
 
 
-def collective_of(text: str) -> Collective | None:
+def collective_of(text: str) -> CollectiveCall | None:
     """The collective in `WorkNCCL(SeqNum=3, OpType=ALLREDUCE, ...)`, whichever of its fields are there."""
     if not _WORK.search(text):
         return None
@@ -101,7 +101,7 @@ def collective_of(text: str) -> Collective | None:
         return found[1] if found else None
 
     timeout = re.search(r"Timeout\(ms\)=(\d+)", text)
-    return Collective(
+    return CollectiveCall(
         op=field("OpType") or "",
         seq=number(field("SeqNum")),
         numel_in=number(field("NumelIn")),
@@ -120,7 +120,7 @@ def _timed_out(found: re.Match[str]) -> TimedOut | Failed | None:
     if work is None:
         if "Watchdog caught collective operation timeout" not in text:
             return None
-        work = Collective(group=group_of(text))
+        work = CollectiveCall(group=group_of(text))
     if not re.search(r"time[d ]*\s?out|Timeout|ran for", text):
         return None
     ran = re.search(r"ran for (\d+) ?(?:milliseconds|ms)", text)
@@ -147,7 +147,7 @@ def _status(found: re.Match[str]) -> Status:
 
 def _aborting(found: re.Match[str]) -> TimedOut | Failed:
     """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
-    work = Collective(group=Group(found["group"] or ""))
+    work = CollectiveCall(group=ProcessGroup(found["group"] or ""))
     reason = found["why"].strip()
     if re.search(r"time[d ]*\s?out", reason):
         return TimedOut(work, None, fresh=True)
@@ -163,11 +163,11 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
         r"nccl hit async error:? *(?P<why>.*)",
-        lambda found: Failed(Collective(group=Group(found["group"] or "")), found["why"].strip()),
+        lambda found: Failed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
     ),
     sign(  # Ascend's HCCL: a notification of a peer did not come in time
         r"\bEI0002\b|wait execution of the Notify register times out",
-        lambda _: TimedOut(Collective(), None, fresh=True),
+        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
     ),
     sign(
         r"(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.causes.collectives import minority
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.records import GroupState, Op
@@ -17,7 +17,7 @@ _UNEVEN = re.compile(
 """Collectives whose input sizes may differ between ranks."""
 
 
-@noun
+@record
 class Odd:
     """Ranks whose collective differs at one sequence number; `ranks` is empty when no majority decides."""
 
@@ -27,7 +27,7 @@ class Odd:
     what: str
 
 
-@noun
+@record
 class Picture:
     """One group over all its ranks."""
 

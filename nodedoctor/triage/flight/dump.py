@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
     apply_status,
@@ -23,7 +23,7 @@ from nodedoctor.triage.flight.records import (
 )
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
-from nodedoctor.triage.unpickle import LARGEST, Refused, bounded, load, salvage
+from nodedoctor.triage.unpickle import LARGEST, PickleRefused, bounded, load, salvage
 from nodedoctor.whole_numbers import json_integer
 
 SMALLEST = 32
@@ -32,7 +32,7 @@ SMALLEST = 32
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
 
-@noun
+@record
 class Dump:
     """One rank's dump. `note` says what was wrong with the file, `entries` how many records it had."""
 
@@ -73,13 +73,13 @@ def rank_of(path: str) -> int | None:
 def _pickled(data: bytes) -> tuple[Any, str]:
     short = stitched(data)
     if short is not None:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(PickleRefused):
             ends = load(short)
             if _enough(ends):
                 return ends, ""
     try:
         return load(data), ""
-    except Refused as refused:
+    except PickleRefused as refused:
         if not str(refused).startswith("broken"):
             raise
         rest = _salvaged(salvage(data))
@@ -91,7 +91,7 @@ def _pickled(data: bytes) -> tuple[Any, str]:
 def _enough(document: Any) -> bool:
     """True when no open collective is missing among these records: neither counters nor gaps speak of one."""
     entries = document.get("entries") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(record, dict) for record in entries):
+    if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         return False
     groups, local = states(entries)
     if not all(_gapless(state) for state in groups.values()):
@@ -144,7 +144,7 @@ def _json(data: bytes) -> tuple[Any, str]:
         except (ValueError, RecursionError):
             return _json_entries(text)
         except MemoryError:
-            raise Refused("it would need more memory than a dump can need") from None
+            raise PickleRefused("it would need more memory than a dump can need") from None
 
 
 def _json_entries(text: str) -> tuple[Any, str]:
@@ -161,7 +161,7 @@ def _json_entries(text: str) -> tuple[Any, str]:
         gap = re.compile(r"\s*,\s*").match(text, position)
         position = gap.end() if gap else len(text)
     if not entries:
-        raise Refused("it is neither a pickle nor JSON of the flight recorder")
+        raise PickleRefused("it is neither a pickle nor JSON of the flight recorder")
     return {"entries": entries}, f"cut off: {len(entries)} records could be saved"
 
 
@@ -169,7 +169,7 @@ def _dump(path: str, document: Any, note: str, size: int) -> Dump:
     if isinstance(document, list):  # torch 2.1 and 2.2 wrote the bare list
         document = {"entries": document, "version": "1"}
     if not isinstance(document, dict) or not _RECORDER & document.keys():
-        raise Refused("it is not a flight-recorder dump")
+        raise PickleRefused("it is not a flight-recorder dump")
     records = _records(document.get("entries", []), size)
     groups, local = states(records)
     apply_status(groups, local, document.get("pg_status"))
@@ -180,7 +180,7 @@ def _dump(path: str, document: Any, note: str, size: int) -> Dump:
         groups,
         members_of(document.get("pg_config"), groups),
         len(records),
-        any("frames" in record for record in records[-1:]),
+        any("frames" in item for item in records[-1:]),
         note or _unnumbered(records),
         open_transfers(records),
     )
@@ -189,18 +189,18 @@ def _dump(path: str, document: Any, note: str, size: int) -> Dump:
 def _records(entries: Any, size: int) -> list[dict[str, Any]]:
     """The records; Refused when they are none, or more than a file of this size can hold."""
     if not isinstance(entries, list):
-        raise Refused(f"its entries are no list but {type(entries).__name__}")
+        raise PickleRefused(f"its entries are no list but {type(entries).__name__}")
     records = [entry for entry in entries if isinstance(entry, dict)]
     if len(records) < len(entries):
-        raise Refused(f"{len(entries) - len(records)} of its {len(entries)} entries are no records")
-    if len(records) > size // SMALLEST or len({id(record) for record in records}) < len(records):
-        raise Refused(f"it refers to the same records again and again ({len(records)} in {size} bytes)")
+        raise PickleRefused(f"{len(entries) - len(records)} of its {len(entries)} entries are no records")
+    if len(records) > size // SMALLEST or len({id(item) for item in records}) < len(records):
+        raise PickleRefused(f"it refers to the same records again and again ({len(records)} in {size} bytes)")
     return records
 
 
 def _unnumbered(records: list[dict[str, Any]]) -> str:
     """A note about collectives without a number that one can have: nothing is known of them."""
-    lost = sum(record.get("is_p2p") is not True and sequence(record) is None for record in records)
+    lost = sum(item.get("is_p2p") is not True and sequence(item) is None for item in records)
     return f"{lost} of its {len(records)} records have no sequence number that can be read" if lost else ""
 
 

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight import pipes
 from nodedoctor.triage.flight.align import Picture, pictures, sinks
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.records import Op
-from nodedoctor.triage.model import Candidate, Collective, Confidence, Event, Group, Place, Who
+from nodedoctor.triage.model import Candidate, CollectiveCall, Confidence, Event, Place, ProcessGroup, Who
 
 FEW = 3
 """Without a dump, at most one rank in this many is blamed for it; more are dumps that were not collected."""
 
 
-@noun
-class Recorded:
+@record
+class RecordedCall:
     """What a dump shows about one rank, in words."""
 
     name: str
 
 
-@noun
+@record
 class FlightReport:
     """What all dumps together say. `calm`: nobody waited for anything."""
 
@@ -167,9 +167,9 @@ def _remarks(dumps: Sequence[Dump], told: Sequence[Picture]) -> list[str]:
     return said
 
 
-def _collective(picture: Picture) -> Collective:
+def _collective(picture: Picture) -> CollectiveCall:
     op = picture.waiting[min(picture.waiting)]
-    return Collective(op=op.name, seq=picture.stuck, group=Group(picture.name, picture.desc))
+    return CollectiveCall(op=op.name, seq=picture.stuck, group=ProcessGroup(picture.name, picture.desc))
 
 
 def _last(dump: Dump, picture: Picture) -> Event[Any]:
@@ -189,4 +189,4 @@ def _waits(dump: Dump, picture: Picture, op: Op) -> Event[Any]:
 
 
 def _said(dump: Dump, text: str) -> Event[Any]:
-    return Event(Recorded("flight-recorder"), Place(dump.path, 0), Who(rank=dump.rank), None, text)
+    return Event(RecordedCall("flight-recorder"), Place(dump.path, 0), Who(rank=dump.rank), None, text)

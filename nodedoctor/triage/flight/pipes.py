@@ -8,7 +8,7 @@ from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.transfers import Transfer
-from nodedoctor.triage.model import Candidate, Collective, Event, Group, Place, Who
+from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Place, ProcessGroup, Who
 
 Edges = Mapping[int, Mapping[int, Transfer]]
 _OTHER = {"send": "recv", "recv": "send"}
@@ -45,7 +45,7 @@ def candidates(edges: Edges, dumps: Sequence[Dump], busy: frozenset[int]) -> Ite
         yield Candidate(
             "cpu_stuck_or_slow_rank", order.BEHIND, "medium", headline,
             tuple(events(edges, dumps))[:4], culprits, stuck,
-            collective=Collective(op=first.kind.upper(), group=Group(first.group)),
+            collective=CollectiveCall(op=first.kind.upper(), group=ProcessGroup(first.group)),
         )  # fmt: skip
         return
     crossed = sorted(rank for rank, peers in edges.items() if any(rank in edges.get(p, {}) for p in peers))

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.model import LARGEST_WORLD
-from nodedoctor.triage.unpickle import Refused
+from nodedoctor.triage.unpickle import PickleRefused
 from nodedoctor.whole_numbers import signed, whole
 
 COMPLETED_KEPT = 32
@@ -26,7 +26,7 @@ _SIZES = 64
 _LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_extensions|<frozen")
 
 
-@noun
+@record
 class Op:
     """One recorded collective: `state` is scheduled, started or completed; `site` the job's own line."""
 
@@ -66,29 +66,27 @@ def states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[s
     """States per group name, and which name each per-process group id stands for."""
     groups: dict[str, GroupState] = {}
     local: dict[str, str] = {}
-    for record in reversed(records):
-        if record.get("is_p2p") is True:
+    for entry in reversed(records):
+        if entry.get("is_p2p") is True:
             continue
-        seq = sequence(record)
+        seq = sequence(entry)
         if seq is None:
             continue
-        name, desc = _group_name(record)
-        local.setdefault(word(record.get("pg_id")), name)
+        name, desc = _group_name(entry)
+        local.setdefault(word(entry.get("pg_id")), name)
         state = groups.setdefault(name, GroupState(name, desc))
-        _take(state, seq, record)
+        _take(state, seq, entry)
     return groups, local
 
 
-def sequence(record: Mapping[str, Any]) -> int | None:
+def sequence(entry: Mapping[str, Any]) -> int | None:
     """A collective's number in its group."""
-    return integer(record.get("collective_seq_id", record.get("seq_id")))
+    return integer(entry.get("collective_seq_id", entry.get("seq_id")))
 
 
-def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
-    profiling = word(record.get("profiling_name"))
-    done = (
-        record.get("retired") is True if profiling.startswith("gloo") else record.get("state") == "completed"
-    )
+def _take(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
+    profiling = word(entry.get("profiling_name"))
+    done = entry.get("retired") is True if profiling.startswith("gloo") else entry.get("state") == "completed"
     state.enqueued = max(state.enqueued, seq)
     state.first = seq if state.first < 0 else min(state.first, seq)
     if done:
@@ -100,11 +98,11 @@ def _take(state: GroupState, seq: int, record: dict[str, Any]) -> None:
     state.ops[seq] = Op(
         seq,
         profiling.partition(":")[2] or profiling,
-        _flat(record.get("input_sizes")),
-        _flat(record.get("input_dtypes")),
-        "completed" if done else word(record.get("state")) or "scheduled",
-        integer(record.get("time_created_ns")) or 1000 * (integer(record.get("time_created_us")) or 0),
-        _site(record.get("frames")),
+        _flat(entry.get("input_sizes")),
+        _flat(entry.get("input_dtypes")),
+        "completed" if done else word(entry.get("state")) or "scheduled",
+        integer(entry.get("time_created_ns")) or 1000 * (integer(entry.get("time_created_us")) or 0),
+        _site(entry.get("frames")),
     )
 
 
@@ -131,18 +129,18 @@ def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple
                 known[id(ranks)] = _ranks(ranks)
             total += len(known[id(ranks)])
             if total > MEMBERS_AT_MOST:
-                raise Refused(f"its groups name more than {MEMBERS_AT_MOST} ranks")
+                raise PickleRefused(f"its groups name more than {MEMBERS_AT_MOST} ranks")
             members[word(name)] = known[id(ranks)]
     if "" in members and len(groups) == 1:
         members.setdefault(next(iter(groups)), members[""])
     return members
 
 
-def _group_name(record: dict[str, Any]) -> tuple[str, str]:
-    group = record.get("process_group")
+def _group_name(entry: dict[str, Any]) -> tuple[str, str]:
+    group = entry.get("process_group")
     if isinstance(group, (tuple, list)) and len(group) == 2:
         return word(group[0]), word(group[1])
-    return word(record.get("pg_name", record.get("pg_id"))), ""
+    return word(entry.get("pg_name", entry.get("pg_id"))), ""
 
 
 def _ranks(value: str | list[Any]) -> tuple[int, ...]:

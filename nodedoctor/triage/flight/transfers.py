@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.flight.records import word
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
@@ -17,7 +17,7 @@ KEPT = 64
 """Open transfers kept per rank: a pipeline has a few per neighbour."""
 
 
-@noun
+@record
 class Transfer:
     """One open send or receive; `mine` and `peer` are ranks inside the group."""
 
@@ -40,16 +40,16 @@ def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
     record of their batch completes.
     """
     waiting: dict[str, list[Transfer]] = {}
-    for record in records:
-        group = record.get("process_group")
+    for entry in records:
+        group = entry.get("process_group")
         pair = isinstance(group, (tuple, list)) and len(group) == 2
-        name = word(group[0]) if pair and group else word(record.get("pg_name", record.get("pg_id")))
-        if record.get("state") == "completed":
+        name = word(group[0]) if pair and group else word(entry.get("pg_name", entry.get("pg_id")))
+        if entry.get("state") == "completed":
             waiting.pop(name, None)
             continue
-        found = _NAME.search(word(record.get("profiling_name"))) if record.get("is_p2p") is True else None
+        found = _NAME.search(word(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
         if found is not None:
-            state = word(record.get("state"))[:20] or "scheduled"
+            state = word(entry.get("state"))[:20] or "scheduled"
             told = Transfer(found[1], int(found[2]), int(found[3]), name, state)
             waiting.setdefault(name, []).append(told)
     return tuple(transfer for group in waiting.values() for transfer in group[:KEPT])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.nccl import Communicator
@@ -16,7 +16,7 @@ from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, TimedOut
-from nodedoctor.triage.model import Collective, Event, Who
+from nodedoctor.triage.model import CollectiveCall, Event, Who
 
 W = TypeVar("W")
 
@@ -31,12 +31,12 @@ FATAL = (TimedOut, Dying, Exit, Forced, Failed, Ended, ActorDied, NodeLost)
 """Events no process survives: only a restart ends them."""
 
 
-@noun
+@record
 class Wait:
     """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
 
     who: Who
-    work: Collective
+    work: CollectiveCall
     event: Event[TimedOut]
     began: float | None
 

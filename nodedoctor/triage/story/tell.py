@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, Step
 from nodedoctor.triage.events.watchdog import Status, TimedOut
-from nodedoctor.triage.model import Event, Group
+from nodedoctor.triage.model import Event, ProcessGroup
 from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
@@ -54,7 +54,7 @@ def _furthest(events: Iterable[Event[Any]]) -> int:
 
 def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
     """One wait per rank, group and collective; the group may stand only in a later line about it."""
-    groups: dict[tuple[int | None, int | None], Group] = {}
+    groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
     for event in events:
         what = event.what
         if isinstance(what, Status) and what.group.name and what.stuck is not None:
@@ -69,7 +69,7 @@ def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
         rank = event.who.rank if event.who.rank is not None else event.who.group_rank
         work = what.work
         if not work.group.name:
-            work = replace(work, group=groups.get((event.who.rank, work.seq), Group()))
+            work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
         key = (rank, event.who.world, work.seq, work.op)
         if key in seen:
             continue

@@ -12,7 +12,7 @@ from nodedoctor.model import Finding, Fix, Observation, Result, Status
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
-from nodedoctor.tui.state import Card, State, Waiting
+from nodedoctor.tui.state import CheckInfo, State, Waiting
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -67,7 +67,7 @@ def sentence(finding: Finding) -> str:
     return inert(f"{subject}{finding.summary}{waived}")
 
 
-def detail(state: State, result: Result, check: Card | None, *, full: bool) -> list[Para]:
+def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:
     """Everything there is to say about a check, the most urgent first."""
     waiting = state.running.get(result.check)
     status, word = result.status, result.status.word

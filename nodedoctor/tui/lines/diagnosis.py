@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
 
@@ -20,7 +20,7 @@ LONGEST_NAME = 18
 Item = Mapping[str, Any]
 
 
-@noun
+@record
 class Entry:
     """One row of the screen, what there is to read about it, and what can be copied."""
 

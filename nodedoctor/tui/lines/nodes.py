@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodedoctor.fleet.model import Fleet, Group, Node, Oddity, Problem
+from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
-from nodedoctor.record import noun
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row, fit
 
@@ -29,7 +29,7 @@ NAMES = 24
 """Cells for the names of nodes in the matrix, where there is room."""
 
 
-@noun
+@record
 class Round:
     """The nodes that have answered so far, and those that have not."""
 
@@ -223,7 +223,7 @@ def _oddity(oddity: Oddity) -> Iterator[Para]:
         yield Para(inert(oddity.why), "why       ")
 
 
-def _group(group: Group, oddity: Oddity) -> Para:
+def _group(group: ValueGroup, oddity: Oddity) -> Para:
     usual = oddity.majority is not None and group.value == oddity.majority.value
     count = f"{len(group.hosts):>6}  "
     text = f"{group.value or '(none)'}   {fold(group.hosts)}"

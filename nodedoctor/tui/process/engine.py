@@ -19,7 +19,7 @@ from nodedoctor.engine.session import Request, Session, UsageError
 from nodedoctor.expectations import ExpectError
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
-from nodedoctor.tui.run_history import Rounds
+from nodedoctor.tui.run_history import RunHistory
 from nodedoctor.tui.state import State
 
 
@@ -43,7 +43,7 @@ def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
 
 async def _answer(session: Session, line: socket.socket) -> None:
     """Run the checks, tell every state, do what is asked, until the line is closed."""
-    rounds = Rounds(session)
+    rounds = RunHistory(session)
     rounds.start()
     reader, writer = await asyncio.open_unix_connection(sock=line)
     writer.write(packed("about", rounds.about))
@@ -76,7 +76,7 @@ async def _tell(states: AsyncIterator[State], writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-async def _obey(rounds: Rounds, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _obey(rounds: RunHistory, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while True:
         kind, *words = await receive(reader)
         if kind == "again":

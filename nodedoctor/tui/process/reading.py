@@ -14,10 +14,10 @@ from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
 from nodedoctor.report.inert import inert_lines
 
-PATIENCE = 30.0
+READ_TIMEOUT_S = 30.0
 """Seconds that reading and diagnosing a recorded node may take."""
 
-PATIENCE_TRIAGE = 300.0
+TRIAGE_TIMEOUT_S = 300.0
 """Seconds that reading the logs of a dead job may take: they are gigabytes at times."""
 
 _RUN = (
@@ -31,7 +31,7 @@ async def document(path: str) -> dict[str, Any]:
         seen = await text(path)
     else:
         seen = await child_process.run(
-            "recorded node", Command(_ourselves("--replay", path, "--json")), PATIENCE
+            "recorded node", Command(_ourselves("--replay", path, "--json")), READ_TIMEOUT_S
         )
     if not seen.answered or (seen.rc or 0) >= 64 or not seen.text:
         raise CompareError(seen.note.strip() or f"{path}: nothing came back")
@@ -44,7 +44,7 @@ async def triage(path: str) -> dict[str, Any]:
         held = _triage_document((await text(path)).text)
         if held is not None:
             return held
-    seen = await child_process.run("triage", Command(_ourselves("triage", path, "--json")), PATIENCE_TRIAGE)
+    seen = await child_process.run("triage", Command(_ourselves("triage", path, "--json")), TRIAGE_TIMEOUT_S)
     document = _triage_document(seen.text) if seen.answered else None
     if document is None:
         raise CompareError(seen.note.strip() or f"{path}: triage said nothing")
@@ -70,7 +70,7 @@ def _triage_document(said: str) -> dict[str, Any] | None:
 
 async def text(path: str) -> Observation:
     """The text of a file."""
-    return await child_process.run(path, Command(("cat", "--", path)), PATIENCE)
+    return await child_process.run(path, Command(("cat", "--", path)), READ_TIMEOUT_S)
 
 
 def _ourselves(*words: str) -> tuple[str, ...]:

@@ -14,16 +14,16 @@ from typing import Any
 
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
-from nodedoctor.tui.state import About, Refused, State
+from nodedoctor.tui.state import EngineInfo, RequestRefused, State
 
-PATIENCE = 0.5  # seconds the engine has to end its children once nobody listens
+STOP_TIMEOUT_S = 0.5  # seconds the engine has to end its children once nobody listens
 
 
 class Remote:
     """Its states as they come, and questions to it."""
 
     def __init__(self, pid: int, line: socket.socket) -> None:
-        self.about = About()
+        self.about = EngineInfo()
         self.latest: State | None = None
         self._pid = pid
         self._line = line
@@ -59,7 +59,7 @@ class Remote:
     async def close(self) -> None:
         """Let the engine end itself and its children; kill it if it does not."""
         self._writer.close() if self._writer else self._line.close()
-        ends = time.monotonic() + PATIENCE
+        ends = time.monotonic() + STOP_TIMEOUT_S
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
                 if time.monotonic() > ends:
@@ -83,7 +83,7 @@ class Remote:
 
     def _hear(self, kind: str, *words: Any) -> None:
         if kind == "refused":
-            raise Refused(*words)
+            raise RequestRefused(*words)
         if kind == "crashed":
             raise RuntimeError(*words)
         if kind == "about":

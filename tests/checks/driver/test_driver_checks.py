@@ -8,8 +8,8 @@ import pytest
 from asking import brief, judge
 from fakes.tree import gpu_address
 
-from nodedoctor.facts.driver.answers import Answer, DriverAnswers
-from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu, Library
+from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
+from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu, DriverLibrary
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.facts.gpu.gpu import Gpu, GpuProcess, InitError, LostGpu, SlowCall
@@ -66,8 +66,8 @@ def driven(count: int, withheld: tuple[int, ...] = (), control: bool = True, **m
     return Driver(**{**told, **more})
 
 
-def libraries(version: str | None, folder: str = "/usr/lib/x86_64-linux-gnu") -> tuple[Library, ...]:
-    return tuple(Library(name, folder, version) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
+def libraries(version: str | None, folder: str = "/usr/lib/x86_64-linux-gnu") -> tuple[DriverLibrary, ...]:
+    return tuple(DriverLibrary(name, folder, version) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
 
 
 def gpus(
@@ -217,7 +217,7 @@ def test_no_usable_gpu_is_one_failure(facts: tuple[object, ...], summary: str):
 
 
 def test_a_hung_driver_leaves_it_unknown():
-    hang = DriverAnswers((Answer("nvml", "stuck", 30.0, "pid 7 state D in nv_lock"),))
+    hang = DriverAnswers((DriverAnswer("nvml", "stuck", 30.0, "pid 7 state D in nv_lock"),))
     (found,) = present(bus(8), driven(8), hang)
     assert (found.status.value, found.reason) == ("unknown", "stuck")
     assert "pid 7 state D in nv_lock" in found.summary
@@ -225,7 +225,7 @@ def test_a_hung_driver_leaves_it_unknown():
 
 def test_nobody_to_ask_leaves_it_unknown():
     nobody = DriverAnswers(
-        (Answer("nvml", "ok", unseen="nvml: No module named 'pynvml'", reason="missing-tool"),)
+        (DriverAnswer("nvml", "ok", unseen="nvml: No module named 'pynvml'", reason="missing-tool"),)
     )
     (found,) = present(bus(8), driven(8), nobody)
     assert (found.status.value, found.reason) == ("unknown", "missing-tool")
@@ -294,7 +294,7 @@ def test_expectations(expected: dict[str, str], said: list[tuple[str, str]]):
 
 # driver.answers
 
-NVML = Answer("nvml", "ok", 0.4, gpus=2, driver_version=VERSION)
+NVML = DriverAnswer("nvml", "ok", 0.4, gpus=2, driver_version=VERSION)
 WELL = (bus(2), driven(2), gpus(0, 1), HOST)
 
 
@@ -310,33 +310,37 @@ def test_the_driver_answers():
     ("answer", "status", "words"),
     [
         (
-            Answer("nvml", "stuck", 30.5, "pid 7 state D in nv_lock", at="it was in nvmlInit"),
+            DriverAnswer("nvml", "stuck", 30.5, "pid 7 state D in nv_lock", at="it was in nvmlInit"),
             "fail",
             "state D in nv_lock",
         ),
         (
-            Answer("nvml", "timeout", 30.0, "pid 7 was in state R, and ended when killed"),
+            DriverAnswer("nvml", "timeout", 30.0, "pid 7 was in state R, and ended when killed"),
             "fail",
             "the driver hangs",
         ),
-        (Answer("nvml", "timeout", 1.2, "no answer in 1.2 s"), "unknown", "was not given the time"),
+        (DriverAnswer("nvml", "timeout", 1.2, "no answer in 1.2 s"), "unknown", "was not given the time"),
         (
-            Answer("nvml", "crash", 0.2, "ended by SIGSEGV: nvmlDeviceGetName"),
+            DriverAnswer("nvml", "crash", 0.2, "ended by SIGSEGV: nvmlDeviceGetName"),
             "fail",
             "crashed: ended by SIGSEGV",
         ),
-        (Answer("nvml", "ok", 0.1, reason="missing-tool", unseen="no pynvml"), "unknown", "no pynvml"),
-        (Answer("nvml", "ok", 6.5, gpus=2, slow_calls=(SlowCall(3, "nvmlInit", 5.0),)), "warn", "took 6.5 s"),
+        (DriverAnswer("nvml", "ok", 0.1, reason="missing-tool", unseen="no pynvml"), "unknown", "no pynvml"),
+        (
+            DriverAnswer("nvml", "ok", 6.5, gpus=2, slow_calls=(SlowCall(3, "nvmlInit", 5.0),)),
+            "warn",
+            "took 6.5 s",
+        ),
     ],
 )
-def test_silence_and_slowness(answer: Answer, status: str, words: str):
+def test_silence_and_slowness(answer: DriverAnswer, status: str, words: str):
     (found,) = answered(bus(2), driven(2), HOST, DriverAnswers((answer,)))
     assert found.status.value == status and words in texts([found])
     assert found.fix is not None or status == "unknown"
 
 
 def test_a_crash_shows_where_it_was_and_no_traceback():
-    crash = Answer(
+    crash = DriverAnswer(
         "nvml", "crash", 0.2, "ended by SIGSEGV: Fatal\n\n  File x", at="nvml: ended by SIGSEGV: Fatal; at y"
     )
     (found,) = answered(bus(2), driven(2), HOST, DriverAnswers((crash,)))
@@ -351,7 +355,10 @@ def test_a_tripped_lane_is_a_hang():
 
 def test_a_crash_of_nvml_beside_an_answer_is_a_warning():
     both = DriverAnswers(
-        (Answer("nvml", "crash", 0.2, "ended by SIGSEGV"), Answer("nvidia-smi-xml", "ok", 0.2, gpus=2))
+        (
+            DriverAnswer("nvml", "crash", 0.2, "ended by SIGSEGV"),
+            DriverAnswer("nvidia-smi-xml", "ok", 0.2, gpus=2),
+        )
     )
     assert brief(answered(*WELL, both)) == [("warn", "")]
 
@@ -375,7 +382,7 @@ def test_a_crash_of_nvml_beside_an_answer_is_a_warning():
 def test_errors_by_class_have_their_fix(name: str, where: Container, command: str):
     error = InitError(name, 1, "the text")
     both = DriverAnswers(
-        tuple(Answer(probe, "ok", 0.1, init_error=error) for probe in ("nvml", "nvidia-smi-xml"))
+        tuple(DriverAnswer(probe, "ok", 0.1, init_error=error) for probe in ("nvml", "nvidia-smi-xml"))
     )
     (found,) = answered(bus(2), driven(2), Gpus("nvml", init_error=error), where, both)
     assert found.status.value == "fail" and found.summary.startswith(f"{name}: ")
@@ -386,7 +393,7 @@ def test_errors_by_class_have_their_fix(name: str, where: Container, command: st
 def test_a_container_that_lost_its_devices_is_told_so():
     error = InitError("UNKNOWN", 999, "Unknown Error")
     facts = (bus(1), driven(1, withheld=(0,), control=False), Gpus("nvml", init_error=error), DOCKER)
-    (found,) = answered(*facts, DriverAnswers((Answer("nvml", "ok", 0.1, init_error=error),)))
+    (found,) = answered(*facts, DriverAnswers((DriverAnswer("nvml", "ok", 0.1, init_error=error),)))
     assert found.summary == "the device cgroup has taken the NVIDIA devices away"
     assert found.fix is not None and "daemon-reload" in found.fix.text
 

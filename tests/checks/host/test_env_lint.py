@@ -18,13 +18,13 @@ from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.host.settings import Settings
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.facts.rdma.sysfs import Hca, Rdma, RdmaPort
-from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.env_vars import env_vars
 from nodedoctor.lint.devices import judge_devices
 from nodedoctor.lint.habits import judge_habit
 from nodedoctor.lint.names import judge_name
-from nodedoctor.lint.remark import Node
+from nodedoctor.lint.remark import NodeContext
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Finding, Unseen
@@ -38,7 +38,7 @@ NONE = (NET, RDMA, SXM)
 
 
 def nccl(version: str) -> Libraries:
-    copy = Library("nccl", "/v/libnccl.so.2", "/v/libnccl.so.2", "libnccl.so.2", version)
+    copy = LibraryCopy("nccl", "/v/libnccl.so.2", "/v/libnccl.so.2", "libnccl.so.2", version)
     return Libraries((copy,), (Resolved("libnccl.so.2", copy.path, copy.real, "RPATH"),))
 
 
@@ -310,7 +310,7 @@ NAMES = st.one_of(
 @given(st.dictionaries(NAMES, VALUES, max_size=4), st.sampled_from(["", "2.9.0+cu128", "1.13.1", "9.9"]))
 def test_any_environment_is_judged(here, torch):
     made = settings(here, rank(0, **here), rank(1))
-    node = Node(made, "2.27.5", torch, interfaces=("eth0",), hcas=("mlx5_0/1",), gpu_count=8)
+    node = NodeContext(made, "2.27.5", torch, interfaces=("eth0",), hcas=("mlx5_0/1",), gpu_count=8)
     for setting in made.all():
         for rule in (judge_name, judge_value, judge_devices, judge_habit):
             assert all(remark.text for remark in rule(setting, node))

@@ -25,7 +25,7 @@ from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.facts.stack.interpreter import TargetPython
-from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.model import Observation, Outcome, Unseen
 
@@ -228,7 +228,7 @@ def test_devices_and_rights(facts, expected):
 
 def libcuda(path: str, version: str) -> Libraries:
     return Libraries(
-        (Library("cuda", path, path, version=version),),
+        (LibraryCopy("cuda", path, path, version=version),),
         (Resolved("libcuda.so.1", path, path, "LD_LIBRARY_PATH"),),
     )
 

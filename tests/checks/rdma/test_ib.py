@@ -24,7 +24,7 @@ from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo, ibstat
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import NO_ADAPTER, Ib, Rails, by_class, by_name
 from nodedoctor.facts.rdma.sysfs import Gid, NetDevice, Rdma, rdma_devices
-from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped
 from nodedoctor.model import Expect, Observation, Outcome, Unseen
 
@@ -300,7 +300,7 @@ OPEN = replace(PEERMEM, kind="open")
 
 
 def nccl(version: str) -> Libraries:
-    copy = Library("nccl", "/t/libnccl.so.2", "/t/libnccl.so.2", version=version)
+    copy = LibraryCopy("nccl", "/t/libnccl.so.2", "/t/libnccl.so.2", version=version)
     return Libraries((copy,), (Resolved("libnccl.so.2", copy.path, copy.real, "torch"),))
 
 

@@ -10,8 +10,8 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.facts.stack.interpreter import Candidate, RunningPython, TargetPython
-from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.interpreter import OtherPython, RunningPython, TargetPython
+from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
@@ -50,7 +50,7 @@ def gpus(*names: str, driver: str = "570.86.10", cuda: str = "12.8", cc: str | N
 
 
 def cuda_libs(libcuda: str, version: str) -> Libraries:
-    library = Library("cuda", libcuda, libcuda, "libcuda.so.1", version)
+    library = LibraryCopy("cuda", libcuda, libcuda, "libcuda.so.1", version)
     return Libraries((library,), (Resolved("libcuda.so.1", libcuda, libcuda, "LD_LIBRARY_PATH"),))
 
 
@@ -140,7 +140,7 @@ def test_a_torch_without_cuda(torch, facts, expected):
     ],
 )
 def test_no_torch(expect, explicit, status):
-    other = Candidate("/opt/train/bin/python", "runs rank 7", "2.9.0+cu128")
+    other = OtherPython("/opt/train/bin/python", "runs rank 7", "2.9.0+cu128")
     python = target(explicit=explicit, others=(other,))
     found = judge("stack.torch-driver", python, gpus(H100), Expect(expect))
     assert [status for status, _ in brief(found)] == [status]
@@ -277,15 +277,15 @@ def test_a_paste_that_lists_no_nccl():
     assert brief(judge("stack.nccl-pin", pasted, TORCH)) == [("unknown", f"package:{NCCL}")]
 
 
-def nccl(path: str, version: str, cuda: str = "12.9", *found: str) -> Library:
-    return Library("nccl", path, path, "libnccl.so.2", version, cuda, found or ("wheel",))
+def nccl(path: str, version: str, cuda: str = "12.9", *found: str) -> LibraryCopy:
+    return LibraryCopy("nccl", path, path, "libnccl.so.2", version, cuda, found or ("wheel",))
 
 
 WHEEL = nccl(f"{SITE}/nvidia/nccl/lib/libnccl.so.2", "2.27.5")
 RPATH = Resolved("libnccl.so.2", WHEEL.path, WHEEL.real, "RPATH of libtorch_cuda.so")
 
 
-def by(copy: Library, rule: str) -> Resolved:
+def by(copy: LibraryCopy, rule: str) -> Resolved:
     return Resolved("libnccl.so.2", copy.path, copy.real, rule)
 
 
@@ -420,8 +420,8 @@ def test_a_paste_that_names_no_cuda():
 
 
 def test_which_python_it_is_and_what_else_was_found():
-    other = Candidate("/usr/bin/python3", "python3 on PATH")
-    mine = Candidate(
+    other = OtherPython("/usr/bin/python3", "python3 on PATH")
+    mine = OtherPython(
         "/job/.venv/bin/python", ".venv of the working directory", problem="it belongs to uid 7, not to us"
     )
     (found,) = judge("stack.python", target(others=(other, mine)))

@@ -23,7 +23,7 @@ from nodedoctor.facts.host.limits import Bound, Limits
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.host.system_packages import SystemPackages, system_packages
 from nodedoctor.facts.stack.interpreter import TargetPython, Toolkit
-from nodedoctor.facts.stack.libraries import Libraries, Library, Resolved
+from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, mapped_nccl
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Observation, Outcome, Unseen
@@ -161,7 +161,7 @@ def test_deepspeed_wants_nvcc_of_torchs_cuda():
 
 
 def winning(version: str, missing: tuple[str, ...] | None = ()) -> Libraries:
-    copy = Library("nccl", "/opt/old/libnccl.so.2", "/opt/old/libnccl.so.2", "libnccl.so.2", version)
+    copy = LibraryCopy("nccl", "/opt/old/libnccl.so.2", "/opt/old/libnccl.so.2", "libnccl.so.2", version)
     return Libraries(
         (copy,), (Resolved("libnccl.so.2", copy.path, copy.real, "LD_LIBRARY_PATH"),), "", missing
     )

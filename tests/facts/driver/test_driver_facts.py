@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.facts.driver.answers import DriverAnswers
-from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu, Library, driver_files
+from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu, DriverLibrary, driver_files
 from nodedoctor.facts.driver.packages import DriverPackages, driver_packages
 from nodedoctor.facts.driver.services import Services, services
 from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
@@ -65,8 +65,8 @@ def test_driver_files_of_a_host(host: Path):
     )
     folder = "/usr/lib/x86_64-linux-gnu"
     assert driver.libraries == (
-        Library("libnvidia-ml.so.1", folder, VERSION),
-        Library("libcuda.so.1", folder, VERSION),
+        DriverLibrary("libnvidia-ml.so.1", folder, VERSION),
+        DriverLibrary("libcuda.so.1", folder, VERSION),
     )
     assert driver.versions("libcuda.so.1") == (VERSION,)
     assert driver.params == {"EnableGpuFirmware": "18", "ExcludedGpus": ""}

@@ -14,7 +14,7 @@ from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, whole
 from nodedoctor.facts.gpu.nvml.reading import seconds_of
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 GROWTH = "nvml-growth"
 _NO_COUNTERS = "these GPUs show no error counters"
@@ -36,7 +36,7 @@ def nvml_growth(
     return Command(child("gpu/nvml_growth", str(INTERVAL), packages=True))
 
 
-@noun
+@record
 class LinkGrowth:
     """What the counters of one NVLink gained, by name."""
 
@@ -44,7 +44,7 @@ class LinkGrowth:
     gained: Mapping[str, int]
 
 
-@noun
+@record
 class GpuGrowth:
     """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links."""
 
@@ -54,7 +54,7 @@ class GpuGrowth:
 
 
 @fact(GROWTH)
-@noun
+@record
 class ErrorGrowth:
     """How much the error counters of every GPU and its NVLinks grew between two reads."""
 

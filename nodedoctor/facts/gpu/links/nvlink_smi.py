@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Literal
@@ -12,23 +13,22 @@ from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.model import Observation
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
 
-State = Literal["listed", "none", "all-inactive", "mig", "unreadable"]
+LinkListing = Literal["listed", "none", "all-inactive", "mig", "unreadable"]
 """The links are listed; the GPU has none; all are down; MIG hides them; an error stands in their place."""
 
-_GPU = regex(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?\s*$")
-_LINK = regex(r"\s*Link (\d{1,2}): (.+?)\s*$")
-_SPEED = regex(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
-_COUNT = regex(r"(.+?): (\d{1,20})\s*$")
-_RATE = regex(r"(.+?): (\d{1,3}e-\d{1,4})\s*$")
-_ELIDED = regex(r"\s*(?:\[?\.\.\.\]?|…)\s*$")
+_GPU = re.compile(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?\s*$")
+_LINK = re.compile(r"\s*Link (\d{1,2}): (.+?)\s*$")
+_SPEED = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
+_COUNT = re.compile(r"(.+?): (\d{1,20})\s*$")
+_RATE = re.compile(r"(.+?): (\d{1,3}e-\d{1,4})\s*$")
+_ELIDED = re.compile(r"\s*(?:\[?\.\.\.\]?|…)\s*$")
 
 # Part of the text in small letters, and what it says of the GPU it stands below.
-_SAID: tuple[tuple[str, State], ...] = (
+_SAID: tuple[tuple[str, LinkListing], ...] = (
     ("does not have or support nvlink", "none"),
     ("all links are inactive", "all-inactive"),
     ("not supported for devices in mig mode", "mig"),
@@ -93,7 +93,7 @@ def _unless_told(
     return Command(("nvidia-smi", "nvlink", option))
 
 
-@noun
+@record
 class GpuLinks:
     """The NVLinks of one GPU. `complete` is false when the listing was shortened or cut off.
 
@@ -102,7 +102,7 @@ class GpuLinks:
 
     index: int
     name: str | None = None
-    state: State = "listed"
+    state: LinkListing = "listed"
     links: tuple[NvLink, ...] = ()
     complete: bool = True
     said: str = ""

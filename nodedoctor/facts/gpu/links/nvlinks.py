@@ -9,16 +9,16 @@ from typing import Any
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.nvlink_smi import ERRORS, STATUS, GpuLinks, State, read_links
+from nodedoctor.facts.gpu.links.nvlink_smi import ERRORS, STATUS, GpuLinks, LinkListing, read_links
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 WAY_OUT = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the host."
 
 
 @fact(Gpus, STATUS, ERRORS)
-@noun
+@record
 class NvLinks:
     """The NVLinks of every GPU that told anything about them; `source` is the probe that did."""
 
@@ -72,7 +72,7 @@ def _of_nvml(gpu: Gpu) -> GpuLinks:
     if gpu.nvlinks is None:
         said = gpu.errors.get("nvlinks", "NO_DATA")
         return GpuLinks(gpu.index, gpu.name, "unreadable", said=said, uuid=gpu.uuid)
-    state: State = "listed" if links else "none"
+    state: LinkListing = "listed" if links else "none"
     return GpuLinks(gpu.index, gpu.name, state, links, uuid=gpu.uuid)
 
 

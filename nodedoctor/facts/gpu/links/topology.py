@@ -16,19 +16,18 @@ from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, reason_no
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
-from nodedoctor.regex import regex
+from nodedoctor.record import record
 
 TOPO = "nvidia-smi-topo"
 PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Ways over PCIe from the shortest: one bridge, several, the host bridge, the NUMA node, the other socket."""
 
-_CSI = regex("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
-_TOKEN = regex(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|N/A")
+_CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
+_TOKEN = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|N/A")
 _OLD_NAMES = {"SOC": "SYS", "PSB": "PIX"}  # drivers before 384
 # Some dumps of the header have lost the blanks between names.
-_JOINED = regex(r"(?<=\S)(?=GPU\d|NIC\d|mlx\d|CPU Aff|NUMA Aff)")
-_LEGEND = regex(r"\s*(NIC\d+):\s*(\S+)\s*$")
+_JOINED = re.compile(r"(?<=\S)(?=GPU\d|NIC\d|mlx\d|CPU Aff|NUMA Aff)")
+_LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*$")
 
 
 @probe(TOPO, timeout=10, lane=Lane.NVIDIA, after=("pci", "driver-files", "nvml"))
@@ -43,7 +42,7 @@ def topo(options: Options, pci: Observation, files: Observation, nvml: Observati
 
 
 @fact(TOPO, Pci, Driver)
-@noun
+@record
 class Topology:
     """How GPUs and network adapters are connected.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nodedoctor.facts.gpu.gpu import NvLink, Peer
+from nodedoctor.facts.gpu.gpu import GpuPeer, NvLink
 from nodedoctor.facts.gpu.nvml import enums as words
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, text, whole
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
@@ -49,7 +49,7 @@ def links_of(said: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
     return None, error or "NO_DATA"
 
 
-def peers_of(pairs: Sequence[Raw]) -> tuple[Peer, ...]:
+def peers_of(pairs: Sequence[Raw]) -> tuple[GpuPeer, ...]:
     """What a GPU has to each of the others."""
     return tuple(_peer(pair) for pair in pairs if index_of(pair.entry, "peer") is not None)
 
@@ -94,13 +94,13 @@ def _rate(value: Any) -> float:
     return float(f"{number >> 8 & 0xF}e-{number & 0xFF}")
 
 
-def _peer(said: Raw) -> Peer:
+def _peer(said: Raw) -> GpuPeer:
     status = {
         kind: said.read(kind, lambda value: words.word(words.P2P_STATUS, whole(value)))
         for kind in ("read", "write", "nvlink", "atomics", "pcie")
     }
     status["path"] = said.read("path", lambda value: words.TOPOLOGY[whole(value)])
-    return Peer(
+    return GpuPeer(
         index=said.entry["peer"],
         **{kind: word for kind, (word, _) in status.items()},
         errors={kind: error for kind, (_, error) in status.items() if error},

@@ -10,7 +10,7 @@ from nodedoctor.facts.gpu.gpu import GpuReading
 from nodedoctor.facts.gpu.nvml.raw import mapping
 from nodedoctor.facts.gpu.nvml.reading import document_of, reading_of
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 NVML = "nvml"
 
@@ -27,7 +27,7 @@ def nvml(options: Options, pci: Observation, files: Observation) -> Command | Ob
 
 
 @fact(NVML, shown=False)
-@noun
+@record
 class NvmlReading:
     """What NVML says about every GPU; with `gpus.interrupted`, what it said until it hung or crashed."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 ReadError = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
 """What readers raise when an answer is not what it must be. A KeyError says: an older, shorter structure."""
 
 
-@noun
+@record
 class Raw:
     """One entry of the document: what was answered, what failed, and the rest of the entry."""
 

@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, whole
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, seconds_of, unopened
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 # Counter, rate it gives, and what a MiB is in its unit.
 _COUNTERS = {
@@ -24,7 +24,7 @@ _COUNTERS = {
 _RATES = {"pcie_tx_kb_s": "pcie_tx_mib_s", "pcie_rx_kb_s": "pcie_rx_mib_s"}
 
 
-@noun
+@record
 class GpuLoad:
     """What one GPU does: of `gpu` only what changes quickly is filled. Rates are None in the first sample.
 
@@ -39,7 +39,7 @@ class GpuLoad:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
-@noun
+@record
 class LoadSample:
     """One line: all GPUs at one moment of the monotonic clock.
 

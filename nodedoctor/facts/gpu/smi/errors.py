@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from nodedoctor.facts.gpu.gpu import InitError, LostGpu
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.facts.pci.pci import bdf
-from nodedoctor.regex import regex
 
 _TEXTS: tuple[tuple[str, str], ...] = (
     # part of the text in small letters, NVML's name; the first that matches counts
@@ -69,17 +68,17 @@ CODES: dict[str, int] = {
 }
 """Codes of the errors that can stop the library, from nvml.h (nvmlReturn_t)."""
 
-_WHOLE = regex(
+_WHOLE = re.compile(
     r"Failed to initialize NVML: .+|NVIDIA-SMI has failed because .+|NVIDIA-SMI couldn't find .+"
     r"|No devices were found\s*$",
     re.MULTILINE,
 )
-_LIBRARY = regex(r"NVML library version: (\d[\d.]*)")
-_HANDLE = regex(
+_LIBRARY = re.compile(r"NVML library version: (\d[\d.]*)")
+_HANDLE = re.compile(
     r"Unable to determine the device handle for (?:gpu )?(?:GPU ?)?(?P<index>\d{1,2}(?!\d|:\d))?:? ?"
     r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])?: ?(?P<error>.+)",
 )
-_BUS = regex(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+_BUS = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
 def error_name(text: str) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
-from nodedoctor.regex import regex
+import re
 
-_GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
-_KEYED = regex(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
+from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
+
+_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_KEYED = re.compile(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
 
 
 def read_q(text: str) -> Section | None:

@@ -17,7 +17,7 @@ from nodedoctor.facts.gpu.smi.sections import Section, inert
 from nodedoctor.facts.gpu.smi.values import whole
 from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 XML, Q, TABLE = "nvidia-smi-xml", "nvidia-smi-q", "nvidia-smi"
 
@@ -41,7 +41,7 @@ def smi_xml(
 
 
 @fact(XML, shown=False)
-@noun
+@record
 class SmiXml:
     """What `nvidia-smi -q -x` says about every GPU."""
 
@@ -55,7 +55,7 @@ class SmiXml:
 
 
 @fact(Q, shown=False)
-@noun
+@record
 class SmiQ:
     """What `nvidia-smi -q` says about every GPU."""
 
@@ -69,7 +69,7 @@ class SmiQ:
 
 
 @fact(TABLE, shown=False)
-@noun
+@record
 class SmiTable:
     """What the table of `nvidia-smi` says, or the error that stands in its place."""
 

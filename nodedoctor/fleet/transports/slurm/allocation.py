@@ -17,7 +17,7 @@ from nodedoctor.fleet.transports import control
 from nodedoctor.fleet.transports.slurm.step import PARTING
 from nodedoctor.nodeset import fold
 
-PATIENCE = 15.0
+ALLOCATION_TIMEOUT_S = 15.0
 """Ours: seconds Slurm may take to give nodes, without `--immediate=SECONDS`. What it can start at once it
 starts within a few; more would be waiting for somebody's job to end."""
 MINUTES = 10

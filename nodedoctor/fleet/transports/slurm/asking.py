@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from nodedoctor.engine.child_stream import listen
 from nodedoctor.engine.registry import Command
-from nodedoctor.fleet.model import Errand, Node, State
+from nodedoctor.fleet.model import Node, NodeState, Request
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.slurm.step import PARTING, Said, Step, argv
@@ -31,7 +31,7 @@ TOGETHER = 1.0
 class Asking:
     """The steps of one errand in one job; `words` are options for each srun besides ours."""
 
-    def __init__(self, job: str, words: tuple[str, ...], errand: Errand) -> None:
+    def __init__(self, job: str, words: tuple[str, ...], errand: Request) -> None:
         self._job = job
         self._words = words
         self._errand = errand
@@ -152,7 +152,7 @@ class Asking:
             else:
                 self._tell(self._without(host, "unreachable", _why(step, lost)))
 
-    def _without(self, host: str, state: State, note: str) -> Node:
+    def _without(self, host: str, state: NodeState, note: str) -> Node:
         return Node(host, state, note=note, seconds=round(self._passed, 3))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 FORMAT = "%N|%P|%T|%E"
 """For `sinfo --Node --noheader --format`: the reason comes last, because it may hold anything."""
@@ -48,7 +48,7 @@ _FLAGS = {
 _OPEN_FLAGS = "$+-"  # in a maintenance reservation, a cloud node, planned for a job: jobs may still start
 
 
-@noun
+@record
 class Row:
     """One node in one partition; `reason` is what somebody or slurmctld wrote beside its state."""
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 
 from nodedoctor.nodeset import NodeSetError, expand, fold
-from nodedoctor.record import noun
+from nodedoctor.record import record
 
 MARK = "@nodedoctor"
 MOST = 4 * 1024 * 1024
@@ -74,7 +74,7 @@ def argv(
     )
 
 
-@noun
+@record
 class Said:
     """The whole answer of one node: text, exit code, and what it said on stderr."""
 

@@ -14,9 +14,9 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
-from nodedoctor.fleet.model import Errand, FleetError, Node
+from nodedoctor.fleet.model import FleetError, Node, Request
 from nodedoctor.fleet.transports import control
-from nodedoctor.fleet.transports.slurm.allocation import PATIENCE, Allocation, Pending
+from nodedoctor.fleet.transports.slurm.allocation import ALLOCATION_TIMEOUT_S, Allocation, Pending
 from nodedoctor.fleet.transports.slurm.asking import Asking
 from nodedoctor.fleet.transports.slurm.nodes import FORMAT, chosen, immediate, option, rows
 from nodedoctor.nodeset import NodeSetError, expand, fold
@@ -29,7 +29,7 @@ class Slurm:
 
     def __init__(self, words: tuple[str, ...] = ()) -> None:
         self._words = tuple(word for word in words if not word.startswith(("-I", "--immediate")))
-        self._patience = immediate(words, PATIENCE)
+        self._patience = immediate(words, ALLOCATION_TIMEOUT_S)
         self._job = os.environ.get("SLURM_JOB_ID", "")
         self._given: tuple[str, ...] = ()
         self._closed: dict[str, str] = {}
@@ -58,7 +58,7 @@ class Slurm:
             await self._get(open_hosts)
         return meant or self._given
 
-    async def ask(self, errand: Errand) -> AsyncIterator[Node]:
+    async def ask(self, errand: Request) -> AsyncIterator[Node]:
         """Every node as its answer comes, all asked at once: Slurm starts the step by a tree of its own."""
         try:
             for host, why in self._closed.items():
