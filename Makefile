@@ -1,34 +1,74 @@
-# make run    diagnose this machine (ARGS="--json --tag fast" passes arguments on)
-# make test   the tests; they need gcc and no GPU
-# Both set up .venv on a bare machine, with uv when it is there, else with python3's venv.
+# make run        diagnose this machine (ARGS="--json --tag fast" passes arguments on)
+# make check      style and types: ruff, mypy --strict
+# make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
+# make test-slow  tests that wait for time limits, start many processes or build what is shipped
+# make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
+# make trial      tests that could lose a race, TIMES=20 times
+# make fuzz       every property test with EXAMPLES=2000
+# make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
+# make bench      what a run costs on this machine, beside what others cost
+# make pyz        the single file dist/nodedoctor.pyz for nodes without network
+# make docs       the pictures in docs/
+# make knowledge  compare the pins in the knowledge tables with the package index
+# make clean      remove what the above made
+# Each sets up .venv on a bare machine, with uv when it is there, else with python3's venv.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# The Python of the real suites; `make .venv-real/.made` fills it.
+REAL := .venv-real
+
+# One worker more than there are cores, because some tests wait; with ARGS none: few tests start sooner alone.
+WORKERS ?= $(shell cores=$$(nproc); if [ $$cores -lt 8 ]; then echo $$((cores + 1)); else echo 8; fi)
+PARALLEL = $(if $(ARGS),,-n $(WORKERS) --dist worksteal)
+
+TIMES ?= 20
+EXAMPLES ?= 2000
+RUNS ?= 1000
+REPORTS ?= 10000
+
 # Without compiled files every run would parse our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real check bench docs pyz knowledge clean
+.PHONY: help run check test test-slow test-real trial fuzz soak bench docs pyz knowledge clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
 
 run: $(VENV)/.run
 	@$(BIN)/nodedoctor $(ARGS)
-
-test: $(VENV)/.dev
-	$(BIN)/pytest -m "not real" $(ARGS)
-
-# The suites that need something real (torch, Ray, Slurm, ibsim, chromium, a GPU); says which did not run and why.
-test-real: $(VENV)/.dev
-	$(BIN)/pytest -m real -rs tests $(ARGS) || [ $$? -eq 5 ]
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check nodedoctor checks tests docs tools
 	$(BIN)/ruff format --check nodedoctor checks tests docs tools
 	$(BIN)/mypy
+
+test: $(VENV)/.dev
+	NODEDOCTOR_EXAMPLES=$${NODEDOCTOR_EXAMPLES:-25} $(BIN)/pytest -m "not real and not slow" $(PARALLEL) $(ARGS)
+
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest -m "slow and not real" $(PARALLEL) $(ARGS)
+
+# Uses what .ci/run installs where it is there: the single file, and a Python with torch and Ray.
+test-real: $(VENV)/.dev
+	if [ -e $(REAL)/.made ]; then \
+	  export NODEDOCTOR_TORCH_PYTHON=$${NODEDOCTOR_TORCH_PYTHON:-$(CURDIR)/$(REAL)/bin/python}; \
+	  export NODEDOCTOR_RAY_PYTHON=$${NODEDOCTOR_RAY_PYTHON:-$(CURDIR)/$(REAL)/bin/python}; \
+	  export NODEDOCTOR_NCCL_WHEELS=$${NODEDOCTOR_NCCL_WHEELS:-$(CURDIR)/$(REAL)/nccl-old:$(CURDIR)/$(REAL)/nccl-new}; \
+	fi; \
+	$(BIN)/pytest -m real -rs $(ARGS) || [ $$? -eq 5 ]
+
+trial: $(VENV)/.dev
+	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS)
+
+fuzz: $(VENV)/.dev
+	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)
+
+soak: $(VENV)/.dev
+	$(BIN)/python tests/bench/soak.py --runs $(RUNS) --reports $(REPORTS) $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
@@ -46,7 +86,7 @@ knowledge: $(VENV)/.dev
 	$(BIN)/python tools/knowledge/refresh.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench
+	rm -rf $(VENV) $(REAL) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench
 
 $(VENV)/bin/python:
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --python ">=3.10" $(VENV); \
@@ -57,6 +97,16 @@ $(VENV)/bin/python:
 	    { echo "$(PYTHON) cannot make virtual environments. Install the package python3-venv (apt-get install python3-venv), or uv."; exit 1; }; \
 	  $(PYTHON) -m venv $(VENV); \
 	fi
+
+# By pip, which finds the CPU build of torch where one lies on a local index.
+PIP = $(REAL)/bin/python -m pip install --quiet --disable-pip-version-check
+
+$(REAL)/.made: tests/real/requirements.txt
+	$(PYTHON) -m venv --clear $(REAL)
+	$(PIP) -r $<
+	$(PIP) --no-deps --target $(REAL)/nccl-old nvidia-nccl-cu12==2.19.3
+	$(PIP) --no-deps --target $(REAL)/nccl-new nvidia-nccl-cu12==2.27.5
+	@touch $@
 
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	@$(call install,.)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.model import Finding, Fix, Reason
+from nodedoctor.steps import look
 
 NOT_KNOWN = frozenset(
     {"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT", "DEPRECATED"}
@@ -15,7 +16,7 @@ NOT_KNOWN = frozenset(
 
 _ASK_MORE = Fix(
     "Ask a source that tells more: NVML (nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",
-    ("nvidia-smi -q -x",),
+    (look("nvidia-smi -q -x"),),
     action="none",
 )
 

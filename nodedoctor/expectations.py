@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Finding, Status
 from nodedoctor.record import record
 
@@ -63,7 +64,7 @@ LARGEST = 1 << 20
 """Bytes of a file of expectations that are read; ours."""
 
 
-class ExpectError(Exception):
+class ExpectError(NodeDoctorError):
     """An expectation that cannot be read, in one line."""
 
 

@@ -1,4 +1,9 @@
-"""Reading JSON that a child printed: whatever stands in it, these give a value of the wanted shape."""
+"""JSON of which nothing is certain, read as values of the wanted shape.
+
+It comes from children, other machines, other versions and damaged files. What has another shape counts as
+absent; only `int_of` and `text_of` raise. Numbers are bounded here: what does not fit into 64 bits, NaN and
+the infinite are no numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ from typing import Any
 
 from nodedoctor.model import Observation
 
-Document = Mapping[str, Any]
+Json = Mapping[str, Any]
+
+BOUND = 2**64
+"""Numbers are below it; kernels and drivers count in 64 bits."""
 
 
-def document(seen: Observation) -> Document | None:
+def document(seen: Observation) -> Json | None:
     """The object a child printed; None when there was no answer or it is no JSON object.
 
     What a start-up file of a foreign interpreter printed before it, on lines of its own, is passed over.
@@ -27,31 +35,73 @@ def document(seen: Observation) -> Document | None:
     return None
 
 
-def text(item: Document, key: str) -> str:
-    """A string, "" for anything else."""
+def mapping(value: Any) -> Json:
+    """An object, an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list, an empty one for anything else."""
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def objects(value: Any) -> tuple[dict[str, Any], ...]:
+    """The objects of a list."""
+    return tuple(entry for entry in listed(value) if isinstance(entry, dict))
+
+
+def words(value: Any) -> str:
+    """A string, or a number as one; "" for anything else."""
+    if isinstance(value, str):
+        return value
+    return str(value) if _is_number(value) and abs(value) < BOUND else ""
+
+
+def number(value: Any) -> float | None:
+    """A number that is not negative; None for anything else."""
+    return float(value) if _is_number(value) and 0 <= value < BOUND else None
+
+
+def text(item: Json, key: str) -> str:
+    """The string under a key, "" for anything else."""
     value = item.get(key)
     return value if isinstance(value, str) else ""
 
 
-def texts(item: Document, key: str) -> tuple[str, ...]:
-    """The strings of a list."""
+def texts(item: Json, key: str) -> tuple[str, ...]:
+    """The strings of the list under a key."""
+    return tuple(part for part in listed(item.get(key)) if isinstance(part, str))
+
+
+def whole(item: Json, key: str) -> int | None:
+    """The whole number under a key that is not negative; None for anything else."""
     value = item.get(key)
-    return tuple(part for part in value if isinstance(part, str)) if isinstance(value, list | tuple) else ()
+    return value if isinstance(value, int) and _is_number(value) and 0 <= value < BOUND else None
 
 
-def whole(item: Document, key: str) -> int | None:
-    """A number that is not negative; None for anything else."""
-    value = item.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def part(item: Json, key: str) -> Json:
+    """The object under a key, an empty one for anything else."""
+    return mapping(item.get(key))
 
 
-def part(item: Document, key: str) -> Document:
-    """An object, an empty one for anything else."""
-    value = item.get(key)
-    return value if isinstance(value, dict) else {}
+def parts(item: Json, key: str) -> tuple[dict[str, Any], ...]:
+    """The objects of the list under a key."""
+    return objects(item.get(key))
 
 
-def parts(item: Document, key: str) -> tuple[Document, ...]:
-    """The objects of a list."""
-    value = item.get(key)
-    return tuple(entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else ()
+def int_of(value: Any) -> int:
+    """A whole number, which may be negative; ValueError for anything else."""
+    if not isinstance(value, int) or not _is_number(value) or abs(value) >= BOUND:
+        raise ValueError(value)
+    return value
+
+
+def text_of(value: Any) -> str | None:
+    """A text without blanks around it, None when it is empty; ValueError for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value.strip() or None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

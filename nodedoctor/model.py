@@ -6,7 +6,7 @@ All of them are frozen: data flows one way, from what was seen to what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
@@ -25,6 +25,9 @@ Action = Literal[
     "investigate",
 ]
 """What a machine can act on: the least drastic step that repairs the finding."""
+
+Role = Literal["look", "keep", "repair", "last-resort", "verify"]
+"""What a step of a fix is for. `look` and `keep` change nothing, a last resort ends the work of others."""
 
 Reason = Literal["denied", "missing-tool", "not-visible-here", "timeout", "stuck", "crash", "unparsable"]
 """Why something is unknown. The first three are blind, the others broken."""
@@ -46,6 +49,18 @@ class Status(str, Enum):
     def word(self) -> str:
         """The four letters shown on screen; they survive no colour, copying and grep."""
         return "UNKN" if self is Status.UNKNOWN else self.value.upper()
+
+
+def rank(status: Status, reason: str | None = None, waived: str | None = None) -> int:
+    """How bad a finding is: fail > broken > warn > blind > pass > skip; what is waived ranks as pass."""
+    if waived is not None:
+        return 1
+    if status is Status.UNKNOWN:
+        return 2 if reason in BLIND else 4
+    return _RANKS[status]
+
+
+_RANKS = {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}
 
 
 class Outcome(str, Enum):
@@ -151,15 +166,48 @@ class Evidence:
 
 
 @record
+class Step:
+    """One command of a fix: whole, quoted, ready to run; made by the functions of `nodedoctor.steps`.
+
+    `when` is the condition in words ("" for always), `disturbs` what the command interrupts.
+    """
+
+    role: Role
+    command: str
+    when: str = ""
+    disturbs: str = ""
+    needs_root: bool = False
+
+
+@record
 class Fix:
-    """What to do: prose apart from commands, so that commands can be copied."""
+    """What to do: prose apart from commands, and each command a step with its part in the whole.
+
+    `disturbs` holds for every repair that does not say itself what it disturbs; `verify` is the command that
+    shows whether it worked.
+    """
 
     text: str
-    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     action: Action = "investigate"
     disturbs: str = ""
     verify: str = ""
     docs: str = ""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that look and repair, in order; never a last resort."""
+        return tuple(step.command for step in self.steps if step.role in ("look", "repair"))
+
+    @property
+    def plan(self) -> tuple[Step, ...]:
+        """All steps, each with what it interrupts, and the one that verifies."""
+        told = [
+            replace(step, disturbs=self.disturbs) if step.role == "repair" and not step.disturbs else step
+            for step in self.steps
+        ]
+        verify = [Step("verify", self.verify, disturbs="nothing")] if self.verify else []
+        return (*told, *verify)
 
 
 @record
@@ -239,12 +287,8 @@ class Finding:
 
     @property
     def severity(self) -> int:
-        """Rank for sorting and verdicts: fail > broken > warn > blind > pass > skip; waived ranks as pass."""
-        if self.waived is not None:
-            return 1
-        if self.status is Status.UNKNOWN:
-            return 2 if self.blind else 4
-        return {Status.SKIP: 0, Status.PASS: 1, Status.WARN: 3, Status.FAIL: 5}[self.status]
+        """Rank for sorting and verdicts, see `rank`."""
+        return rank(self.status, self.reason, self.waived)
 
 
 @record

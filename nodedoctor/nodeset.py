@@ -1,5 +1,6 @@
 """Node sets as Slurm and ClusterShell write them: `gpu-[001-128,130],r[1-2]n[01-04]`, read and written.
 
+
 Names that differ in a number fold into one word, which is what makes a list of a thousand nodes readable and
 lets it be pasted into `srun -w`, `scontrol` or `clush`.
 """
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, groupby, product
 from math import prod
+
+from nodedoctor.errors import NodeDoctorError
 
 MOST = 65_536
 """Names one set may stand for, which is as many as Slurm takes in one (MAX_SLURM_NODES, slurm.h)."""
@@ -27,7 +30,7 @@ Pieces = tuple[str, ...]
 """A name cut at its numbers: text and digits by turns, text first."""
 
 
-class NodeSetError(Exception):
+class NodeSetError(NodeDoctorError):
     """Why a node set cannot be read, in one line."""
 
 

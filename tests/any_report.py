@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from nodedoctor.model import Action, Evidence, Finding, Fix, Reason, Report, Result, Status
+from nodedoctor.model import Action, Evidence, Finding, Fix, Reason, Report, Result, Role, Status, Step
 from nodedoctor.report import json
 
 HOSTILE = st.one_of(
@@ -16,10 +16,12 @@ HOSTILE = st.one_of(
     ),
 )
 
+STEPS = st.builds(Step, st.sampled_from(sorted(set(get_args(Role)) - {"verify"})), HOSTILE, HOSTILE, HOSTILE)
+
 _fixes = st.builds(
     Fix,
     HOSTILE,
-    st.lists(HOSTILE, max_size=2).map(tuple),
+    st.lists(STEPS, max_size=2).map(tuple),
     st.sampled_from(get_args(Action)),
     HOSTILE | st.just(""),
     HOSTILE | st.just(""),

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import examples
 import pytest
 from fakes import build_nvml, nvml_env, write_config
-from hypothesis import settings
 
-settings.register_profile("any-machine", deadline=None)  # how long one example takes is the machine's affair
-settings.load_profile("any-machine")
+pytest_plugins = ("no_skips",)
+examples.load_profile()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # We are a background job of a shell; what tests start and interrupt must not inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--times", type=int, default=1, help="run each test marked `race` so many times")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    times = metafunc.config.getoption("times")
+    if times > 1 and metafunc.definition.get_closest_marker("race"):
+        metafunc.fixturenames.append("_time")
+        metafunc.parametrize("_time", range(times), ids=lambda number: f"time{number}")
+
+
+@pytest.fixture
+def _time() -> int:
+    """Which of how many times this is."""
+    return 0
 
 
 @pytest.fixture(scope="session")

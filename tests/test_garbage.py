@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +72,7 @@ def judged(session: Session, seen: dict[str, Observation]) -> Report:
     return asyncio.run(run())
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_text_breaks_anything(sessions, data):
     session = sessions[data.draw(st.sampled_from(NODES))]
@@ -84,5 +85,6 @@ def test_no_text_breaks_anything(sessions, data):
         f.summary for r in report.results for f in r.findings if "raised" in f.summary and f.reason == "crash"
     ]
     assert not raised
-    assert json.loads(report_json.render(report))["verdict"] == report.verdict.value
-    assert text.render(report).startswith("h")
+    document = report_json.document(report)
+    assert json.loads(report_json.render(document))["verdict"] == report.verdict.value
+    assert text.render(document).startswith("h")

@@ -23,7 +23,7 @@ def validator():
 
 @pytest.mark.parametrize("name", names)
 def test_node(name, validator):
-    report = asyncio.run(Session(Request(replay=NODES / name)).diagnosis().run())
+    report = report_json.document(asyncio.run(Session(Request(replay=NODES / name)).diagnosis().run()))
     document = json.loads(report_json.render(report))
     validator.validate(document)
     expected = json.loads((NODES / name / "expected.json").read_text())

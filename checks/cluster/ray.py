@@ -7,6 +7,7 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
 from nodedoctor.knowledge.containers import promise
 from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.steps import stop_ray
 
 ROLES = ("raylet", "gcs-server", "ray-worker")
 DOCS = "https://docs.ray.io/en/latest/cluster/faq.html"
@@ -82,7 +83,7 @@ def _several(target: TargetPython, processes: list[RunningPython]) -> Finding:
     kinds = " and ".join(f"{p.role} {p.pid}: Ray {p.ray}, Python {p.python}" for p in processes)
     fix = Fix(
         "Stop Ray and start it again from one environment.",
-        ("ray stop",),
+        (stop_ray("its jobs may end; start it again from one environment"),),
         "restart-service",
         "every Ray job on this node",
         docs=DOCS,

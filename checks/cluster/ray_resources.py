@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.cluster.ray_node import Demand, RayCluster, RaySession, Trouble
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.driver.nvidia_presence import looked, signs
+from nodedoctor.facts.driver.nvidia_presence import nothing_here
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, stop_ray
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
@@ -29,7 +30,15 @@ _MEANS = {
 }
 
 
-@check("ray.resources", "Ray has what it believes, and its work fits", tags={"ray"})
+@check(
+    "ray.resources",
+    "Ray has what it believes, and its work fits",
+    tags={"ray"},
+    without=(
+        Pci,
+        Driver,
+    ),
+)
 def ray_resources(
     session: RaySession | None,
     cluster: RayCluster | None,
@@ -67,8 +76,8 @@ def ray_resources(
 def _count(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | None:
     """GPUs here: NVML's, else none where nothing of NVIDIA's is; None when it could not be seen."""
     if gpus is not None:
-        return len(gpus.gpus) or gpus.counted
-    return 0 if looked(pci, driver) and not signs(pci, driver) else None
+        return gpus.counted if gpus.interrupted else len(gpus.gpus) or gpus.counted
+    return 0 if nothing_here(pci, driver) else None
 
 
 def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
@@ -81,8 +90,9 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
             subject="ray:gpus",
             evidence=evidence,
             fix=Fix(
-                "Find the GPUs that are missing (gpu, driver), or restart Ray with the number there is.",
-                ("ray stop", f"ray start --num-gpus={count}  # with the other options it was started with"),
+                "Find the GPUs that are missing (driver.gpus-present), or restart Ray with the "
+                f"number there is (ray start's --num-gpus={count}, beside the options it was started with).",
+                (stop_ray("its jobs may end"),),
                 "restart-service",
                 RESTART,
                 "nodedoctor ray.resources",
@@ -124,7 +134,9 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
         evidence = [Evidence("ray-status", demand.text)]
         why = _impossible(demand, largest, total)
         if why:
-            fix = Fix("Ask for less, or add nodes with GPUs to the cluster.", ("ray status -v",), "config")
+            fix = Fix(
+                "Ask for less, or add nodes with GPUs to the cluster.", (look("ray status -v"),), "config"
+            )
             yield Finding.fail(f"{demand.text}: {why}", subject=subject, evidence=evidence, fix=fix)
         else:
             summary = (
@@ -148,7 +160,7 @@ def _impossible(demand: Demand, largest: float, total: float) -> str:
 def _failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
-        fix = Fix("See whether these nodes live.", ("ray status -v",), "investigate")
+        fix = Fix("See whether these nodes live.", (look("ray status -v"),), "investigate")
         summary = f"Ray reports {len(cluster.failures)} nodes that failed lately"
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
@@ -168,14 +180,14 @@ def _trouble(trouble: Trouble) -> Finding:
     meaning, advice = _MEANS.get(trouble.kind, (trouble.kind, ""))
     evidence = [Evidence("ray-session", line) for line in trouble.lines[-3:]]
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
-    fix = Fix(advice, (f"less /tmp/ray/session_latest/logs/{trouble.log}",), "investigate")
+    fix = Fix(advice, (look("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
     summary = f"{meaning} ({trouble.count} lines in {trouble.log})"
     return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix)
 
 
 def _silent(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
-    fix = Fix("See whether its head node lives, as the user of Ray.", ("ray status -v",), "investigate")
+    fix = Fix("See whether its head node lives, as the user of Ray.", (look("ray status -v"),), "investigate")
     if cluster is None:
         summary = "the cluster could not be asked from here: no Python with its Ray, or another container"
         return Finding.unknown("not-visible-here", summary, subject="ray:status", fix=fix)

@@ -8,12 +8,13 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
-@check("slurm.gres", "Slurm and the driver agree on the GPUs", tags={"slurm"})
+@check("slurm.gres", "Slurm and the driver agree on the GPUs", tags={"slurm"}, without=(Processes,))
 def gres(
     node: SlurmNode | None, env: Env | None, gpus: Gpus | None, processes: Processes | None
 ) -> Iterator[Finding]:
@@ -27,7 +28,7 @@ def gres(
     if node is None and job is None:
         yield Finding.skip(NO_SLURM)
         return
-    count = len(gpus.gpus) if gpus else None
+    count = len(gpus.gpus) if gpus and not gpus.interrupted else None
     if job is not None and env is not None:
         yield from _granted(job, env.get("SLURM_GPUS_ON_NODE"), count)
     elif node is not None:
@@ -50,7 +51,7 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
     if count < granted:
         fix = Fix(
             "Drain the node; look for GPUs that fell off the bus and for the job's device control group.",
-            ("nodedoctor gpu driver kernel", f"scontrol show job -d {job}"),
+            (look("nodedoctor driver kernel"), look("scontrol show job -d {}", job)),
             "drain",
             "the job",
             "nodedoctor slurm.gres",
@@ -79,9 +80,13 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
     fix = Fix(
         "Drain the node and find the GPUs; if the number is meant, correct slurm.conf and gres.conf.",
         (
-            f"scontrol update NodeName={node.name} State=DRAIN Reason=gres",
-            "slurmd -C",
-            "nodedoctor gpu driver",
+            repair(
+                "scontrol update NodeName={} State=DRAIN Reason=gres",
+                node.name,
+                disturbs="jobs that wait for this node; those that run go on",
+            ),
+            look("slurmd -C"),
+            look("nodedoctor driver"),
         ),
         "drain",
         "the node, once its jobs have ended",
@@ -114,7 +119,7 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
             ],
             fix=Fix(
                 "See whose they are; an epilog should end what a job leaves behind.",
-                tuple(f"ps -o pid,user,lstart,cmd -p {process.pid}" for process in left[:3]),
+                tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
                 "investigate",
                 "these processes, if you end them",
                 "nodedoctor slurm.gres",

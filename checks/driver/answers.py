@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY, nvml_error
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 SLOW_SECONDS = 5.0
 """A driver about to hang is slow first: 5 s is where github.com/AMD-AGI/Primus fails a node for a slow tool,
@@ -24,15 +25,15 @@ _SLOW = Fix(
     "Look for what keeps the driver busy: a GPU about to fail (kernel log), persistence off (every call then "
     "starts all GPUs anew), or a storm of monitoring tools.",
     (
-        "sudo dmesg | grep -iE 'xid|nvrm'",
-        "nvidia-smi --query-gpu=persistence_mode --format=csv",
-        "pgrep -af 'dcgm|nvidia-smi'",
+        look("sudo dmesg | grep -iE 'xid|nvrm'"),
+        look("nvidia-smi --query-gpu=persistence_mode --format=csv"),
+        look("pgrep -af 'dcgm|nvidia-smi'"),
     ),
     verify=VERIFY,
 )
 
 
-@check("driver.answers", "The driver answers, and in time", tags={"fast"})
+@check("driver.answers", "The driver answers, and in time", tags={"fast"}, without=(Container,))
 def answers(
     inventory: Inventory,
     answers: DriverAnswers | None,

@@ -18,7 +18,16 @@ from nodedoctor.model import Evidence, Expect, Finding, Fix
 _HANGS = ("stuck", "timeout")
 
 
-@check("driver.gpus-present", "Every GPU of this node can be used", tags={"fast"})
+@check(
+    "driver.gpus-present",
+    "Every GPU of this node can be used",
+    tags={"fast"},
+    without=(
+        Machine,
+        Container,
+        Env,
+    ),
+)
 def gpus_present(
     inventory: Inventory,
     gpus: Gpus | None,
@@ -68,7 +77,7 @@ def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator
     troubles = [_missing(slot) for slot in missing]
     troubles += [_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
     troubles += _incomplete(inventory, machine)
-    troubles += _fewer_than_nodes(inventory) if not troubles else []
+    troubles += _fewer_than_nodes(inventory) if not (troubles or gpus.interrupted) else []
     yield from troubles
     yield from _hidden(inventory)
     if gpus.interrupted:
@@ -159,7 +168,12 @@ def _lost(gone: LostGpu, source: str) -> Finding:
     who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
     subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
     evidence = [Evidence(source, gone.text)] if gone.text else []
-    return Finding.fail(f"GPU {who}: {error.meaning}", subject=subject, evidence=evidence, fix=error.fix)
+    return Finding.fail(
+        f"GPU {who}: {error.meaning}",
+        subject=subject,
+        evidence=evidence,
+        fix=error.fix_here(False, gone.index),
+    )
 
 
 def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:

@@ -9,7 +9,9 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Action, Evidence, Finding, Fix, Reason
+from nodedoctor.knowledge.recipes import HOLDERS, gpu_reset
+from nodedoctor.model import Action, Evidence, Finding, Fix, Reason, Step
+from nodedoctor.steps import ALL_JOBS, keep, last_resort, look, reboot, repair
 
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
@@ -17,62 +19,64 @@ _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSI
 _PERSIST = Fix(
     "Run the persistence daemon with persistence mode on: without it the driver shuts GPUs down when the "
     "last program ends, and every start pays seconds per GPU and may meet errors of the start.",
-    ("sudo systemctl enable --now nvidia-persistenced", "sudo nvidia-smi -pm 1"),
+    (repair("sudo systemctl enable --now nvidia-persistenced"), repair("sudo nvidia-smi -pm 1")),
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.persistence",
     docs="https://docs.nvidia.com/deploy/driver-persistence/",
 )
 
-# What the driver asks for, from nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1): words, commands,
-# action, what it disturbs.
-_RECOVERY: dict[str, tuple[str, tuple[str, ...], Action, str]] = {
-    "gpu-reset": (
-        "End what runs on this GPU and reset it.",
-        ("sudo nvidia-smi --gpu-reset -i {index}",),
-        "reset-gpu",
-        "what runs on this GPU; with NVSwitch, on all",
-    ),
-    "node-reboot": (
-        "Drain the node and reboot it.",
-        ("sudo reboot",),
-        "reboot",
-        "every job on this node",
-    ),
-    "drain-p2p": (
-        "End what reaches this GPU from other GPUs (P2P), then ask again: a reset may follow.",
-        ("nvidia-smi -q -i {index} | grep -A1 'GPU Recovery Action'",),
-        "drain",
-        "every job that spans several GPUs of this node",
-    ),
-    "drain-and-reset": (
-        "Let what runs on this GPU end, give it nothing new, then reset it.",
-        ("sudo nvidia-smi --gpu-reset -i {index}",),
-        "reset-gpu",
-        "what runs on this GPU; with NVSwitch, on all",
-    ),
-    "recover-imex-domain": (
-        "Restart the IMEX service on every node of the NVLink domain.",
-        ("sudo systemctl restart nvidia-imex", "nvidia-imex-ctl -N"),
-        "restart-service",
-        "every job of the NVLink domain",
-    ),
-    "bus-reset": (
-        "End what runs on this GPU and reset it through the bus.",
-        ("sudo nvidia-smi -r bus -i {index}",),
-        "reset-gpu",
-        "what runs on this GPU",
-    ),
-    "system-reboot": (
-        "Drain the node and power it off and on again.",
-        ("sudo poweroff",),
-        "reboot",
-        "every job on this node",
-    ),
-}
+
+def _recovery(action: str, index: int) -> tuple[str, tuple[Step, ...], Action, str]:
+    """What the driver asks for, from nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1).
+
+    In words, in steps, as an action, and what it disturbs.
+    """
+    on_gpu = "what runs on this GPU; with NVSwitch, on all"
+    asked = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
+    if action == "gpu-reset":
+        words = "End what runs on this GPU and reset it."
+        return words, (asked, *gpu_reset(index, on_gpu)), "reset-gpu", on_gpu
+    if action == "node-reboot":
+        return "Drain the node and reboot it.", (asked, reboot("the node is drained")), "reboot", ALL_JOBS
+    if action == "drain-p2p":
+        words = "End what reaches this GPU from other GPUs (P2P), then ask again: a reset may follow."
+        return words, (asked,), "drain", "every job that spans several GPUs of this node"
+    if action == "recover-imex-domain":
+        words, whom = (
+            "Restart the IMEX service on every node of the NVLink domain.",
+            "every job of the NVLink domain",
+        )
+        when = "no job runs in the NVLink domain"
+        restart = last_resort("sudo systemctl restart nvidia-imex", when=when, disturbs=whom)
+        return words, (look("nvidia-imex-ctl -N"), restart), "restart-service", whom
+    if action == "bus-reset":
+        whom = "what runs on this GPU"
+        when = "nothing holds the GPU any more (not tried on this model)"
+        reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=whom)
+        return (
+            "End what runs on this GPU and reset it through the bus.",
+            (asked, HOLDERS, reset),
+            "reset-gpu",
+            whom,
+        )
+    if action == "system-reboot":
+        words = "Drain the node and power it off and on again, from its console or its BMC."
+        return words, (asked, keep("sudo nvidia-bug-report.sh")), "reboot", ALL_JOBS
+    words = "Let what runs on this GPU end, give it nothing new, then reset it."
+    return words, (asked, *gpu_reset(index, on_gpu)), "reset-gpu", on_gpu
 
 
-@check("driver.persistence", "The driver keeps the GPUs initialised", tags={"fast"})
+@check(
+    "driver.persistence",
+    "The driver keeps the GPUs initialised",
+    tags={"fast"},
+    without=(
+        Machine,
+        Services,
+        Container,
+    ),
+)
 def persistence(
     gpus: Gpus, machine: Machine | None, services: Services | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -118,9 +122,8 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted(gpu))]
     silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
     for gpu, action in wanting:
-        words, commands, kind, disturbs = _RECOVERY.get(action, _RECOVERY["drain-and-reset"])
-        lines = tuple(line.format(index=gpu.index) for line in commands)
-        fix = Fix(words, lines, kind, disturbs, "nodedoctor driver.recovery-action")
+        words, steps, kind, disturbs = _recovery(action, gpu.index)
+        fix = Fix(words, steps, kind, disturbs, "nodedoctor driver.recovery-action")
         said = [Evidence(gpus.source, f"GPU {gpu.index} {gpu.bus_id or ''}: {action}")]
         summary = f"the driver asks for: {action.replace('-', ' ')}"
         yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
@@ -162,8 +165,9 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
     for gpu in pending:
         if gpu.mig_mode != gpu.mig_mode_pending:
             becomes = "on" if gpu.mig_mode_pending else "off"
-            command = f"sudo nvidia-smi --gpu-reset -i {gpu.index}"
-            fix = Fix("Reset the GPU when it is idle.", (command,), "reset-gpu")
+            fix = Fix(
+                "Reset the GPU when it is idle.", gpu_reset(gpu.index), "reset-gpu", "what runs on this GPU"
+            )
             yield Finding.info(f"MIG will be {becomes} after a reset", subject=gpu.subject, fix=fix)
     if len(on) == len(gpus.gpus):
         slices = sum(gpu.mig_devices or 0 for gpu in on)
@@ -172,7 +176,7 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
         indexes = ",".join(str(gpu.index) for gpu in on)
         fix = Fix(
             "Switch MIG off on these GPUs, or keep jobs of several GPUs away from them.",
-            (f"sudo nvidia-smi -i {indexes} -mig 0", f"sudo nvidia-smi --gpu-reset -i {indexes}"),
+            (repair("sudo nvidia-smi -i {} -mig 0", indexes), *gpu_reset(indexes)),
             "config",
             "what runs on these GPUs",
             "nodedoctor driver.mode",
@@ -189,7 +193,7 @@ def _compute(gpus: Gpus) -> Iterator[Finding]:
             continue
         fix = Fix(
             "Set the default mode, unless somebody wants it so.",
-            (f"sudo nvidia-smi -i {gpu.index} -c DEFAULT",),
+            (repair("sudo nvidia-smi -i {} -c DEFAULT", gpu.index),),
             "config",
             "nothing",
             "nodedoctor driver.mode",

@@ -11,22 +11,26 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import cuda
-from nodedoctor.knowledge.nvml_errors import INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
+from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment
+from nodedoctor.steps import reboot, repair
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
 
 _UVM = Fix(
     "Load it, and have it loaded at boot. Programs of ordinary users load it through nvidia-modprobe "
     "where that is installed; a container cannot.",
-    ("sudo modprobe nvidia_uvm", "echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf"),
+    (
+        repair("sudo modprobe nvidia_uvm"),
+        repair("echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf"),
+    ),
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.modules",
 )
 _HOLD = Fix(
     "Hold the driver's packages, and upgrade them when the node is drained.",
-    ("dpkg -l '*nvidia*' | awk '/^ii/ {print $2}' | xargs sudo apt-mark hold",),
+    (HOLD_PACKAGES,),
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.module-userspace",
@@ -34,10 +38,13 @@ _HOLD = Fix(
 _RIVAL = Fix(
     "Keep nouveau from loading and reboot: two drivers cannot share a GPU.",
     (
-        "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee "
-        "/etc/modprobe.d/no-nouveau.conf",
-        "sudo update-initramfs -u || sudo dracut --force",
-        "sudo reboot",
+        repair("echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf", disturbs="nothing"),
+        repair(
+            "echo options nouveau modeset=0 | sudo tee -a /etc/modprobe.d/no-nouveau.conf", disturbs="nothing"
+        ),
+        repair("sudo update-initramfs -u", when="this is Debian or Ubuntu", disturbs="nothing"),
+        repair("sudo dracut --force", when="this is a Red Hat or SUSE system", disturbs="nothing"),
+        reboot("the node is drained"),
     ),
     action="reboot",
     disturbs="every job on this node",
@@ -46,7 +53,17 @@ _RIVAL = Fix(
 )
 
 
-@check("driver.module-userspace", "Kernel module and libraries are of one version", tags={"fast"})
+@check(
+    "driver.module-userspace",
+    "Kernel module and libraries are of one version",
+    tags={"fast"},
+    without=(
+        DriverPackages,
+        Container,
+        Inventory,
+        Gpus,
+    ),
+)
 def module_userspace(
     driver: Driver | None,
     gpus: Gpus | None,
@@ -171,12 +188,14 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     elif driver.loaded is None or (driver.loaded and driver.modules is None):
         yield Finding.unknown("not-visible-here", "/proc/modules could not be read")
     elif not driver.loaded:
-        yield _not_loaded(len(gpus), inventory)
+        yield _not_loaded(len(gpus), pci)
     else:
         yield from _loaded(driver)
 
 
-def _not_loaded(gpus: int, inventory: Inventory | None) -> Finding:
+def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
+    if pci is None:
+        return Finding.unknown("not-visible-here", "no module loaded; whether there are GPUs was not seen")
     if not gpus:
         return Finding.skip("no GPU of ours, and no module loaded")
     summary = f"nvidia is not loaded, and there are {gpus} GPUs on the PCI bus"
@@ -197,7 +216,15 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
         yield Finding.ok(f"{', '.join(name for name in known)} loaded{kind}")
 
 
-@check("driver.branch", "The driver's branch is still maintained", tags={"fast"})
+@check(
+    "driver.branch",
+    "The driver's branch is still maintained",
+    tags={"fast"},
+    without=(
+        Driver,
+        Gpus,
+    ),
+)
 def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Moment) -> Iterator[Finding]:
     """The driver's branch against the month NVIDIA names as its end.
 

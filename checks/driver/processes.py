@@ -11,7 +11,9 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.nvml_errors import HUNG
+from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.steps import last_resort, look
 
 IN_DRIVER = re.compile(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
@@ -26,7 +28,12 @@ _END = "End them: they hold GPU memory that the next job expects to be free."
 _LAUNCHED = ("rank", "ray-worker")
 
 
-@check("driver.processes", "Nobody hangs in the driver or left anything on the GPUs", tags={"fast"})
+@check(
+    "driver.processes",
+    "Nobody hangs in the driver or left anything on the GPUs",
+    tags={"fast"},
+    without=(Container,),
+)
 def processes(
     inventory: Inventory,
     gpus: Gpus | None,
@@ -97,8 +104,16 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
         if why:
             state = f"pid {process.pid} ppid {process.ppid} {process.state}: {process.label}"
             said = [Evidence("processes", state), *held]
-            commands = (f"ps -fp {process.pid}", f"sudo kill {process.pid}")
-            fix = Fix(_END, commands, "restart-job", f"process {process.pid}", "nodedoctor driver.processes")
+            steps = (
+                look("ps -fp {}", process.pid),
+                last_resort(
+                    "sudo kill {}",
+                    process.pid,
+                    when="its owner agrees that it is left over",
+                    disturbs=f"process {process.pid}",
+                ),
+            )
+            fix = Fix(_END, steps, "restart-job", f"process {process.pid}", "nodedoctor driver.processes")
             summary = f"{process.label} {why}"
             yield Finding.warn(summary, subject=f"pid:{process.pid}", evidence=said, fix=fix)
 
@@ -146,7 +161,7 @@ def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
     fix = Fix(
         "Look again after a minute. If it stays, a process ended without giving its memory back: find "
         "whoever still has the device open, or reset the GPU when it is idle.",
-        ("sudo fuser -v /dev/nvidia*", f"sudo nvidia-smi --gpu-reset -i {gpu.index}"),
+        gpu_reset(gpu.index),
         "reset-gpu",
         "what runs on this GPU",
         "nodedoctor driver.processes",

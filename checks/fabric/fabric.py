@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.gpu.board import Board
@@ -13,7 +14,8 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.fixes.gpu import card, look_at
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.steps import keep, look, repair
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -40,10 +42,10 @@ _START = Fix(
     "not start. Until it runs every CUDA program on this board fails with error 802 (system not yet "
     "initialized).",
     (
-        "systemctl status nvidia-fabricmanager",
-        "sudo journalctl -u nvidia-fabricmanager -b | tail -50",
-        "sudo systemctl enable --now nvidia-fabricmanager",
-        "tail -50 /var/log/fabricmanager.log",
+        look("systemctl status nvidia-fabricmanager"),
+        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        repair("sudo systemctl enable --now nvidia-fabricmanager"),
+        look("tail -50 /var/log/fabricmanager.log"),
     ),
     "restart-service",
     "every job on the board's GPUs",
@@ -52,7 +54,15 @@ _START = Fix(
 )
 
 
-@check("fabric.manager", "The fabric manager runs where it must", tags={"fast", "nvlink", "service"})
+@check(
+    "fabric.manager",
+    "The fabric manager runs where it must",
+    tags={"fast", "nvlink", "service"},
+    without=(
+        Gpus,
+        Container,
+    ),
+)
 def manager(
     board: Board, services: Services | None, gpus: Gpus | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -72,14 +82,18 @@ def manager(
         yield Finding.skip(
             "whether it must run here cannot be told from here; fabric.state tells whether it works"
         )
-    elif services is None:
+    elif services is None or not services.reported(_UNIT):
         if well:
             yield Finding.info(
                 "the service is not visible from here; all GPUs are registered with the fabric"
             )
         else:
             inside = " inside the container" if container and container.inside else ""
-            fix = Fix("Run on the host.", ("systemctl status nvidia-fabricmanager",), action="none")
+            fix = Fix(
+                "Run on the host.",
+                (look("systemctl status nvidia-fabricmanager", when="you are on the host"),),
+                action="none",
+            )
             yield Finding.unknown("not-visible-here", f"services cannot be seen{inside}", fix=fix)
     elif unit is None:
         summary = f"{board.platform} needs the fabric manager, and systemd knows no {_UNIT}"
@@ -110,9 +124,16 @@ def _registered(gpu: Gpu) -> bool:
 
 @check("fabric.version", "The fabric manager has the driver's version", tags={"nvlink", "service"})
 def version(
-    board: Board, manager: FabricManager | None, driver: Driver | None, gpus: Gpus | None
+    board: Board,
+    manager: FabricManager | None,
+    driver: Driver | None,
+    gpus: Gpus | None,
+    packages: DriverPackages | None,
+    machine: Machine | None,
 ) -> Iterator[Finding]:
     """Version of the installed fabric manager against the driver's; they must be equal to the last digit.
+
+    Where the driver was upgraded and its old module is still loaded, the installed driver is what counts.
 
     Why: a fabric manager of another version refuses to start, typically after one of both was upgraded.
     Fix disturbs: every job on the board's GPUs.
@@ -123,29 +144,65 @@ def version(
     elif manager is None and board.fabric is None:
         yield Finding.skip("no fabric manager here; whether one must be cannot be told")
     elif manager is None:
-        fix = Fix("Run on the host, where it is installed.", ("nv-fabricmanager --version",), action="none")
+        fix = Fix(
+            "Run on the host, where it is installed.",
+            (look("nv-fabricmanager --version", when="you are on the host"),),
+            action="none",
+        )
         yield Finding.unknown("missing-tool", "the fabric manager's version cannot be seen here", fix=fix)
     elif not driving:
         yield Finding.unknown("not-visible-here", f"fabric manager {manager.version}, driver version unknown")
-    elif manager.version != driving:
-        fix = Fix(
-            "Install the fabric manager of the driver's version and keep both from being upgraded alone.",
-            (
-                f"sudo apt-get install nvidia-fabricmanager-{driving.partition('.')[0]}={driving}-1",
-                "sudo apt-mark hold $(dpkg-query -W -f '${Package}\\n' 'nvidia-fabricmanager*')",
-            ),
-            "config",
-            "every job on the board's GPUs",
-            "nodedoctor fabric.version",
-            GUIDE,
-        )
-        said = [Evidence(manager.said_by, manager.version), Evidence("driver-files", driving)]
-        yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=said, fix=fix)
-    else:
+    elif manager.version == driving:
         yield Finding.ok(f"both {driving}")
+    elif packages and packages.drivers() == (manager.version,):
+        summary = (
+            f"the driver was upgraded to {manager.version} too and needs a reboot: driver.module-userspace"
+        )
+        yield Finding.skip(summary)
+    else:
+        said = [Evidence(manager.said_by, manager.version), Evidence("driver-files", driving)]
+        fix = _same_version(driving, packages, machine)
+        yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=said, fix=fix)
 
 
-@check("fabric.state", "Every GPU is registered with the NVLink fabric", tags={"fast", "gpu", "nvlink"})
+_INSTALLERS = {
+    **dict.fromkeys(("rhel", "rocky", "almalinux", "centos", "ol", "fedora", "amzn"), "dnf"),
+    **dict.fromkeys(("sles", "sled", "opensuse-leap"), "zypper"),
+}
+
+
+def _same_version(driving: str, packages: DriverPackages | None, machine: Machine | None) -> Fix:
+    """Install what belongs to the driver, with the tool of this distribution."""
+    listed = packages.packages if packages else ()
+    exact = next((package.version for package in listed if package.driver == driving), "")
+    distro = (machine.distro_id if machine else None) or ""
+    steps: list[Step] = []
+    if distro in ("ubuntu", "debian"):
+        name = f"nvidia-fabricmanager-{driving.partition('.')[0]}"
+        steps.append(look("apt-cache madison {}", name))
+        if exact:
+            steps.append(repair("sudo apt-get install {}", f"{name}={exact}"))
+            steps.append(
+                repair("sudo apt-mark hold {}", name, disturbs="its upgrades, until apt-mark unhold")
+            )
+    elif tool := _INSTALLERS.get(distro):
+        steps.append(repair("sudo {} install {}", tool, f"nvidia-fabricmanager-{driving}"))
+    return Fix(
+        "Install the fabric manager of the driver's version and keep both from being upgraded alone.",
+        tuple(steps),
+        "config",
+        "every job on the board's GPUs",
+        "nodedoctor fabric.version",
+        GUIDE,
+    )
+
+
+@check(
+    "fabric.state",
+    "Every GPU is registered with the NVLink fabric",
+    tags={"fast", "gpu", "nvlink"},
+    without=(Machine,),
+)
 def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
     """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
 
@@ -192,7 +249,7 @@ def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
         gpu,
         f"{_START.text} See the kernel log for SXid and Xid, then reset all GPUs or reboot.",
         "fabric.state",
-        _START.commands,
+        _START.steps,
         "restart-service",
         _START.disturbs,
         GUIDE,
@@ -256,9 +313,9 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     fix = Fix(
         "Drain the node and power it off and on again; if the switch stays away, have the board replaced.",
         (
-            "lspci -d 10de: | grep -i bridge",
-            "sudo dmesg | grep -iE 'sxid|nvswitch'",
-            "sudo nvidia-bug-report.sh",
+            look("lspci -d 10de: | grep -i bridge"),
+            look("sudo dmesg | grep -iE 'sxid|nvswitch'"),
+            keep("sudo nvidia-bug-report.sh"),
         ),
         "drain",
         "every job on this node",

@@ -8,6 +8,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -42,7 +43,10 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
 def _lowered(gpu: Gpu, source: str) -> Finding | None:
     fix = Fix(
         "Set them back, unless somebody wants equal, lower clocks for reproducible measurements.",
-        (f"sudo nvidia-smi -i {gpu.index} -rac", f"sudo nvidia-smi -i {gpu.index} -rgc -rmc"),
+        (
+            repair("sudo nvidia-smi -i {} -rac", gpu.index),
+            repair("sudo nvidia-smi -i {} -rgc -rmc", gpu.index),
+        ),
         "config",
         "nothing",
         "nodedoctor clock.limits",
@@ -112,7 +116,7 @@ def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
     said = f"GPU {gpu.index}: SM clock {clock} MHz, {reasons}{draw}, {gpu.temperature_c} C"
     summary = f"{clock / usual:.2f} of its peers' clock: {clock} MHz against a median of {usual:.0f}"
     text = "See its power limit, its temperature and what runs on it; watch it next to the others under load."
-    commands = (f"nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {gpu.index}", "nodedoctor watch")
-    fix = look_at(gpu, text, "clock.outlier", commands)
+    steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
+    fix = look_at(gpu, text, "clock.outlier", steps)
     evidence = [Evidence(source, said), card(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

@@ -9,7 +9,9 @@ from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
 from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, card, look_at, replace_gpu, reset_gpu
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.knowledge.recipes import gpu_reset
+from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.steps import look, repair
 
 from ..unavailable import NOT_KNOWN, all_of, none_shown, not_reported
 
@@ -69,7 +71,10 @@ def _off(gpu: Gpu, source: str, model: str) -> Finding:
     later = "; it will be on after a reset" if gpu.ecc_mode_pending else ""
     fix = Fix(
         "Switch ECC on, unless somebody wants it off: without it a flipped bit goes into the weights unseen.",
-        (f"sudo nvidia-smi -i {gpu.index} -e 1", f"sudo nvidia-smi --gpu-reset -i {gpu.index}"),
+        (
+            repair("sudo nvidia-smi -i {} -e 1", gpu.index),
+            *gpu_reset(gpu.index),
+        ),
         "config",
         "what runs on this GPU, at the reset that makes it count",
         "nodedoctor memory.ecc",
@@ -118,8 +123,8 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
             yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
-def _counters(gpu: Gpu) -> tuple[str, ...]:
-    return (f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu.index}",)
+def _counters(gpu: Gpu) -> tuple[Step, ...]:
+    return (look("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
 
 
 def _where(gpu: Gpu, counter: str) -> str:

@@ -11,7 +11,9 @@ from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
+from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.steps import look
 
 from ..unavailable import numbers
 
@@ -20,7 +22,9 @@ BRIDGE_LINKS = 4
 SLOW = 0.9
 """Of a link's line rate: sources print 50 or 53.125, 25 or 26.562 GB/s for the same link."""
 _UNREADABLE = Fix(
-    "Run `nvidia-smi nvlink -s` on the host and see the kernel log.", ("nvidia-smi nvlink -s",), action="none"
+    "Run `nvidia-smi nvlink -s` on the host and see the kernel log.",
+    (look("nvidia-smi nvlink -s"),),
+    action="none",
 )
 
 
@@ -153,18 +157,21 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
 
 
 def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") -> Fix:
+    model = _model(gpu)
+    bridged = model is None or model.nvlink_optional
     text = (
-        "Links to a switch: see that the fabric manager runs (fabric.manager), reset the GPUs, then reboot. "
-        "A "
-        "bridge: reseat it. A link that stays down has a bad module, board or bridge."
-    )
-    commands = (
-        f"nvidia-smi nvlink -s -i {gpu.index}",
-        "sudo dmesg | grep -iE 'xid|sxid|nvlink'",
-        "sudo nvidia-smi --gpu-reset",
+        ("Links of a bridge: reseat it. " if bridged else "")
+        + ("See that the fabric manager runs (fabric.manager), " if not bridged or model is None else "")
+        + "reset the GPU, then reboot. "
+        + f"A link that stays down has a bad {'card or bridge' if bridged else 'module or board'}."
     )
     disturbs = "what runs on the board's GPUs while they are reset"
-    return look_at(known, text, verify, commands, "reset-gpu", disturbs)
+    steps = (
+        look("nvidia-smi nvlink -s -i {}", gpu.index),
+        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
+        *gpu_reset(gpu.index, disturbs),
+    )
+    return look_at(known, text, verify, steps, "reset-gpu", disturbs)
 
 
 @check("nvlink.speed", "Every NVLink runs at its full rate", tags={"fast", "gpu", "nvlink"})

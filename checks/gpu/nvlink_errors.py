@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
+from nodedoctor.steps import look
 
 CRC_PER_SECOND = limit("nvlink_crc_per_second")
 ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
@@ -38,7 +39,7 @@ SEVERE = 10
 """Times DCGM's limit, from which what grows is a fault and no longer a warning."""
 
 
-@check("nvlink.errors", "NVLinks carry data without errors", tags={"gpu", "nvlink"})
+@check("nvlink.errors", "NVLinks carry data without errors", tags={"gpu", "nvlink"}, without=(ErrorGrowth,))
 def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
     """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
 
@@ -70,10 +71,11 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
         "GPUs, watch the counters, and have the part replaced when they come back. Limits: "
         f"{CRC_PER_SECOND.source}."
     )
-    commands = (f"nvidia-smi nvlink -e -i {gpu.index}", "sudo dmesg | grep -iE 'xid|sxid|nvlink'")
-    fix = look_at(
-        known, text, "nvlink.errors", commands, "reset-gpu", "the board's GPUs while they are reset"
+    steps = (
+        look("nvidia-smi nvlink -e -i {}", gpu.index),
+        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
     )
+    fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "the board's GPUs while they are reset")
     if growing:
         summary = f"errors grow on {len(growing)} link{'s' if len(growing) > 1 else ''} now"
         lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line, _ in growing[:18]]

@@ -9,6 +9,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 _KINDS = ("read", "write", "nvlink", "atomics")
 _MOSTLY = 0.7
@@ -19,7 +20,12 @@ _FIX = Fix(
     "On a board with NVLink: see nvlink.links and fabric.state, and whether MIG is on. On PCIe: ACS or the "
     "IOMMU (pcie.acs, pcie.iommu), a GPU behind another socket, or a driver that refuses. Until then NCCL "
     "goes through host memory; NCCL_P2P_DISABLE=1 only hides it.",
-    ("nvidia-smi topo -p2p r", "nvidia-smi topo -p2p n", "nvidia-smi topo -m", "nvidia-smi nvlink -s"),
+    (
+        look("nvidia-smi topo -p2p r"),
+        look("nvidia-smi topo -p2p n"),
+        look("nvidia-smi topo -m"),
+        look("nvidia-smi nvlink -s"),
+    ),
     "investigate",
     "nothing",
     "nodedoctor p2p.status",

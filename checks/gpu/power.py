@@ -6,6 +6,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -58,8 +59,8 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "reset, so look for a service that sets it at boot. A limit that comes back at "
         "once is the chassis' (BMC).",
         (
-            f"sudo nvidia-smi -i {gpu.index} -pl {usual:.0f}",
-            "grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*",
+            repair("sudo nvidia-smi -i {} -pl {}", gpu.index, f"{usual:.0f}"),
+            look("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
         ),
         "config",
         "nothing",

@@ -9,6 +9,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -122,13 +123,13 @@ def _evidence(gpu: Gpu, source: str) -> Evidence:
 
 
 def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
-    commands = (
-        f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}",
-        "sudo ipmitool sdr type Fan",
-        "sudo ipmitool sdr type Temperature",
+    steps = (
+        look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
+        look("sudo ipmitool sdr type Fan"),
+        look("sudo ipmitool sdr type Temperature"),
     )
     text = "Look at fans, filters, inlet temperature and blanking panels; then at the card's cooler."
-    return look_at(gpu, text, verify, commands)
+    return look_at(gpu, text, verify, steps)
 
 
 @check("thermal.throttle", "No GPU slows itself down because of heat or power", tags={"fast", "gpu"})
@@ -174,9 +175,9 @@ def _slowdown_fix(gpu: Gpu, reason: str) -> Fix:
         "Look at power supplies, their cables and the chassis' power cap (BMC); a GPU that brakes alone "
         "has a bad power connection or a bad board: reseat or replace it."
     )
-    commands = (
-        f"nvidia-smi -q -d PERFORMANCE,POWER -i {gpu.index}",
-        "sudo ipmitool sdr type 'Power Supply'",
-        "sudo ipmitool sel list | tail -20",
+    steps = (
+        look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
+        look("sudo ipmitool sdr type 'Power Supply'"),
+        look("sudo ipmitool sel list | tail -20"),
     )
-    return look_at(gpu, text, "thermal.throttle", commands, "drain", "every job on this node")
+    return look_at(gpu, text, "thermal.throttle", steps, "drain", "every job on this node")

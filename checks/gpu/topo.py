@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
@@ -25,10 +26,10 @@ _FIX = Fix(
     "fabric.state and the kernel log (Xid 74); reset it, then the fabric manager, then the node. If it "
     "stays, have the module or the board's switch replaced.",
     (
-        "nvidia-smi topo -m",
-        "nvidia-smi nvlink -s",
-        "systemctl status nvidia-fabricmanager",
-        "sudo dmesg | grep -iE 'xid|nvswitch'",
+        look("nvidia-smi topo -m"),
+        look("nvidia-smi nvlink -s"),
+        look("systemctl status nvidia-fabricmanager"),
+        look("sudo dmesg | grep -iE 'xid|nvswitch'"),
     ),
     "investigate",
     "every job on this node while GPUs are reset",
@@ -38,7 +39,7 @@ _FIX = Fix(
 _RAIL = Fix(
     "See whether an adapter is missing or dead (ib.ports, `lspci -d 15b3:`), and whether its switch is. "
     "In a virtual machine the host must pass the topology on (NCCL_TOPO_FILE).",
-    ("nvidia-smi topo -m", "lspci -tv", "ibstat -s"),
+    (look("nvidia-smi topo -m"), look("lspci -tv"), look("ibstat -s")),
     "investigate",
     "nothing",
     "nodedoctor topo.nic-affinity",

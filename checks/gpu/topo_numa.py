@@ -8,12 +8,13 @@ from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.numa import Numa, cpu_list, cpu_text
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 from ..unavailable import numbers
 
 _BALANCING = Fix(
     "Switch it off while training: it moves pages about that were placed well, and stalls who uses them.",
-    ("sudo sysctl -w kernel.numa_balancing=0",),
+    (repair("sudo sysctl -w kernel.numa_balancing=0"),),
     "config",
     "nothing",
     "nodedoctor topo.numa",
@@ -23,7 +24,11 @@ _CPUSET = Fix(
     "Give the job processors of the socket its GPUs are on: in Slurm --gpus-per-node with --gpu-bind=closest "
     "and "
     "enough --cpus-per-gpu, in Docker --cpuset-cpus, in Kubernetes the topology manager.",
-    ("nvidia-smi topo -m", "cat /sys/fs/cgroup/cpuset.cpus.effective", "lscpu -e=cpu,node,socket"),
+    (
+        look("nvidia-smi topo -m"),
+        look("cat /sys/fs/cgroup/cpuset.cpus.effective"),
+        look("lscpu -e=cpu,node,socket"),
+    ),
     "restart-job",
     "this job: it has to be started anew",
     "nodedoctor topo.numa",

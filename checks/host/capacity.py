@@ -1,6 +1,5 @@
 """Is there room on this node: memory, and file systems that answer, can be written and are not full?"""
 
-import shlex
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
@@ -10,6 +9,7 @@ from nodedoctor.facts.host.limits import Limits, Memory
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 _SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
 _HUGE_SHARE = 0.3  # of memory reserved as huge pages: PyTorch and NCCL use none of it
@@ -23,7 +23,7 @@ _TEMPORARY = ("/tmp", "TMPDIR", "Ray's temporary files")
 _RAY = "Ray's temporary files"
 
 
-@check("limits.memory", "There is memory left, and no swapping", tags={"fast"})
+@check("limits.memory", "There is memory left, and no swapping", tags={"fast"}, without=(Processes,))
 def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     """Memory of the host and of our control group without page cache, swap, and huge page reservations.
 
@@ -42,7 +42,10 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     if huge > limits.memory.total_gib * _HUGE_SHARE:
         summary = f"{huge:.0f} of {limits.memory.total_gib:.0f} GiB are reserved as huge pages"
         fix = Fix(
-            "PyTorch and NCCL need none.", ("sudo sysctl -w vm.nr_hugepages=0",), "config", "who uses them"
+            "PyTorch and NCCL need none.",
+            (repair("sudo sysctl -w vm.nr_hugepages=0"),),
+            "config",
+            "who uses them",
         )
         yield Finding.info(summary, subject="hugepages", fix=fix)
 
@@ -81,7 +84,7 @@ _LESS_MEMORY = Fix(
     "See who holds it. Data loaders (num_workers times prefetch_factor batches, per rank), a dataset read "
     "into every rank and pinned buffers are usual; else raise the job's limit (docker --memory, the pod's "
     "resources.limits.memory, srun --mem).",
-    ("ps -eo pid,rss,user,comm --sort=-rss | head -20",),
+    (look("ps -eo pid,rss,user,comm --sort=-rss | head -20"),),
     action="config",
     disturbs="the job, when it is restarted with less",
     verify="nodedoctor limits.memory",
@@ -109,14 +112,22 @@ def _swap(memory: Memory) -> Finding:
     line = f"SwapTotal {memory.swap_total_gib:g} GiB, SwapFree {memory.swap_free_gib:g} GiB"
     evidence = [Evidence("limits", line)]
     slow = "whatever waits for its pages to come back"
-    fix = Fix(swap.text, ("sudo swapoff -a",), "config", slow, "nodedoctor limits.memory")
+    fix = Fix(swap.text, (repair("sudo swapoff -a"),), "config", slow, "nodedoctor limits.memory")
     if used > _SWAPPED_GIB:
         return Finding.warn(f"{used:.1f} GiB are swapped out", subject="swap", evidence=evidence, fix=fix)
     summary = f"{memory.swap_total_gib:.0f} GiB of swap, not used; training nodes do without ({swap.source})"
     return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
 
 
-@check("limits.disk", "File systems answer, can be written and have room", tags={"fast"})
+@check(
+    "limits.disk",
+    "File systems answer, can be written and have room",
+    tags={"fast"},
+    without=(
+        Processes,
+        Container,
+    ),
+)
 def disk(disk: Disk, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """The file systems behind /, /tmp, HOME, caches and Ray's files, and every network mount.
 
@@ -158,8 +169,8 @@ def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
         "Bring its server or network back. If it stays away, detach the mount; processes already waiting in "
         "it (state D) end only when the server answers or the node reboots.",
         (
-            f"grep -F {shlex.quote(volume.point)} /proc/mounts",
-            "ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'",
+            look("grep -F {} /proc/mounts", volume.point),
+            look("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
         ),
         action="investigate",
         disturbs="nothing while you look; a detach ends what uses the mount",
@@ -175,7 +186,7 @@ def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     fix = Fix(
         "The kernel stopped writing after an error of the device: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
-        ("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail", f"findmnt {shlex.quote(volume.point)}"),
+        (look("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"), look("findmnt {}", volume.point)),
         action="drain",
         disturbs="every job on this node",
         verify="nodedoctor limits.disk",
@@ -190,7 +201,7 @@ def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Eviden
     writes = [use for use in volume.uses if use not in ("/", "/var", "the working directory")]
     temporary = [use for use in writes if use in _TEMPORARY]
     where = "Mount a writable folder there in the container." if inside else "Mount it writable."
-    fix = Fix(where, (f"findmnt {shlex.quote(volume.point)}",), "config", "nothing", "nodedoctor limits.disk")
+    fix = Fix(where, (look("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
     if temporary:
         yield Finding.fail(f"{_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix)
     elif writes:
@@ -204,7 +215,7 @@ def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> 
     free, used = volume.free_gib or 0.0, volume.used or 0.0
     fix = Fix(
         "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
-        (f"sudo du -xh --max-depth=2 {shlex.quote(volume.point)} | sort -h | tail -20",),
+        (look("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
         action="config",
         disturbs="nothing, if nothing in use is deleted",
         verify="nodedoctor limits.disk",

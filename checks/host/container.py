@@ -80,8 +80,8 @@ def image(
 
 def _unnamed() -> Finding:
     fix = Fix(
-        "Say which image it is; docker inspect, the pod's spec or the job's file knows.",
-        ("nodedoctor container.image --expect image=NAME",),
+        "Say which image it is, with --expect image=NAME; docker inspect, the pod's spec or the job's file "
+        "knows.",
         action="none",
     )
     return Finding.unknown("not-visible-here", "nothing in this container names its image", fix=fix)

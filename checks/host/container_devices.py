@@ -17,6 +17,7 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import last_resort, repair
 
 _ANEW = "everything in the container: it has to be started anew"
 _TOOLKIT_DOCS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/"
@@ -64,8 +65,8 @@ def devices(
         uses = "; ".join(f"{name}: {_WANTED[name]}" for name in missing)
         seccomp = "; a seccomp filter is on" if filtered else ""
         fix = Fix(
-            "Add them if they are missed.",
-            tuple(f"docker run --cap-add={name} ..." for name in missing),
+            f"Add them if they are missed; docker run's {' '.join(f'--cap-add={name}' for name in missing)}.",
+            (),
             "config",
             _ANEW,
             "nodedoctor container.devices",
@@ -80,11 +81,14 @@ def devices(
 def _cut_off() -> Finding:
     """The device cgroup forgot the GPUs: systemd rewrote it."""
     fix = Fix(
-        "Start the container anew. For good: create the missing links on the host, or hand GPUs out by CDI,"
-        " or let the runtime use cgroupfs.",
+        "Restart the container. For good: create the missing links on the host, or hand GPUs out by CDI"
+        " (docker run's `--device nvidia.com/gpu=all`), or let the runtime use cgroupfs.",
         (
-            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-            "docker run --device nvidia.com/gpu=all ...",
+            repair(
+                "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+                when="you are on the host",
+                disturbs="nothing",
+            ),
         ),
         "config",
         _ANEW,
@@ -105,8 +109,8 @@ def _cut_off() -> Finding:
 def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:
     """RDMA ports that sysfs shows need nodes below /dev/infiniband."""
     fix = Fix(
-        "Hand the devices in.",
-        ("docker run --device=/dev/infiniband ...",),
+        "Hand the devices in: docker run's `--device=/dev/infiniband`.",
+        (),
         "config",
         _ANEW,
         "nodedoctor container.devices",
@@ -134,7 +138,7 @@ def _char_links(host: Host) -> Finding:
         return Finding.ok("containers keep their GPUs over a daemon-reload")
     fix = Fix(
         "Create the links at every boot.",
-        ("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
+        (repair("sudo nvidia-ctk system create-dev-char-symlinks --create-all"),),
         "config",
         "nothing",
         "nodedoctor container.devices",
@@ -235,7 +239,14 @@ def toolkit(container: Container, host: Host, inventory: Inventory | None) -> It
 def _configured(host: Host) -> Finding:
     version = f"nvidia-container-toolkit {host.toolkit or 'of unknown version'}"
     known = "nvidia" in (host.docker or "") or "nvidia" in (host.containerd or "") or host.cdi
-    setup = ("sudo nvidia-ctk runtime configure --runtime=docker", "sudo systemctl restart docker")
+    setup = (
+        repair("sudo nvidia-ctk runtime configure --runtime=docker"),
+        last_resort(
+            "sudo systemctl restart docker",
+            when="the containers of this node may be stopped",
+            disturbs="every container, unless docker keeps them (live-restore)",
+        ),
+    )
     disturbs = "docker is restarted"
     if not known:
         fix = Fix(
@@ -250,7 +261,7 @@ def _configured(host: Host) -> Finding:
     if host.toolkit and numbers(host.toolkit) < _SAFE_TOOLKIT:
         fix = Fix(
             "Update it.",
-            ("sudo apt-get install --only-upgrade nvidia-container-toolkit",),
+            (repair("sudo apt-get install --only-upgrade nvidia-container-toolkit"),),
             "config",
             disturbs,
             "nodedoctor container.toolkit",

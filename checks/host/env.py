@@ -14,7 +14,7 @@ from nodedoctor.facts.stack.loaded_nccl import LoadedNccl
 from nodedoctor.facts.stack.pins import wheels_of
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.lint.devices import judge_devices
+from nodedoctor.lint.devices import judge_devices, unseen_devices
 from nodedoctor.lint.forwarding import judge_forwarding
 from nodedoctor.lint.habits import judge_habit
 from nodedoctor.lint.names import judge_name
@@ -28,7 +28,12 @@ RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 _UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM": "denied"}
 
 
-@check("env.lint", "Environment variables do what they are meant to", tags={"fast"})
+@check(
+    "env.lint",
+    "Environment variables do what they are meant to",
+    tags={"fast"},
+    without=(TargetPython, Torch, Libraries, LoadedNccl, Gpus, NvLinks, Net, Rdma),
+)
 def lint(
     settings: Settings,
     target: TargetPython | None,
@@ -52,11 +57,15 @@ def lint(
     values = {name: [one for one in settings.all() if one.name == name] for name in remarks}
     for name in sorted(remarks):
         yield _finding(name, remarks[name], values[name])
+    blind = {name: place for name, place in unseen_devices(settings, node) if name not in remarks}
+    for name, place in sorted(blind.items()):
+        summary = f"{name}={settings.value(name)}: whether it is here was not seen ({place})"
+        yield Finding.unknown("not-visible-here", summary, subject=f"env:{name}")
     for path, error in settings.unread.items():
         yield _unread(path, error)
     for path, names in settings.misread.items():
         yield _misread(path, names)
-    if not (remarks or settings.unread or settings.misread):
+    if not (remarks or blind or settings.unread or settings.misread):
         count = len({one.name for one in settings.all()})
         yield Finding.ok(f"{count} variables of the libraries are set{_where(settings)}, none amiss")
 
@@ -102,7 +111,7 @@ def _fix(remarks: list[Remark]) -> Fix | None:
     first = next((remark for remark in remarks if remark.fix), None)
     if first is None:
         return None
-    return Fix(first.fix, first.commands, "restart-job", "the job", "nodedoctor env.lint", first.docs)
+    return Fix(first.fix, first.steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
 
 
 def _misread(path: str, names: tuple[str, ...]) -> Finding:

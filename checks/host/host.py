@@ -11,6 +11,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 _STALLED_PERCENT = {"memory": 10.0, "io": 40.0}
 """Share of the last minute in which all tasks waited at once (PSI full): facebookincubator/oomd acts on
@@ -23,7 +24,15 @@ _BLOCKED = 4
 """Processes asleep in the kernel at once from which it is no coincidence."""
 
 
-@check("host.pressure", "Nothing on this host is starved", tags={"fast"})
+@check(
+    "host.pressure",
+    "Nothing on this host is starved",
+    tags={"fast"},
+    without=(
+        Machine,
+        Processes,
+    ),
+)
 def pressure(limits: Limits, machine: Machine | None, processes: Processes | None) -> Iterator[Finding]:
     """Pressure stall information of memory, io and processors, the load, and processes asleep in the kernel.
 
@@ -67,7 +76,7 @@ def _relieve(what: str) -> Fix:
     text = f"Find what uses the {what}: other jobs, too many loader workers or threads, a slow file system."
     return Fix(
         text,
-        ("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20",),
+        (look("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
         "investigate",
         "nothing",
         "nodedoctor host.pressure",
@@ -96,7 +105,7 @@ def _in_driver(process: Process) -> bool:
     return bool(process.nvidia) or (process.wchan or "").startswith(("nv_", "nvidia", "uvm_", "os_acquire"))
 
 
-@check("host.governor", "Processors may run fast", tags={"fast"})
+@check("host.governor", "Processors may run fast", tags={"fast"}, without=(Machine,))
 def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     """The frequency governor of each processor.
 
@@ -118,7 +127,7 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
         return
     fix = Fix(
         "Set it, if clocks prove low.",
-        ("sudo cpupower frequency-set -g performance",),
+        (repair("sudo cpupower frequency-set -g performance"),),
         "config",
         "nothing",
         "nodedoctor host.governor",

@@ -14,6 +14,7 @@ from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 GIB = 1024**3
 _SHM_SUBJECT = f"mount:{SHM}"
@@ -22,7 +23,16 @@ _RAY = ("raylet", "ray-worker", "gcs-server")
 _NEAR_THE_LIMIT = 0.8  # of the open files allowed; sockets of one more communicator come in hundreds
 
 
-@check("limits.shm", "Shared memory is large enough", tags={"fast"})
+@check(
+    "limits.shm",
+    "Shared memory is large enough",
+    tags={"fast"},
+    without=(
+        Container,
+        Pci,
+        Driver,
+    ),
+)
 def shm(
     limits: Limits,
     container: Container | None,
@@ -95,7 +105,7 @@ def _leftovers(fix: Fix) -> Fix:
         "Killed jobs leave files behind: with no job running, remove the nccl-*, torch_* and plasma* files "
         f"of the user who left them. If a running job needs it all: {fix.text[0].lower()}{fix.text[1:]}"
     )
-    return replace(fix, text=text, commands=("ls -lSh /dev/shm | head -20", *fix.commands))
+    return replace(fix, text=text, steps=(look("ls -lSh /dev/shm | head -20"), *fix.steps))
 
 
 def _ray_store(shm: Shm, limits: Limits, processes: Processes | None, fix: Fix) -> Finding | None:
@@ -123,7 +133,7 @@ def _memory_gib(memory: Memory | None, cgroup_gib: float | None) -> float | None
     return min(sizes, default=None)
 
 
-@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"})
+@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"}, without=(Container,))
 def memlock(
     limits: Limits, rdma: Rdma | None, container: Container | None, processes: Processes | None
 ) -> Iterator[Finding]:
@@ -170,7 +180,16 @@ def _judge_memlock(
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 
-@check("limits.nofile", "Enough files may be open", tags={"fast"})
+@check(
+    "limits.nofile",
+    "Enough files may be open",
+    tags={"fast"},
+    without=(
+        Container,
+        Pci,
+        Driver,
+    ),
+)
 def nofile(
     limits: Limits,
     processes: Processes | None,
@@ -221,7 +240,8 @@ def _nofile_fix(process: Process, bound: Bound, runtime: str | None) -> Fix:
     if bound.hard is not None and bound.soft is not None and bound.hard <= bound.soft:
         return fix
     text = f"For this process at once, until it ends: prlimit. {fix.text}"
-    return replace(fix, text=text, commands=(f"prlimit --pid {process.pid} --nofile={most}", *fix.commands))
+    at_once = repair("prlimit --pid {} --nofile={}", process.pid, most, disturbs="nothing")
+    return replace(fix, text=text, steps=(at_once, *fix.steps))
 
 
 def _judge_shell(bound: Bound | None, runtime: str | None, trains: bool) -> Finding:
@@ -244,8 +264,8 @@ def _judge_shell(bound: Bound | None, runtime: str | None, trains: bool) -> Find
 def _whole_system(limits: Limits) -> Iterator[Finding]:
     most, opened = limits.sysctl.get("fs.file-max"), limits.open_files
     if most and opened is not None and opened > most * _NEAR_THE_LIMIT:
-        commands = (f"sudo sysctl -w fs.file-max={limit('file_max').number:.0f}",)
-        fix = Fix("Raise it.", commands, "config", "nothing", "nodedoctor limits.nofile")
+        steps = (repair("sudo sysctl -w fs.file-max={}", f"{limit('file_max').number:.0f}"),)
+        fix = Fix("Raise it.", steps, "config", "nothing", "nodedoctor limits.nofile")
         evidence = [Evidence("limits", f"fs.file-nr {opened}, fs.file-max {most}")]
         summary = f"{opened} of {most} open files of the whole node are used"
         yield Finding.fail(summary, subject="node", evidence=evidence, fix=fix)

@@ -15,6 +15,7 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import last_resort, repair
 
 _NEARLY = 0.9
 _CPUS_PER_GPU = 2
@@ -22,7 +23,7 @@ _CPUS_PER_GPU = 2
 _MANY_CPUS = 256
 
 
-@check("limits.processes", "Enough tasks may run", tags={"fast"})
+@check("limits.processes", "Enough tasks may run", tags={"fast"}, without=(Machine,))
 def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) -> Iterator[Finding]:
     """The pids limit of our control group and its use, the process limit of running ranks, kernel.pid_max.
 
@@ -55,8 +56,8 @@ def _group_tasks(most: int, used: int | None, trains: bool) -> Finding:
     low = limit("pids_warn")
     summary = f"{most} tasks for our control group" + (f", {used} in use" if used is not None else "")
     fix = Fix(
-        "Raise it: --pids-limit for docker, TasksMax= in the unit, podPidsLimit of the kubelet.",
-        ("docker run --pids-limit -1 ...",),
+        "Raise it: --pids-limit=-1 for docker, TasksMax= in the unit, podPidsLimit of the kubelet.",
+        (),
         "config",
         "the container or job: it has to be started anew",
         "nodedoctor limits.processes",
@@ -77,7 +78,7 @@ def _group_tasks(most: int, used: int | None, trains: bool) -> Finding:
 def _nproc(process: Process, soft: int) -> Finding:
     fix = Fix(
         "Raise it where the job is started.",
-        ("ulimit -u unlimited",),
+        (repair("ulimit -u unlimited"),),
         "config",
         "the job",
         "nodedoctor limits.processes",
@@ -119,7 +120,11 @@ def _unlimited(who: str, nccl: str) -> Finding:
     if nccl and numbers(nccl) >= numbers(str(since.value)):
         return Finding.ok(f"unlimited for {who}; NCCL {nccl} sets its threads' stack itself")
     fix = Fix(
-        "Use the default.", (f"ulimit -s {usual.number:g}",), "config", "the job", "nodedoctor limits.stack"
+        "Use the default.",
+        (repair("ulimit -s {}", f"{usual.number:g}"),),
+        "config",
+        "the job",
+        "nodedoctor limits.stack",
     )
     evidence = [Evidence("limits", f"{who}: Max stack size unlimited")]
     if not nccl:
@@ -157,8 +162,8 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
         yield Finding.ok(told, evidence=evidence)
     elif allowed < least and (group.cpu_cores is not None or (online and allowed < online)):
         fix = Fix(
-            "Ask for more processors.",
-            (f"srun --cpus-per-gpu={4 * _CPUS_PER_GPU} ...", "docker run --cpus ..."),
+            f"Ask for more processors: srun's --cpus-per-gpu={4 * _CPUS_PER_GPU}, docker run's --cpus.",
+            (),
             "config",
             "the job",
             "nodedoctor limits.cpu",
@@ -170,7 +175,7 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
         yield Finding.ok(f"{told} for {count} GPUs", evidence=evidence)
 
 
-@check("limits.removeipc", "Shared memory survives the end of a login", tags={"fast"})
+@check("limits.removeipc", "Shared memory survives the end of a login", tags={"fast"}, without=(Container,))
 def removeipc(limits: Limits, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """systemd-logind's RemoveIPC, and whether ranks of ordinary users run outside a service.
 
@@ -187,7 +192,13 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
     said = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, and yes is the default"
     fix = Fix(
         "Set it in /etc/systemd/logind.conf.",
-        ("sudo systemctl restart systemd-logind",),
+        (
+            last_resort(
+                "sudo systemctl restart systemd-logind",
+                when="no graphical session runs",
+                disturbs="graphical sessions",
+            ),
+        ),
         "config",
         "nothing",
         "nodedoctor limits.removeipc",

@@ -9,11 +9,12 @@ from nodedoctor.facts.kernel.events import DriverEvent
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.steps import keep, reboot
 
 from .pci_address import subject_of
 
 
-@check("kernel.driver", "The driver reported no failure to start", tags={"fast"})
+@check("kernel.driver", "The driver reported no failure to start", tags={"fast"}, without=(Pci,))
 def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Messages of NVIDIA's modules about GPUs that do not initialise and versions that do not fit.
 
@@ -71,10 +72,10 @@ def _driver_fix(kind: str) -> Fix:
         return Fix(
             "Reboot, so that the module matches the installed libraries, and hold the driver's packages back"
             " from unattended upgrades.",
-            ("sudo reboot",),
+            (reboot("the node is drained"),),
             "reboot",
             "every job on this node",
             "nodedoctor driver",
         )
     text = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power the node off and on."
-    return Fix(text, ("sudo nvidia-bug-report.sh",), "investigate", "nothing", "nodedoctor driver")
+    return Fix(text, (keep("sudo nvidia-bug-report.sh"),), "investigate", "nothing", "nodedoctor driver")

@@ -10,6 +10,7 @@ from nodedoctor.facts.kernel.events import IommuFault, PcieError, RamError, evid
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.steps import look
 
 from .pci_address import role, subject_of
 
@@ -20,7 +21,7 @@ _SEATING = (
 )
 
 
-@check("kernel.pcie", "No PCI error of a GPU or adapter in the kernel log", tags={"fast"})
+@check("kernel.pcie", "No PCI error of a GPU or adapter in the kernel log", tags={"fast"}, without=(Pci,))
 def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """AER, DPC and lost links since boot or --since, by device. Corrected errors matter only in masses.
 
@@ -54,7 +55,9 @@ def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: 
     summary = f"{owner or 'another device'}: {told}{times(events)}"
     worst = [event for event in events if event.severity != "corrected"] or events
     evidence = evidence_of(worst)
-    fix = Fix(_SEATING, ("sudo lspci -vvv",), "investigate", "every job on this node", "nodedoctor pcie")
+    fix = Fix(
+        _SEATING, (look("sudo lspci -vvv"),), "investigate", "every job on this node", "nodedoctor pcie"
+    )
     if set(kinds) == {"corrected"}:
         if kinds["corrected"] < _FLOOD:
             return Finding.info(f"{summary}: repaired by the link", subject=subject, evidence=evidence)
@@ -73,7 +76,7 @@ def _elsewhere(events: Iterable[PcieError]) -> bool:
     return mild and all(event.driver not in (None, "pcieport") for event in events)
 
 
-@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"})
+@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"}, without=(Pci,))
 def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Faults that the IOMMU of Intel, AMD or ARM reported, by device.
 
@@ -125,7 +128,7 @@ def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         subject, evidence = f"ram:{place or 'unknown'}", evidence_of(events)
         fix = Fix(
             "Reboot so that the firmware can repair or map out the row; replace the module if it returns.",
-            ("sudo ras-mc-ctl --errors",),
+            (look("sudo ras-mc-ctl --errors"),),
             "drain",
             "every job on this node",
             "nodedoctor kernel.memory",

@@ -13,8 +13,10 @@ from nodedoctor.facts.kernel.events import LoggedXid
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
-from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status
+from nodedoctor.knowledge.recipes import gpu_reset
+from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.record import record
+from nodedoctor.steps import keep, look, reboot
 
 from .pci_address import gpu_index, subject_of
 
@@ -53,7 +55,15 @@ class Judged:
         return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
 
 
-@check("kernel.xid", "No GPU error in the kernel log", tags={"fast"})
+@check(
+    "kernel.xid",
+    "No GPU error in the kernel log",
+    tags={"fast"},
+    without=(
+        Gpus,
+        Pci,
+    ),
+)
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: what NVIDIA's catalogue says of it, on which GPU, of whose process.
 
@@ -200,10 +210,17 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
 
 def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
     text = asked.advice if asked is worst else f"{asked.advice} {worst.advice}"
-    reset = asked.action == "reset-gpu" and index is not None
-    commands = (f"sudo nvidia-smi --gpu-reset -i {index}",) if reset else ()
+    reset = asked.action == "reset-gpu"
     disturbs = _DISTURBS.get(asked.action, "")
-    return Fix(text, commands, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
+    steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
+    if index is not None:
+        steps += (look("nvidia-smi -q -i {}", index),)
+    if reset and index is not None:
+        steps += gpu_reset(index, disturbs)
+    elif asked.action in ("drain", "replace", "reboot"):
+        steps += (keep("sudo nvidia-bug-report.sh"),)
+        steps += (reboot("the evidence is kept and the node is drained"),) if asked.action == "reboot" else ()
+    return Fix(text, steps, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
 
 
 def _whom(one: Judged) -> str:

@@ -26,7 +26,12 @@ BROKEN = 0.5
 _Pairs = Mapping[tuple[int, int], Pair]
 
 
-@check("bandwidth.p2p", "Copies between GPUs are fast and arrive unharmed", tags={"gpu", "nvlink"})
+@check(
+    "bandwidth.p2p",
+    "Copies between GPUs are fast and arrive unharmed",
+    tags={"gpu", "nvlink"},
+    without=(Topology,),
+)
 def p2p(
     bandwidth: Bandwidth, gpus: Gpus | None, board: Board | None, topology: Topology | None
 ) -> Iterator[Finding]:

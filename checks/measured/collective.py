@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.measured.collective import Collective, Isolation, Run
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 _ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 DIAGNOSIS_ONLY = (
@@ -22,7 +23,7 @@ _SUSPECTS = {
 }
 _FIX = Fix(
     "Read the first warning of NCCL above, then let nodedoctor switch off one path at a time.",
-    ("nodedoctor collective.isolate",),
+    (look("nodedoctor collective.isolate"),),
     "investigate",
     "nothing",
     "nodedoctor collective.smoke",
@@ -30,7 +31,7 @@ _FIX = Fix(
 )
 _WRONG = Fix(
     "Take the node out of service until the GPU or link that alters data is found.",
-    ("nodedoctor bandwidth --deep", "nodedoctor kernel"),
+    (look("nodedoctor bandwidth --deep"), look("nodedoctor kernel")),
     "drain",
     "every job on the node",
     "nodedoctor collective.smoke",
@@ -68,8 +69,10 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     said = [Evidence("collective-isolate", f"{run.setting}: {run.trouble or 'runs'}") for run in tried]
     cured = [run for run in tried if run.ok]
     for run in cured:
-        path, look = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
-        fix = Fix(f"Look at that path. {DIAGNOSIS_ONLY}", (look,), "investigate", "nothing", docs=_ENV)
+        path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
+        fix = Fix(
+            f"Look at that path. {DIAGNOSIS_ONLY}", (look(command),), "investigate", "nothing", docs=_ENV
+        )
         summary = f"the fault is in {path}: with {run.setting} the job runs"
         yield Finding.fail(summary, subject=f"path:{run.setting.partition('=')[0]}", evidence=said, fix=fix)
     if not tried:

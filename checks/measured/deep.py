@@ -9,10 +9,11 @@ from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import WRONG
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 _DIAG = Fix(
     "Read DCGM's own report; what it fails is what the vendor accepts as a reason to replace a part.",
-    ("dcgmi diag -r 3 -j",),
+    (look("dcgmi diag -r 3 -j"),),
     "drain",
     "every job on the node",
     "nodedoctor deep.dcgm",
@@ -36,7 +37,7 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
         yield Finding.ok(f"{sum(row[1] == 'Pass' for row in diag.results)} tests pass")
 
 
-@check("deep.nvbandwidth", "nvbandwidth was run", tags={"gpu", "deep"})
+@check("deep.nvbandwidth", "nvbandwidth was run", tags={"gpu", "deep"}, without=(Bandwidth,))
 def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Finding]:
     """The sums nvbandwidth prints, beside what we measured.
 
@@ -49,7 +50,7 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     yield Finding.info(f"{len(said)} tests ran{beside}", evidence=said)
 
 
-@check("deep.nccl-tests", "all_reduce_perf computes rightly", tags={"gpu", "deep"})
+@check("deep.nccl-tests", "all_reduce_perf computes rightly", tags={"gpu", "deep"}, without=(Collective,))
 def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
     """Bus bandwidth and wrong results of nccl-tests, beside those of our own job.
 

@@ -7,13 +7,14 @@ from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
 from nodedoctor.facts.rdma.ports import Ib
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 BROKEN = 0.5
 """Of the port's rate; ours: a PCIe slot with half its lanes, or of the generation before, gives half."""
 _SLOW = Fix(
     "See whether its PCIe link has full width and speed, and whether ACS or an IOMMU slows it; then compare "
     "firmware and settings with those of a rail that is fast.",
-    ("nodedoctor pcie ib topo", "sudo lspci -vv -d 15b3:"),
+    (look("nodedoctor pcie ib topo"), look("sudo lspci -vv -d 15b3:")),
     "investigate",
     "nothing to look; every job on the node when a card is reseated",
     "nodedoctor deep.ib-write-bw",
@@ -22,7 +23,7 @@ _SLOW = Fix(
 _FAILED = Fix(
     "Run the test by hand, the first line in one shell, the second in another; see limits.memlock when "
     "memory cannot be registered.",
-    ("ib_write_bw -d HCA -F --report_gbits", "ib_write_bw -d HCA -F --report_gbits 127.0.0.1"),
+    (),
     "investigate",
     "nothing",
     "nodedoctor deep.ib-write-bw",
@@ -30,7 +31,7 @@ _FAILED = Fix(
 )
 
 
-@check("deep.ib-write-bw", "Every rail carries what its port promises", tags={"ib", "deep"})
+@check("deep.ib-write-bw", "Every rail carries what its port promises", tags={"ib", "deep"}, without=(Ib,))
 def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     """Gbit/s of ib_write_bw from this host through each active rail and back, against the port's rate.
 

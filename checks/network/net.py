@@ -14,6 +14,7 @@ from nodedoctor.facts.network.net import Interface, Net, is_loopback, several_no
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 _FEW_PORTS = 4096
 """Every connection of NCCL and gloo takes a port; the kernel's default range has 28 232 of them."""
@@ -22,7 +23,7 @@ _SLOW_SECONDS = 1.0
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd")
 
 
-@check("net.hostname", "The node's own name leads to its own address", tags={"fast"})
+@check("net.hostname", "The node's own name leads to its own address", tags={"fast"}, without=(Container,))
 def hostname(
     net: Net, processes: Processes | None, container: Container | None, peers: Peers | None
 ) -> Iterator[Finding]:
@@ -109,7 +110,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
     if span is not None and span[1] - span[0] + 1 < _FEW_PORTS:
         fix = Fix(
             "Widen it.",
-            ("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",),
+            (repair("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"),),
             "config",
             "nothing",
             "nodedoctor net.ports",
@@ -152,7 +153,7 @@ def _firewall(net: Net) -> str:
     return "ufw is enabled" if net.ufw else ""
 
 
-@check("net.clock", "The clock is synchronised", tags={"fast"})
+@check("net.clock", "The clock is synchronised", tags={"fast"}, without=(Services,))
 def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     """The kernel's word on its clock (adjtimex), and the time services that run.
 
@@ -171,7 +172,7 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     else:
         fix = Fix(
             "Run one time service.",
-            ("sudo timedatectl set-ntp true", "chronyc tracking"),
+            (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
             "config",
             "nothing",
             "nodedoctor net.clock",
@@ -189,7 +190,7 @@ def dns(net: Net) -> Iterator[Finding]:
     servers = f"{len(net.nameservers)} name servers" if net.nameservers else "no name server"
     fix = Fix(
         "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
-        ("resolvectl status",),
+        (look("resolvectl status"),),
         "config",
         "nothing",
         "nodedoctor net.dns",

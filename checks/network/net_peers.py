@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.network.net import is_loopback
 from nodedoctor.facts.network.peers import Peer, Peers
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.steps import line, look, repair
 
 _LOSS_FAILS = 0.2
 """Two of ten packets. A wired network loses none; TCP slows down with the root of the loss (RFC 5348)."""
@@ -43,7 +43,7 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
         fix = _fix(
             peer,
             "See that it is up, and how packets leave for it.",
-            f"ip route get {quote(peer.addresses[0])}",
+            look("ip route get {}", peer.addresses[0]),
         )
         summary = f"{peer.host} ({peer.addresses[0]}) does not answer: {_heard(peer)}"
         yield Finding.fail(summary, subject=_subject(peer), evidence=evidence, fix=fix)
@@ -52,7 +52,9 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
     elif peer.ping is not None and peer.ping.loss > 0:
         lost = f"{peer.ping.sent - peer.ping.received} of {peer.ping.sent} packets to {peer.host} got lost"
         build = Finding.fail if peer.ping.loss >= _LOSS_FAILS else Finding.warn
-        fix = _fix(peer, "Look for errors at both ends' interfaces, cables and the switch.", "ip -s link")
+        fix = _fix(
+            peer, "Look for errors at both ends' interfaces, cables and the switch.", look("ip -s link")
+        )
         yield build(lost, subject=_subject(peer), evidence=evidence, fix=fix)
 
 
@@ -67,7 +69,7 @@ def _nameless(peer: Peer) -> Finding:
         why, hint = "the resolver did not answer in time", "Repair the resolver (net.dns), or use /etc/hosts."
     else:
         why, hint = peer.name_error or "no address", "Put it into /etc/hosts or DNS, or correct the name."
-    fix = _fix(peer, hint, f"getent hosts {quote(peer.host)}")
+    fix = _fix(peer, hint, look("getent hosts {}", peer.host))
     return Finding.fail(f"{peer.host} cannot be resolved: {why}", subject=_subject(peer), fix=fix)
 
 
@@ -81,7 +83,7 @@ def _blind(peer: Peer) -> Finding:
     if refused == "denied" or peer.ping_error in ("EACCES", "EPERM"):
         fix = Fix(
             "Let everybody ping, or run as root.",
-            ("sudo sysctl -w net.ipv4.ping_group_range='0 2147483647'",),
+            (repair("sudo sysctl -w net.ipv4.ping_group_range='0 2147483647'"),),
             "none",
         )
         return Finding.unknown("denied", f"{told}ping is not allowed to send", subject=subject, fix=fix)
@@ -103,7 +105,7 @@ def _packets(peer: Peer) -> Iterator[Finding]:
     fix = _fix(
         peer,
         "Set one MTU at both ends and at every switch between.",
-        f"tracepath -n {quote(peer.addresses[0])}",
+        look("tracepath -n {}", peer.addresses[0]),
     )
     told = f"the interface sends {whole} bytes, the way to {peer.host} carries"
     if peer.told_mtu is not None:
@@ -127,7 +129,10 @@ def _port(peer: Peer, peers: Peers) -> Iterator[Finding]:
         summary = f"connections to port {peers.port} of {peer.host} are rejected: {peer.tcp}"
     named = "MASTER_PORT names it" if peers.port_named else "torchrun's default; MASTER_PORT is not set here"
     fix = _fix(
-        peer, "Let the firewalls pass all TCP ports between the nodes.", "sudo iptables -S INPUT", _TORCHRUN
+        peer,
+        "Let the firewalls pass all TCP ports between the nodes.",
+        look("sudo iptables -S INPUT"),
+        _TORCHRUN,
     )
     build = Finding.fail if peers.port_named else Finding.warn
     subject = f"{_subject(peer)}/port"
@@ -172,6 +177,6 @@ def _evidence(peer: Peer) -> tuple[Evidence, ...]:
     return (Evidence("peers", f"{peer.host} ({', '.join(peer.addresses)}): {_heard(peer)}"),)
 
 
-def _fix(peer: Peer, text: str, command: str = "", docs: str = "") -> Fix:
-    commands = (command,) if command else ()
-    return Fix(text, commands, "config", "connections of that node", _VERIFY.format(quote(peer.host)), docs)
+def _fix(peer: Peer, text: str, command: Step | None = None, docs: str = "") -> Fix:
+    steps = (command,) if command else ()
+    return Fix(text, steps, "config", "connections of that node", line(_VERIFY, peer.host), docs)

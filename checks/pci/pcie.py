@@ -13,7 +13,8 @@ from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.knowledge.limits import Limit, limit
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
+from nodedoctor.steps import look
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -26,7 +27,7 @@ REPLAYS_LEAST = 1000
 _REPLAY_LIMITS = {gen: limit(f"pcie_replays_gen{gen}_per_minute") for gen in (3, 4, 5)}
 
 _LOOK = Fix(
-    "Run where NVML or nvidia-smi answers, or paste `nvidia-smi -q`.", ("nvidia-smi -q",), action="none"
+    "Run where NVML or nvidia-smi answers, or paste `nvidia-smi -q`.", (look("nvidia-smi -q"),), action="none"
 )
 _RESEAT = (
     "Reseat the card, its riser or the module; compare the slot's BIOS setting (bifurcation). A link that "
@@ -95,7 +96,7 @@ def _gpu_width(
         Evidence(source, f"GPU {gpu.index}: PCIe link width {now}x, at most {most or '?'}x"),
         card(source, gpu),
     ]
-    fix = look_at(gpu, _RESEAT, "pcie.width", _link_commands(gpu.bus_id), "drain", "every job on this node")
+    fix = look_at(gpu, _RESEAT, "pcie.width", _link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
     if not expected and (why := _by_design(model, now, most, peers)):
         return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:1])
@@ -119,9 +120,12 @@ def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]
     return "slots of a workstation differ" if few or now == most else None
 
 
-def _link_commands(address: str | None) -> tuple[str, ...]:
-    where = f"-s {address} " if address else ""
-    return (f"sudo lspci {where}-vv | grep -E 'LnkCap:|LnkSta:'", "sudo dmesg | grep -iE 'aer|pcieport'")
+def _link_steps(address: str | None) -> tuple[Step, ...]:
+    where = ["-s", address] if address else []
+    return (
+        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
+        look("sudo dmesg | grep -iE 'aer|pcieport'"),
+    )
 
 
 def _lanes(device: PciDevice) -> int:
@@ -140,7 +144,7 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | 
     if wider * 2 <= len(peers) or len(peers) < 2:
         return Finding.info(f"{summary}; no better slot is known here", subject=subject, evidence=said)
     fix = Fix(
-        _RESEAT, _link_commands(device.address), "drain", "every job on this node", "nodedoctor pcie.width"
+        _RESEAT, _link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width"
     )
     return Finding.fail(f"{summary}: {wider} like devices have more", subject=subject, evidence=said, fix=fix)
 
@@ -183,7 +187,7 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
         card(source, gpu),
     ]
     text = f"Reseat the card or riser, look at the slot's speed in the BIOS. {_RESEAT}"
-    fix = look_at(gpu, text, "pcie.speed", _link_commands(gpu.bus_id), "drain", "every job on this node")
+    fix = look_at(gpu, text, "pcie.speed", _link_steps(gpu.bus_id), "drain", "every job on this node")
     if expected and (most or now) < expected:
         summary = f"generation {most or now} at its best; {expected} expected"
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
@@ -199,7 +203,15 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
     return judge(f"generation {now} of {most} under load", subject=gpu.subject, evidence=said, fix=fix)
 
 
-@check("pcie.replays", "PCIe links do not repeat packets", tags={"gpu", "pcie"})
+@check(
+    "pcie.replays",
+    "PCIe links do not repeat packets",
+    tags={"gpu", "pcie"},
+    without=(
+        ErrorGrowth,
+        Machine,
+    ),
+)
 def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:
     """Replay counters: their growth within a second, their mean rate since boot, and peers.
 
@@ -251,5 +263,5 @@ def _replay_fix(gpu: Gpu, allowed: Limit) -> Fix:
         f"Reseat the card, riser or cable. {allowed.what}: at most {allowed.value} per minute and lane "
         f"({allowed.source})."
     )
-    commands = ("sudo dmesg | grep -iE 'aer|pcieport'", *_link_commands(gpu.bus_id)[:1])
-    return look_at(gpu, text, "pcie.replays", commands, "drain", "every job on this node")
+    steps = (look("sudo dmesg | grep -iE 'aer|pcieport'"), *_link_steps(gpu.bus_id)[:1])
+    return look_at(gpu, text, "pcie.replays", steps, "drain", "every job on this node")

@@ -8,33 +8,33 @@ from nodedoctor.facts.pci.config_space import Bridge, PcieTree
 from nodedoctor.facts.pci.iommu import Iommu
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, reboot, repair
 
 NCCL_ACS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"
 _TRANSLATED = ("DMA", "DMA-FQ")
 
-_ACS_OFF = Fix(
-    "Switch ACS redirection off on these bridges, at every boot, or off in the BIOS. Virtual machines that "
-    "share the switch need it on: then do not use P2P between them.",
-    (
-        "sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000",
-        "for b in $(lspci -d '*:*:*' | awk '{print $1}'); do sudo setpci -v -s $b ECAP_ACS+0x6.w=0000; done",
-    ),
-    "config",
-    "nothing; isolation between virtual machines is lost",
-    "sudo nodedoctor pcie.acs",
-    NCCL_ACS,
-)
 _AS_ROOT = Fix(
     "Run as root: an ordinary user reads 64 bytes of configuration space, ACS stands behind them.",
-    ("sudo nodedoctor pcie.acs", "sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'"),
+    (look("sudo nodedoctor pcie.acs"), look("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")),
     action="none",
 )
 _PASS_THROUGH = Fix(
     "Boot with the IOMMU passed through (`iommu=pt`), or with it off where no virtual machine needs it.",
     (
-        "grep GRUB_CMDLINE_LINUX /etc/default/grub",
-        "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub",
-        "sudo reboot",
+        look("cat /proc/cmdline"),
+        look("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
+        repair(
+            "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub",
+            when="GRUB starts this node",
+            disturbs="nothing before the next boot",
+        ),
+        repair("sudo update-grub", when="this is Debian or Ubuntu", disturbs="nothing before the next boot"),
+        repair(
+            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
+            when="this is a Red Hat or SUSE system",
+            disturbs="nothing before the next boot",
+        ),
+        reboot("the node is drained"),
     ),
     "reboot",
     "every job on this node",
@@ -43,7 +43,12 @@ _PASS_THROUGH = Fix(
 )
 
 
-@check("pcie.acs", "ACS does not redirect traffic between GPUs and adapters", tags={"fast", "pcie"})
+@check(
+    "pcie.acs",
+    "ACS does not redirect traffic between GPUs and adapters",
+    tags={"fast", "pcie"},
+    without=(Machine,),
+)
 def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     """The ACS control register of every bridge above GPUs and RDMA adapters (needs root).
 
@@ -95,14 +100,38 @@ def _between(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
     return above is not None and len(above.beneath) > 1
 
 
+def _acs_off(address: str) -> Fix:
+    return Fix(
+        "Switch ACS redirection off on this bridge, at every boot, or off in the BIOS. Virtual machines that "
+        "share the switch need it on: then do not use P2P between them.",
+        (
+            look("sudo lspci -s {} -vv | grep ACSCtl", address),
+            repair(
+                "sudo setpci -s {} ECAP_ACS+0x6.w=0000", address, when="no virtual machine shares the switch"
+            ),
+        ),
+        "config",
+        "nothing; isolation between virtual machines is lost",
+        "sudo nodedoctor pcie.acs",
+        NCCL_ACS,
+    )
+
+
 def _redirected(bridge: Bridge) -> Finding:
     said = f"{bridge.address} {bridge.kind}: ACSCtl {' '.join(f'{name}+' for name in bridge.redirects or ())}"
     summary = f"redirects what {', '.join(bridge.beneath)} sends to its neighbours on the switch"
     subject = f"pci:{bridge.address}"
-    return Finding.fail(summary, subject=subject, evidence=[Evidence("pci", said)], fix=_ACS_OFF)
+    return Finding.fail(
+        summary, subject=subject, evidence=[Evidence("pci", said)], fix=_acs_off(bridge.address)
+    )
 
 
-@check("pcie.iommu", "The IOMMU does not translate what GPUs and adapters send", tags={"fast", "pcie"})
+@check(
+    "pcie.iommu",
+    "The IOMMU does not translate what GPUs and adapters send",
+    tags={"fast", "pcie"},
+    without=(Machine,),
+)
 def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     """IOMMU units, the type of the groups GPUs and adapters are in, and the kernel's parameters.
 

@@ -13,6 +13,7 @@ from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
+from nodedoctor.steps import look, repair
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
@@ -20,7 +21,7 @@ _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
 
-@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"})
+@check("ib.ports", "Every port that NCCL uses is active", tags={"fast", "ib"}, without=(Container,))
 def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
     """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
 
@@ -134,15 +135,15 @@ def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
         fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")
         return Finding.unknown("not-visible-here", summary, subject="ib:driver", fix=fix)
     text = "Load the adapters' driver; where that fails the kernel's log says why."
-    commands = ("sudo modprobe mlx5_ib", "nodedoctor kernel.nic")
-    fix = Fix(text, commands, "config", "nothing", "nodedoctor ib.ports")
+    steps = (repair("sudo modprobe mlx5_ib"), look("nodedoctor kernel.nic"))
+    fix = Fix(text, steps, "config", "nothing", "nodedoctor ib.ports")
     return Finding.fail(summary, subject="ib:driver", fix=fix)
 
 
 def _no_such(word: str, rails: Rails) -> Finding:
     fix = Fix(
         "Name adapters that exist, or leave the variable out.",
-        ("unset NCCL_IB_HCA",),
+        (repair("unset NCCL_IB_HCA"),),
         "config",
         "the job",
         "nodedoctor ib.ports",
@@ -166,7 +167,7 @@ def _expected(wanted: str, rails: Rails) -> Finding:
         return Finding.fail(
             summary,
             subject="ib:expected",
-            fix=port_fix("Find the missing ports.", ("ibstat",)),
+            fix=port_fix("Find the missing ports.", (look("ibstat"),)),
         )
     return Finding.ok(summary, subject="ib:expected")
 
@@ -216,7 +217,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
         if len({version.rpartition(".")[0] for version in versions}) > 1:
             fix = Fix(
                 "Bring them to one release.",
-                ("sudo mlxfwmanager --query",),
+                (look("sudo mlxfwmanager --query"),),
                 "config",
                 "every job on this node",
                 "nodedoctor ib.firmware",

@@ -18,6 +18,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.fixes.rdma import NCCL_DOCS, port_fix
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 _DMABUF_KERNEL = (5, 12)
 """The first kernel with DMA-BUF for RDMA (NVIDIA/nccl, GPU troubleshooting: kernel >= 5.12, open module)."""
@@ -28,7 +29,7 @@ _ROCE_HEADERS = 96
 """Bytes RoCE needs beside its payload: linux, include/rdma/ib_addr.h, iboe_get_mtu."""
 
 
-@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"})
+@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"}, without=(Machine,))
 def gdr(
     rails: Rails,
     driver: Driver,
@@ -79,8 +80,8 @@ def _gdr(driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Fi
     fix = Fix(
         "Load the module, now and at every boot.",
         (
-            "sudo modprobe nvidia_peermem",
-            "echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
+            repair("sudo modprobe nvidia_peermem"),
+            repair("echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf"),
         ),
         "config",
         "nothing; jobs use it when they are started anew",
@@ -105,7 +106,7 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
     )
     fix = Fix(
         "Use NCCL 2.23.4 or newer. Until then: the open kernel module, with which DMA-BUF does the same.",
-        ("ls /sys/kernel/mm/memory_peers",),
+        (look("ls /sys/kernel/mm/memory_peers"),),
         "config",
         "the Python environment, and the job",
         "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
@@ -160,7 +161,7 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
         return
     fix = Fix(
         "Leave NCCL_IB_GID_INDEX out (NCCL >= 2.21 finds the row), or name a RoCE v2 row.",
-        ("show_gids",),
+        (look("show_gids"),),
         "config",
         "the job",
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.stack.interpreter import TargetPython
@@ -16,6 +16,7 @@ from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 # Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of
 # their newest architecture; cu126 builds have 5.0 to 9.0, the others begin at 7.5.
@@ -23,7 +24,16 @@ WITH_PTX = (2, 12)
 FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 
-@check("stack.torch-arch", "torch is compiled for these GPUs")
+@check(
+    "stack.torch-arch",
+    "torch is compiled for these GPUs",
+    without=(
+        ImportedTorch,
+        Driver,
+        Gpus,
+        Pci,
+    ),
+)
 def torch_arch(
     target: TargetPython,
     torch: Torch,
@@ -40,14 +50,14 @@ def torch_arch(
     names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
     models = names or [(name, None) for name in target.gpu_names]
     archs, source = _archs(target, torch, imported)
-    if not models and looked(pci, driver) and not signs(pci, driver):
+    if not models and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not models:
         yield Finding.unknown("not-visible-here", "which GPUs this node has could not be seen")
     elif torch.cuda == "" or torch.hip:
         yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
     elif not archs:
-        fix = Fix("Ask torch itself.", ("nodedoctor --deep stack.torch-arch",), "none")
+        fix = Fix("Ask torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
         summary = f"what torch {torch.version} was compiled for could not be read"
         yield Finding.unknown("not-visible-here", summary, subject="package:torch", fix=fix)
     else:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here, signs
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.stack.interpreter import TargetPython
@@ -16,7 +16,8 @@ from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.torch_pins import TorchVariant, torch_release
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
+from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
@@ -25,7 +26,17 @@ DISTURBS = "the Python environment; a new driver needs the GPUs idle"
 Fit = Literal["native", "minor", "forward", "none"]
 
 
-@check("stack.torch-driver", "torch's CUDA runs on this driver")
+@check(
+    "stack.torch-driver",
+    "torch's CUDA runs on this driver",
+    without=(
+        ImportedTorch,
+        Gpus,
+        Pci,
+        Driver,
+        Libraries,
+    ),
+)
 def torch_driver(
     target: TargetPython,
     torch: Torch | None,
@@ -45,7 +56,7 @@ def torch_driver(
     here = bool(version or (gpus and gpus.gpus) or target.gpu_names or signs(pci, driver))
     if torch is None:
         yield _no_torch(target, expect)
-    elif not here and looked(pci, driver):
+    elif not here and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not here:
         yield Finding.unknown("not-visible-here", "whether this node has NVIDIA GPUs could not be seen")
@@ -94,7 +105,7 @@ def _build_for(torch: Torch, driver: cuda.Driver | None) -> TorchVariant | None:
     return max(fitting, key=lambda build: build.cuda, default=None)
 
 
-def _install(target: TargetPython, build: TorchVariant | None) -> tuple[str, ...]:
+def _install(target: TargetPython, build: TorchVariant | None) -> tuple[Step, ...]:
     """The local version makes installers replace another build of the same release."""
     if build is None:
         return ()
@@ -179,7 +190,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
             evidence=[Evidence(target.source, "Is CUDA available: False")],
-            fix=Fix("The driver checks on that node show why.", ("nodedoctor driver",)),
+            fix=Fix("The driver checks on that node show why.", (look("nodedoctor driver"),)),
         )
 
 

@@ -12,6 +12,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.stack import Build, build_of
 from nodedoctor.knowledge.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 DISTURBS = "the Python environment"
 _BUILDS = re.compile(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
@@ -147,7 +148,7 @@ def _judge_toolkit(target: TargetPython, torch: Torch, version: str, where: str,
     evidence = [Evidence(target.source, f"{where}: CUDA {version}")]
     if ours[:1] != theirs[:1]:
         text = f"Only for building extensions: point CUDA_HOME at a toolkit of CUDA {torch.cuda}."
-        fix = Fix(text, (f"export CUDA_HOME=/usr/local/cuda-{torch.cuda}",), "config", "new builds")
+        fix = Fix(text, (repair("export CUDA_HOME=/usr/local/cuda-{}", torch.cuda),), "config", "new builds")
         summary = f"{what}: extensions do not compile (flash-attn, DeepSpeed, apex)"
         judge = Finding.warn if meant else Finding.info
         return judge(summary, subject="toolkit", evidence=evidence, fix=fix)
@@ -172,7 +173,9 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
             yield Finding.skip(f"NCCL {linked} is linked into torch")
         else:
             summary = "what torch needs of NCCL could not be read from its library"
-            fix = Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.undefined-symbol",), "none")
+            fix = Fix(
+                "Run nodedoctor where that Python is.", (look("nodedoctor stack.undefined-symbol"),), "none"
+            )
             yield Finding.unknown("not-visible-here", summary, fix=fix)
     elif libraries.nccl_missing and won:
         version = won[1].version if won[1] else ""
@@ -182,7 +185,7 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
             Evidence(target.source, f"{won[0].path} ({won[0].rule}): no {name}") for name in missing[:8]
         ]
         rule = won[0].rule
-        command = (f"unset {rule}",) if rule.startswith("LD_") else ()
+        command = (repair("unset {}", rule),) if rule.startswith("LD_") else ()
         text = f"Take {won[0].path} out of {rule}." if command else "Install the NCCL torch requires."
         yield Finding.fail(
             f"import torch fails: undefined symbol: {', '.join(missing[:3])}{more}; NCCL {version or '?'} of "

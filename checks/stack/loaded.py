@@ -17,13 +17,14 @@ from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.nccl import BadVersion, affecting, known_bad, traits
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look
 
 RESTART = "the job, which has to be started anew"
 PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus")
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"})
+@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"}, without=(Libraries,))
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
     """The libnccl in the memory map of every running rank, Ray worker and engine, and its version.
 
@@ -32,7 +33,9 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     Fix disturbs: the job, which has to be started anew.
     """
     for line in loaded.unread:
-        fix = Fix("Run as root, or as the user of the job.", ("sudo nodedoctor stack.nccl-loaded",), "none")
+        fix = Fix(
+            "Run as root, or as the user of the job.", (look("sudo nodedoctor stack.nccl-loaded"),), "none"
+        )
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
     jobs: dict[str, list[Mapped]] = {}
     for one in loaded.mapped:
@@ -65,7 +68,7 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     evidence = [_line(one) for one in mapped[:16]]
     fix = Fix(
         "Start all ranks from one environment, with one LD_LIBRARY_PATH; compare what differs.",
-        tuple(f"grep libnccl /proc/{group[0].pid}/maps" for group in kinds.values()),
+        tuple(look("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
         "restart-job",
         RESTART,
         "nodedoctor stack.nccl-loaded",

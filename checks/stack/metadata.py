@@ -14,6 +14,7 @@ from nodedoctor.facts.stack.requirements import Requirement, requirement, requir
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.stack import ray_range
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import repair
 
 DISTURBS = "the Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
@@ -126,7 +127,9 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-@check("stack.lambda", "Lambda Stack and other sources of torch do not mix", tags={"fast"})
+@check(
+    "stack.lambda", "Lambda Stack and other sources of torch do not mix", tags={"fast"}, without=(Container,)
+)
 def lambda_stack(
     system: SystemPackages,
     target: TargetPython | None,
@@ -172,7 +175,7 @@ def lambda_stack(
             evidence=[*evidence, Evidence("driver-files", "20auto-upgrades: unattended upgrades are on")],
             fix=Fix(
                 "Hold the driver's packages, and upgrade them with the node drained.",
-                (f"sudo apt-mark hold {' '.join(loose[:8])}",),
+                (repair("sudo apt-mark hold {}", list(loose[:8])),),
                 "config",
                 "upgrades of the driver, until apt-mark unhold",
             ),

@@ -10,13 +10,14 @@ from nodedoctor.facts.stack.pins import Pin, older, requirements_seen, same_rele
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.steps import look, repair
 
 DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
 VLLM_WHEEL = "vllm-nccl-"
 """vLLM 0.4 downloaded an NCCL of its own at install time, and loads that one for its collectives."""
 
 
-@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"})
+@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"}, without=(Libraries,))
 def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
     """The installed nvidia-nccl package against what this torch requires, by its metadata or the table.
 
@@ -52,7 +53,7 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
         f"which NCCL torch {torch.version} requires is not known: its metadata was not seen, and the table "
         "of official wheels has no such build",
         subject="package:nccl",
-        fix=Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.nccl-pin",), "none"),
+        fix=Fix("Run nodedoctor where that Python is.", (look("nodedoctor stack.nccl-pin"),), "none"),
     )
 
 
@@ -119,7 +120,9 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
             )
 
 
-@check("stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"})
+@check(
+    "stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"}, without=(ImportedTorch,)
+)
 def nccl_copies(
     target: TargetPython, torch: Torch, libraries: Libraries | None, imported: ImportedTorch | None
 ) -> Iterator[Finding]:
@@ -136,7 +139,7 @@ def nccl_copies(
         yield Finding.unknown(
             "not-visible-here",
             "a list of packages does not say which libnccl is loaded",
-            fix=Fix("Run nodedoctor where that Python is.", ("nodedoctor stack.nccl-copies",), "none"),
+            fix=Fix("Run nodedoctor where that Python is.", (look("nodedoctor stack.nccl-copies"),), "none"),
         )
     else:
         yield from _judge_copies(target, torch, libraries)
@@ -198,7 +201,9 @@ def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
         folder = rule.path.rpartition("/")[0]
         what = rule.path if rule.rule == "LD_PRELOAD" else folder
         text = f"Take {what} out of {rule.rule} where the job is started; or drop the variable."
-        return Fix(text, (f"unset {rule.rule}",), "config", "new processes", "nodedoctor stack.nccl-copies")
+        return Fix(
+            text, (repair("unset {}", rule.rule),), "config", "new processes", "nodedoctor stack.nccl-copies"
+        )
     text = "Install the NCCL torch was built with."
     return Fix(text, (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-copies")
 

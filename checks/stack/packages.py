@@ -11,7 +11,8 @@ from nodedoctor.facts.stack.requirements import Requirement, requirement
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge import stack
 from nodedoctor.knowledge.torch_pins import torch_release
-from nodedoctor.model import Evidence, Finding, Fix, Status
+from nodedoctor.model import Evidence, Finding, Fix, Status, Step
+from nodedoctor.steps import repair
 
 DISTURBS = "the Python environment"
 
@@ -69,7 +70,9 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
             f"{won[0].rule} puts the cuDNN{version} of {won[0].path} in front of {own}",
             subject="library:libcudnn",
             evidence=[Evidence(target.source, f"{won[0].name} => {won[0].path} ({won[0].rule})")],
-            fix=Fix("Take that folder out where the job is started.", (f"unset {won[0].rule}",), "config"),
+            fix=Fix(
+                "Take that folder out where the job is started.", (repair("unset {}", won[0].rule),), "config"
+            ),
         )
 
 
@@ -207,7 +210,7 @@ def _by_pairs(target: TargetPython, torch: Torch, package: Package) -> Finding:
     )
 
 
-def _either(target: TargetPython, torch: Torch, name: str, asked: Requirement) -> tuple[str, ...]:
+def _either(target: TargetPython, torch: Torch, name: str, asked: Requirement) -> tuple[Step, ...]:
     release = torch_release(torch.version)
     partner = getattr(release, name, "") if release and name in ("torchvision", "torchaudio") else ""
     fitting = [row.version for row in stack.releases_for_torch(name, torch.version) if not row.yanked]

@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from nodedoctor.model import Report
+    from nodedoctor.errors import NodeDoctorError
+    from nodedoctor.report.document import Report
 
 
 COMMANDS = (
@@ -73,10 +74,10 @@ def _stand_in(number: int) -> io.TextIOWrapper:
     return open(number, "w" if number else "r", encoding="utf-8", closefd=False)
 
 
-def complain(message: str) -> int:
-    """One line on stderr for something that was asked for and cannot be; returns the usage code."""
-    say(message)
-    return Exit.USAGE
+def complain(problem: str | NodeDoctorError) -> int:
+    """One line on stderr for something that was asked for and cannot be; returns the exit code for it."""
+    say(str(problem))
+    return Exit.USAGE if isinstance(problem, str) else problem.exit_code
 
 
 def say(message: str) -> None:
@@ -111,16 +112,16 @@ def drop(number: int) -> None:
 
 def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
-    from nodedoctor.model import Status
+    from nodedoctor.report.document import is_blind, is_broken
 
-    findings = [f for result in report.results for f in result.findings if f.waived is None]
-    if any(f.status is Status.FAIL for f in findings):
+    findings = [f for result in report["results"] for f in result["findings"] if f["waived"] is None]
+    if any(f["status"] == "fail" for f in findings):
         return Exit.FAIL
-    if any(f.broken for f in findings):
+    if any(map(is_broken, findings)):
         return Exit.UNKNOWN
-    if fail_on == "warn" and any(f.status is Status.WARN for f in findings):
+    if fail_on == "warn" and any(f["status"] == "warn" for f in findings):
         return Exit.WARN
-    if fail_on in ("warn", "unknown") and any(f.blind for f in findings):
+    if fail_on in ("warn", "unknown") and any(map(is_blind, findings)):
         return Exit.UNKNOWN
     return Exit.OK
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from nodedoctor.cli.console import Exit, Parser, complain, emit, exit_code, say
 from nodedoctor.engine.registry import Options
 from nodedoctor.engine.run import Diagnosis
-from nodedoctor.engine.session import Request, Session, UsageError
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import KEYS
-from nodedoctor.model import Report
+from nodedoctor.report import json
+from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert
 
 
@@ -24,8 +26,8 @@ def main(words: list[str]) -> int:
     replay = Path(arguments.replay) if arguments.replay else None
     try:
         session = Session(Request(options=options, replay=replay))
-    except UsageError as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     try:
         report, expected = asyncio.run(_look(session))
     except asyncio.CancelledError:
@@ -40,15 +42,15 @@ def main(words: list[str]) -> int:
 
 def render(report: Report, expected: dict[str, str]) -> str:
     """The file: one `key=value` a line in the order of the keys, each with what it means."""
-    name = inert(str(report.node.get("hostname")))
-    lines = [f"# {name} on {report.started}, verdict {report.verdict.value}"]
+    name = inert(str(report["node"].get("hostname")))
+    lines = [f"# {name} on {report['started']}, verdict {report['verdict']}"]
     lines += [f"{key}={inert(expected[key])}  # {about}" for key, about in KEYS.items() if key in expected]
     return "\n".join(lines) + "\n"
 
 
 async def _look(session: Session) -> tuple[Report, dict[str, str]]:
     diagnosis: Diagnosis = session.diagnosis()
-    return await diagnosis.run(), diagnosis.expectations()
+    return json.document(await diagnosis.run()), diagnosis.expectations()
 
 
 def _said(text: str) -> int:

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, prepare, say
+from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nodedoctor.engine.session import Request, Session
-    from nodedoctor.model import Report
+    from nodedoctor.model import Observation
+    from nodedoctor.report.document import Report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,13 +110,12 @@ def diagnose(words: list[str]) -> int:
     import gc
 
     gc.disable()  # it is over before there is anything worth looking for
-    from nodedoctor.engine.session import Session, UsageError
-    from nodedoctor.expectations import ExpectError
+    from nodedoctor.engine.session import Session
 
     try:
         session = Session(_request(arguments))
-    except (UsageError, ExpectError) as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     return _headless(session, arguments)
 
 
@@ -132,14 +135,13 @@ def _no_input(arguments: argparse.Namespace) -> str:
 
 def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.tui import start
-    from nodedoctor.tui.state import RequestRefused
 
     try:
         sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
-    except RequestRefused as refused:
-        return complain(str(refused))
+    except NodeDoctorError as error:
+        return complain(error)
     print(start.last_words(sitting), end="", file=sys.stderr)
-    report = _leaving(sitting.report, arguments)
+    report = _leaving(sitting.report, sitting.observations, arguments)
     if not sys.stdout.isatty():
         arguments.json = True
         if not emit(_rendered(report, arguments)):
@@ -151,36 +153,36 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nodedoctor.cli import headless
+    from nodedoctor.report import json
 
     try:
         running = headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
-        report, recording = asyncio.run(running)
+        found, recording = asyncio.run(running)
     except asyncio.CancelledError:
         return Exit.TERMINATED
-    report = _leaving(report, arguments)
+    report = _leaving(json.document(found), found.observations, arguments)
     if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT
     return _finish(report, recording, arguments)
 
 
-def _leaving(report: Report, arguments: argparse.Namespace) -> Report:
+def _leaving(report: Report, seen: Iterable[Observation], arguments: argparse.Namespace) -> Report:
     """The report as it may leave the node: with --redact it names nobody."""
     if not arguments.redact:
         return report
     from nodedoctor.redact import Redaction
 
-    return Redaction.of(report.observations, report.node).report(report)
+    return Redaction.of(seen, report["node"]).report(report)
 
 
 def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> int:
     """Keep the recording and the other files that were asked for, and say the verdict as a number."""
     from nodedoctor.cli import outputs
-    from nodedoctor.report import json
 
     failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
     if arguments.record and arguments.redact and not (failed or arguments.json or arguments.quiet):
         say(f"read {arguments.record} before you send it: free text in it may still name something")
-    failed = outputs.write(arguments, lambda: json.document(report)) or failed
+    failed = outputs.write(arguments, lambda: report) or failed
     if failed:
         return failed
     return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on)

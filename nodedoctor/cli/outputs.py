@@ -73,5 +73,6 @@ def _render(form: str, document: Mapping[str, Any]) -> str:
 
         return junit.render(document)
     from nodedoctor.report import prometheus
+    from nodedoctor.report.document import read
 
-    return prometheus.render(document)
+    return prometheus.render(read(document))

@@ -9,8 +9,9 @@ from importlib import resources
 from typing import Any
 
 from nodedoctor.cli.console import Exit, Parser, complain, emit
-from nodedoctor.engine.plugins import Catalogue, DiscoveryError, discover
+from nodedoctor.engine.plugins import Catalogue, discover
 from nodedoctor.engine.run import probes_of
+from nodedoctor.errors import NodeDoctorError
 
 SCHEMAS = ("fleet", "report", "snapshot", "triage")
 
@@ -42,8 +43,8 @@ def parser() -> Parser:
 def _list(arguments: Any) -> int:
     try:
         rows = _LISTS[arguments.kind](discover())
-    except DiscoveryError as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     text = json.dumps(rows, indent=1) + "\n" if arguments.json else "".join(f"{r}\n" for r in _table(rows))
     return Exit.OK if emit(text) else Exit.OUTPUT
 

@@ -16,13 +16,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
-
-if TYPE_CHECKING:
-    from nodedoctor.engine.fork_server import ForkServer
 
 KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
 KEPT_STDERR = 4096
@@ -36,6 +33,21 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 _ENV = "/usr/bin/env"
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
+
+
+Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
+
+
+class Forker(Protocol):
+    """What starts some commands faster than a fresh interpreter: see fork_server.py."""
+
+    def takes(self, command: Command) -> bool:
+        """Whether it can start this one."""
+
+    async def fork(
+        self, command: Command, protocol: Callable[[], Pipes]
+    ) -> tuple[asyncio.SubprocessTransport, Pipes]:
+        """Start it; OSError when that cannot be."""
 
 
 def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
@@ -71,7 +83,7 @@ async def run(name: str, command: Command, timeout: float) -> Observation:
         running.close()
 
 
-async def start(name: str, command: Command, server: ForkServer | None = None) -> Running | Observation:
+async def start(name: str, command: Command, server: Forker | None = None) -> Running | Observation:
     """Start a command, as a fork of the server if it takes it; an Observation when it cannot be started."""
     began = time.monotonic()
     try:
@@ -238,11 +250,8 @@ class _Lines(asyncio.SubprocessProtocol):
             self.queue.put_nowait(None)
 
 
-Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
-
-
 async def _fork_or_spawn(
-    command: Command, server: ForkServer | None
+    command: Command, server: Forker | None
 ) -> tuple[asyncio.SubprocessTransport, _Pipes]:
     if server is not None and server.takes(command):
         with contextlib.suppress(OSError):

@@ -6,22 +6,30 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import stat
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
+from nodedoctor.engine.plugin_code import FromSource, PluginFailed, SourceFinder, contained
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
+from nodedoctor.engine.untrusted_files import Writer, Writers, is_root
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "nodedoctor.checks"
+PATIENCE = 10.0  # seconds that importing all plug-ins may take: a cold network file system takes seconds
 SITE_FOLDER = Path("/etc/nodedoctor/checks.d")
 
 
-class DiscoveryError(Exception):
+class DiscoveryError(NodeDoctorError):
     """Check files that contradict each other or must not be run; the message names the files."""
 
 
@@ -50,6 +58,7 @@ class Catalogue:
     facts: dict[str, Fact] = field(default_factory=dict)
     checks: dict[str, Check] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
+    ends: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
 
     def add(self, module: ModuleType) -> None:
         """Take over what a module declares; DiscoveryError when a check id is taken."""
@@ -64,17 +73,30 @@ class Catalogue:
             else:
                 self.checks[item.id] = item
 
+    @contextlib.contextmanager
+    def loading(self, name: str, where: str, *, bundled: bool = False) -> Iterator[None]:
+        """Note what fails inside as a broken plug-in: whatever it does, the other checks go on."""
+        try:
+            with contained(0 if bundled else max(self.ends - time.monotonic(), 0.1)):
+                yield
+        except PluginFailed as failed:
+            trace = "".join(traceback.format_exception(failed.error, limit=-1)).strip()
+            self.broken.append(Broken(name, where, trace))
+
 
 def discover(folders: Iterable[Path] = ()) -> Catalogue:
     """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
 
-    A plug-in that does not import is noted as broken; a folder that does not exist raises DiscoveryError.
+    A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
+    load because others can write there, raises DiscoveryError.
     """
     catalogue = Catalogue()
     facts = importlib.import_module("nodedoctor.facts")
-    for module in _modules("nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue):
+    for module in _modules(
+        "nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue, bundled=True
+    ):
         catalogue.add(module)
-    for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue):
+    for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
         catalogue.add(module)
     for module in _entry_points(catalogue):
         catalogue.add(module)
@@ -98,49 +120,61 @@ def bundled_checks() -> Path:
     raise DiscoveryError(f"the bundled checks are missing: neither {installed} nor a checkout's {beside}")
 
 
-def load_folder(folder: Path, package: str, catalogue: Catalogue) -> Iterator[ModuleType]:
+def load_folder(
+    folder: Path, package: str, catalogue: Catalogue, *, bundled: bool = False
+) -> Iterator[ModuleType]:
     """Import every module of a folder under the given package name; broken ones are noted, not raised.
 
     Sub-folders are walked, too. Names that start with `.` or `_`, and links to folders, are passed over. A
-    module that declares nothing is a helper.
+    module that declares nothing is a helper. Only bundled ones are loaded as any package; of other folders
+    only source files are.
     """
     if not folder.is_dir():
         raise DiscoveryError(f"no folder of checks at {folder}")
     if package not in sys.modules:
         init = folder / "__init__.py"
-        spec = importlib.util.spec_from_file_location(
-            package, init if init.exists() else None, submodule_search_locations=[str(folder)]
-        )
-        if spec is None:
-            spec = importlib.machinery.ModuleSpec(package, None, is_package=True)
-            spec.submodule_search_locations = [str(folder)]
+        if not bundled:
+            sys.meta_path.insert(0, SourceFinder(package))
+        loader = FromSource(package, str(init)) if init.exists() else None
+        spec = importlib.machinery.ModuleSpec(package, loader, origin=str(init), is_package=True)
+        spec.submodule_search_locations = [str(folder)]
         module = importlib.util.module_from_spec(spec)
         sys.modules[package] = module
-        if spec.loader is not None and init.exists():
-            spec.loader.exec_module(module)
-    yield from _modules(package, str(folder), catalogue)
+        if loader is not None:
+            with catalogue.loading("__init__", str(init), bundled=bundled):
+                loader.exec_module(module)
+    yield from _modules(package, str(folder), catalogue, bundled=bundled)
 
 
-def _modules(package: str, folder: str, catalogue: Catalogue) -> Iterator[ModuleType]:
-    for file in _files(folder):
-        name = ".".join(Path(file).relative_to(folder).with_suffix("").parts)
-        try:
-            yield importlib.import_module(f"{package}.{name}")
-        except (Exception, SystemExit):  # somebody else's file: whatever it does, the other checks go on
-            catalogue.broken.append(Broken(name, file, traceback.format_exc(limit=-1).strip()))
+def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) -> Iterator[ModuleType]:
+    for name, file in {_dotted(folder, file): file for file in _files(folder)}.items():
+        module = None
+        with catalogue.loading(name, file, bundled=bundled):
+            module = importlib.import_module(f"{package}.{name}")
+        if module is not None:
+            yield module
+
+
+_MODULES = (".py", ".pyc", ".so")
 
 
 def _files(folder: str) -> Iterator[str]:
-    """The Python files of a folder and of its sub-folders, in the order of names."""
+    """What can be imported in a folder and its sub-folders, in the order of names."""
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
         if entry.name.startswith((".", "_")):
             continue
-        if entry.name.endswith(".py"):
+        if entry.name.endswith(_MODULES):
             yield entry.path
         elif entry.is_dir(follow_symlinks=False):
             yield from _files(entry.path)
+
+
+def _dotted(folder: str, file: str) -> str:
+    """The module's name below its package; of `fast.abi3.so` it is `fast`."""
+    path = Path(file).relative_to(folder)
+    return ".".join((*path.parent.parts, path.name.partition(".")[0]))
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
@@ -150,15 +184,36 @@ def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP):
-        try:
+        loaded = None
+        with catalogue.loading(point.name, point.value):
+            if writer := _who_else_writes(point):
+                raise PermissionError(f"as root nodedoctor does not load it: {writer}")
             loaded = point.load()
-        except (Exception, SystemExit):
-            catalogue.broken.append(Broken(point.name, point.value, traceback.format_exc(limit=-1).strip()))
-            continue
+            if not isinstance(loaded, ModuleType):
+                raise TypeError("the entry point must name a module")
         if isinstance(loaded, ModuleType):
             yield loaded
-        else:
-            catalogue.broken.append(Broken(point.name, point.value, "the entry point must name a module"))
+
+
+def _who_else_writes(point: EntryPoint) -> Writer | None:
+    """As root, who can write the files of a plug-in's distribution, other than who can write our own."""
+    if not is_root():
+        return None
+    ours, theirs = Writers(), Writers()
+    ours.path(str(Path(__file__).parents[1]))
+    if point.dist is not None:
+        for file in ("", *(point.dist.files or ())):
+            theirs.path(_absolute(point.dist.locate_file(file)))
+        theirs.tree(_absolute(getattr(point.dist, "_path", ".")))  # its metadata
+    spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0].strip())
+    if spec is not None:
+        folders = list(spec.submodule_search_locations or ())
+        for place in folders or [spec.origin or ""]:
+            theirs.tree(_absolute(place))
+        if spec.cached and not folders:
+            theirs.path(_absolute(spec.cached))
+    paths, uids = {seen.path for seen in ours.found}, {seen.uid for seen in ours.found} - {0}
+    return next((seen for seen in theirs.found if seen.path not in paths and seen.uid not in uids), None)
 
 
 def _offers_checks(folder: str) -> bool:
@@ -178,13 +233,20 @@ def _offers_checks(folder: str) -> bool:
     return False
 
 
+def _absolute(path: object) -> str:
+    """Not normalized: `..` after a link leads elsewhere than it reads."""
+    return os.path.join(os.getcwd(), str(path))
+
+
 def _refuse_if_writable_by_others(folder: Path) -> None:
     """As root, code that another user may change is not run."""
-    if os.geteuid() != 0 or not folder.is_dir():
+    if not is_root() or not folder.is_dir():
         return
-    files = [Path(file) for file in _files(str(folder))]
-    between = {parent for file in files for parent in file.parents if folder in parent.parents}
-    for path in (folder, *sorted(between), *files):
-        about = path.stat()
-        if about.st_uid != 0 or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise DiscoveryError(f"{path} can be written by others; as root nodedoctor does not load it")
+    writers = Writers()
+    writers.tree(_absolute(folder))
+    if writers.found:
+        why = writers.found[0]
+        way_out = "run nodedoctor as yourself, or copy the folder to where only root can write"
+        raise DiscoveryError(
+            f"{why.path} can be written by others: as root nodedoctor does not load it ({why}); {way_out}"
+        )

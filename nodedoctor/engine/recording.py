@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nodedoctor import __version__
 from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.record import record
 
@@ -31,7 +32,7 @@ LARGEST_ALL = 256 * 1024 * 1024  # bytes of all files together
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-class SnapshotError(Exception):
+class SnapshotError(NodeDoctorError):
     """Why a recording cannot be read, in one line."""
 
 

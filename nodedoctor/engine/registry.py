@@ -103,7 +103,10 @@ class Need:
 
 @record
 class Check:
-    """A pure function of facts that yields findings."""
+    """A pure function of facts that yields findings.
+
+    `without` are the optional facts whose absence leaves a PASS a PASS: they only name, excuse or repeat.
+    """
 
     id: str
     title: str
@@ -113,6 +116,7 @@ class Check:
     why: str
     disturbs: str
     where: str
+    without: frozenset[type[Any]] = frozenset()
 
     @property
     def subject(self) -> str:
@@ -177,8 +181,14 @@ def fact(*sources: str | type[Any], name: str = "", shown: bool = True) -> Calla
     return declare
 
 
-def check(id: str, title: str, *, tags: Iterable[str] = ()) -> Callable[[Judge], Judge]:
-    """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`."""
+def check(
+    id: str, title: str, *, tags: Iterable[str] = (), without: Iterable[type[Any]] = ()
+) -> Callable[[Judge], Judge]:
+    """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`.
+
+    A PASS judged while an optional fact could not be seen becomes UNKNOWN, unless the fact is named in
+    `without`: name one there only if knowing it could never turn this check's PASS into a WARN or FAIL.
+    """
     subject, dot, condition = id.partition(".")
     if not (subject and dot and condition) or subject in RESERVED:
         raise ValueError(f"check id {id!r} must be subject.condition, and the subject not a subcommand")
@@ -187,7 +197,7 @@ def check(id: str, title: str, *, tags: Iterable[str] = ()) -> Callable[[Judge],
         what, why, disturbs = _sections(inspect.getdoc(function) or "")
         where = inspect.getsourcefile(function) or "?"
         all_tags = frozenset(tags) | {subject}
-        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where))
+        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, frozenset(without)))
         return function
 
     return declare

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
-import signal
-import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
-from nodedoctor.engine.registry import Check, fact_of
+from nodedoctor.engine.plugin_code import PluginFailed, contained
+from nodedoctor.engine.registry import Check, Need, fact_of
 from nodedoctor.engine.sources import Source
 from nodedoctor.expectations import held
+from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
-from nodedoctor.model import Expect, Finding, Moment, Report, Result, Status, Unseen
+from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
+from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
 
 CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
 
@@ -133,6 +135,7 @@ class Diagnosis:
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
         findings = held(check.id, await self._findings(check), self._expected)
+        findings = tuple([await self._fitted(finding) for finding in findings])
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
             findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
@@ -150,7 +153,18 @@ class Diagnosis:
             # "Does it apply here?" comes first; then a broken source says more than a blind one.
             return (min(missing, key=_does_not_apply_first),)
         arguments = [None if isinstance(value, Unseen) else value for value in values]
-        return tuple(judge(check, arguments))
+        gap = _gap(check, needs, values)
+        found = judge(check, arguments)
+        return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
+
+    async def _fitted(self, finding: Finding) -> Finding:
+        """The finding with a fix for this place: a rented machine is not repaired like one's own."""
+        if finding.fix is None or not touches_driver(finding.fix):
+            return finding
+        machine, container = await asyncio.gather(self.facts.get(Machine), self.facts.get(Container))
+        rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
+        inside = isinstance(container, Container) and container.inside
+        return replace(finding, fix=where_it_stands(finding.fix, inside=inside, rented=rented))
 
     @property
     def _expected(self) -> Mapping[str, str]:
@@ -161,21 +175,42 @@ class Diagnosis:
         return max((seconds.get(name, 0.0) for name in probes_of(check)), default=0.0)
 
 
-def judge(check: Check, arguments: list[Any]) -> Iterator[Finding]:
+def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
     """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
-    anything = False
+    found: list[Finding] = []
     try:
-        with _interrupted_after(CHECK_TIMEOUT_S):
+        with contained(CHECK_TIMEOUT_S):
             for finding in check.function(*arguments):
                 if not isinstance(finding, Finding):
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
-                anything = True
-                yield finding
-    except Exception as error:  # a check is a plug-in: its crash is one finding, not ours
-        yield Finding.unknown("crash", f"the check itself raised {_where(error)}")
-        return
-    if not anything:
-        yield Finding.unknown("crash", f"the check looked at nothing ({check.where})")
+                found.append(finding)
+    except PluginFailed as failed:  # a check is a plug-in: its crash is one finding, not ours
+        return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
+    if not found:
+        return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
+    return tuple(found)
+
+
+def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:
+    """What this check needs for a PASS and could not see, broken before blind; None when it saw all."""
+    gaps = []
+    for need, value in zip(needs, values, strict=True):
+        if need.cls in check.without:
+            continue
+        unseen = value if isinstance(value, Unseen) else getattr(value, "partly", None)
+        if isinstance(unseen, Unseen) and unseen.applies:
+            gaps.append(unseen)
+    return min(gaps, key=lambda gap: gap.reason in BLIND, default=None)
+
+
+def unpassed(finding: Finding, gap: Unseen) -> Finding:
+    """A PASS that rests on half of what it needs is UNKNOWN; other findings rest on what was seen."""
+    if finding.status is not Status.PASS:
+        return finding
+    fix = Fix(gap.way_out, action="none") if gap.way_out else finding.fix
+    what = gap.note if gap.note.startswith(gap.probe) else f"{gap.probe}: {gap.note}"
+    summary = f"{finding.summary}; judged without {what}"
+    return Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
 
 
 def probes_of(check: Check) -> frozenset[str]:
@@ -191,21 +226,8 @@ def probes_of(check: Check) -> frozenset[str]:
 
 
 def public(value: Any) -> Any:
-    """A fact as the report shows it: its own short form if it has one, else all its fields."""
-    return _asked(value, "public", None) or _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """What `dataclasses.asdict` makes of a value, in a third of the time: what cannot change is shared."""
-    if isinstance(value, (str, int, float, type(None))):
-        return value
-    if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    """A fact as the report shows it: its own short form if it has one, else itself, with all its fields."""
+    return _asked(value, "public", None) or value
 
 
 def _asked(value: Any, method: str, otherwise: Any) -> Any:
@@ -249,22 +271,3 @@ def _where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
-
-
-@contextlib.contextmanager
-def _interrupted_after(seconds: float) -> Iterator[None]:
-    """Interrupt Python code that never ends. Only the main thread gets signals; elsewhere nothing happens."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def overdue(signum: int, frame: object) -> None:
-        raise TimeoutError(f"took longer than {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, overdue)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -16,6 +16,7 @@ from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discov
 from nodedoctor.engine.registry import Check, Options
 from nodedoctor.engine.run import Diagnosis, now, this_node
 from nodedoctor.engine.sources import Live, Recorded, Source
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import judges
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.record import record
@@ -29,7 +30,7 @@ DEEP = "deep"
 """Checks with this tag run only with --deep or by name."""
 
 
-class UsageError(Exception):
+class UsageError(NodeDoctorError):
     """What was asked for cannot be done, in one line."""
 
 

@@ -7,8 +7,10 @@ because one stuck driver call predicts the next. What has not answered at the de
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from nodedoctor.engine import child_process
@@ -21,6 +23,22 @@ _TRIPPED_BY: dict[Lane, tuple[Outcome, ...]] = {
     # A driver that does not answer one caller in time will not answer the next one either.
     Lane.NVIDIA: (Outcome.STUCK, Outcome.TIMEOUT),
 }
+
+
+_OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
+
+
+def entered(seen: Observation) -> Observation:
+    """An observation as everything behind this line sees it, live or recorded.
+
+    Lines end in LF, whatever an editor or a mail program made of them. Our own programs end with 0 when they
+    have said everything; what they printed before another end is not an answer but a crash.
+    """
+    if "\r\n" in seen.text:
+        seen = replace(seen, text=seen.text.replace("\r\n", "\n"))
+    if seen.answered and seen.rc and any(_OURS.search(word) for word in seen.argv):
+        return replace(seen, outcome=Outcome.CRASH, note=seen.note or f"ended with exit code {seen.rc}")
+    return seen
 
 
 class Source(Protocol):
@@ -123,7 +141,7 @@ class Live:
             return running
         keep = False
         try:
-            seen = await running.answer(timeout)
+            seen = entered(await running.answer(timeout))
             keep = planned.hold and seen.answered
             return seen
         finally:
@@ -143,7 +161,7 @@ class Recorded:
     """A node as it was: the observations of a recording."""
 
     def __init__(self, seen: Mapping[str, Observation]) -> None:
-        self._seen = seen
+        self._seen = {name: entered(observation) for name, observation in seen.items()}
 
     async def observe(self, name: str) -> Observation:
         """What was recorded; what was not is missing, and says so."""

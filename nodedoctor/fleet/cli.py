@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, BinaryIO
 
 from nodedoctor.cli.console import Exit, complain, emit
+from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,18 +31,15 @@ MKDIR_TIMEOUT_S = 10.0
 def main(words: list[str]) -> int:
     """Run fleet; returns the exit code."""
     from nodedoctor.cli import outputs
-    from nodedoctor.engine.session import UsageError
-    from nodedoctor.expectations import ExpectError
     from nodedoctor.fleet.arguments import parser
     from nodedoctor.fleet.document import document
-    from nodedoctor.fleet.model import FleetError
 
     arguments = parser().parse_args(words)
     try:
         _check(arguments)
         gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
-    except (FleetError, ExpectError, UsageError) as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     fleet = gathered.fleet
     if not _has_screen(arguments) and not emit(_rendered(fleet, arguments)):
         return Exit.OUTPUT

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Literal
 
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Action, Status
 from nodedoctor.record import record
 
@@ -28,7 +29,7 @@ SEVERITIES = {
 """The status of a rank: 4 is unknown because something is broken, 2 because it could not be seen."""
 
 
-class FleetError(Exception):
+class FleetError(NodeDoctorError):
     """Why the nodes cannot be asked at all, in one line."""
 
 

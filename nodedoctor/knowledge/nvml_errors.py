@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nodedoctor.knowledge.recipes import KERNEL_LOG, driver_reload, gpu_reset
 from nodedoctor.model import Fix
 from nodedoctor.record import record
+from nodedoctor.steps import keep, last_resort, look, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"
 XID_GUIDE = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -21,7 +23,6 @@ _TICKET = (
     "On a cloud machine, stop and start it to get another host, and put the GPU's address, the kernel log's "
     "Xid lines and nvidia-bug-report.log.gz into the ticket."
 )
-_KERNEL_LOG = "sudo dmesg | grep -iE 'xid|nvrm|fallen off'"
 
 
 @record
@@ -34,34 +35,35 @@ class NvmlError:
     in_container: Fix | None = None
 
     def fix_here(self, container: bool, index: int | None = None) -> Fix:
-        """The fix for where we stand; its commands name the GPU when its index is given."""
+        """The fix for where we stand; it resets the GPU of that index, and none without one."""
         fix = self.in_container if container and self.in_container else self.fix
-        if index is None:
+        if fix.action != "reset-gpu" or index is None:
             return fix
-        return replace(fix, commands=tuple(line.replace("INDEX", str(index)) for line in fix.commands))
+        return replace(fix, steps=(*fix.steps, *gpu_reset(index, fix.disturbs)))
 
 
+HOLD_PACKAGES = repair(
+    "dpkg -l '*nvidia*' | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
+    when="this is Debian or Ubuntu",
+    disturbs="upgrades of the driver, until apt-mark unhold",
+)
 RELOAD = Fix(
-    "Stop what holds the driver and load the new kernel module, or reboot. Then hold the driver's "
+    "Stop what holds the driver and load the new kernel module, or reboot. Hold the driver's "
     "packages, so that unattended upgrades do not do it again in the middle of a job.",
     (
-        "sudo systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm",
-        "sudo modprobe -r nvidia_peermem nvidia_drm nvidia_modeset nvidia_uvm nvidia",
-        "sudo modprobe nvidia_uvm",
-        "sudo systemctl start nvidia-persistenced nvidia-fabricmanager",
-        "sudo reboot  # when modprobe says that a module is in use",
-        "dpkg -l '*nvidia*' | awk '/^ii/ {print $2}' | xargs sudo apt-mark hold",
-        "grep -h -A4 nvidia /var/log/apt/history.log",
+        look("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
+        HOLD_PACKAGES,
+        *driver_reload(),
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
     verify="nodedoctor driver.module-userspace",
 )
 RECREATE = Fix(
-    "Start the container anew: the driver's libraries and devices are put into it when it starts, and the "
+    "Restart the container: the driver's libraries and devices are put into it when it starts, and the "
     "host's driver has changed since. If it fails again, the image brings driver libraries of its own: "
     "remove them.",
-    ("docker restart CONTAINER", "find / -xdev -name 'libnvidia-ml.so*' -o -xdev -name 'libcuda.so*'"),
+    (look("find / -xdev -name 'libnvidia-ml.so*' -o -xdev -name 'libcuda.so*'"),),
     action="restart-job",
     disturbs="what runs in this container",
     verify="nodedoctor driver.module-userspace",
@@ -71,10 +73,12 @@ NO_DRIVER = Fix(
     "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), secure boot "
     "refusing an unsigned module, nouveau holding the GPU, or no driver installed at all.",
     (
-        "sudo modprobe nvidia; sudo dmesg | tail -20",
-        "dkms status; uname -r",
-        "mokutil --sb-state",
-        "ubuntu-drivers list --gpgpu",
+        look("dkms status"),
+        look("uname -r"),
+        look("mokutil --sb-state"),
+        look("ubuntu-drivers list --gpgpu", when="this is Ubuntu and no driver is installed"),
+        repair("sudo modprobe nvidia"),
+        look("sudo dmesg | tail -20"),
     ),
     action="config",
     disturbs="nothing: no program can be using the GPUs",
@@ -84,7 +88,7 @@ NO_DRIVER = Fix(
 OFF_THE_BUS = Fix(
     "Drain the node and power it off and on again; a reboot alone often does not bring the GPU back. If "
     f"it comes back, burn it in before it works again; if not, have it reseated or replaced. {_TICKET}",
-    (_KERNEL_LOG, "sudo nvidia-bug-report.sh"),
+    (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")),
     action="drain",
     disturbs=_EVERY_JOB,
     verify="nodedoctor driver.gpus-present",
@@ -94,10 +98,15 @@ HUNG = Fix(
     "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be ended. "
     f"Keep the kernel's stacks first, they are what NVIDIA asks for. {_TICKET}",
     (
-        "echo w | sudo tee /proc/sysrq-trigger; sudo dmesg | tail -200",
-        _KERNEL_LOG,
-        "sudo nvidia-bug-report.sh --safe-mode",
-        "sudo reboot",
+        KERNEL_LOG,
+        look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
+        keep("sudo nvidia-bug-report.sh --safe-mode"),
+        last_resort(
+            "echo w | sudo tee /proc/sysrq-trigger",
+            when="the node is drained and NVIDIA's support wants the kernel's stacks",
+            disturbs="nothing, but a full kernel log may lose its oldest lines",
+        ),
+        reboot("the evidence is kept and the node is drained"),
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
@@ -107,12 +116,14 @@ HUNG = Fix(
 DEVICES_LOST = Fix(
     "Restart the container. `systemctl daemon-reload` on the host (also run by package updates) made "
     "systemd apply its device rules again, and those do not know the GPUs that were added behind its "
-    "back. To prevent it: create the /dev/char links on the host, or name the devices with --device, or "
+    "back. To prevent it: create the /dev/char links on the host, or name each device with --device, or "
     "use CDI.",
     (
-        "docker restart CONTAINER",
-        "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-        "docker run --gpus all --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0 ...",
+        repair(
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            when="you are on the host",
+            disturbs="nothing",
+        ),
     ),
     action="restart-job",
     disturbs="what runs in this container",
@@ -120,11 +131,8 @@ DEVICES_LOST = Fix(
     docs=CGROUP_LOSS,
 )
 GIVE_GPUS = Fix(
-    "Start the container with GPUs: the NVIDIA runtime puts devices and libraries into it.",
-    (
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-        "srun --gpus=8 --container-image=... ...",
-    ),
+    "Start the container with GPUs: the NVIDIA runtime puts devices and libraries into it. docker run takes "
+    "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm the job asks for its GPUs.",
     action="restart-job",
     disturbs="what runs in this container",
     verify=VERIFY,
@@ -132,7 +140,7 @@ GIVE_GPUS = Fix(
 )
 _NO_DEVICES = Fix(
     f"The kernel log says why the driver could not start them (RmInitAdapter failed, Xid 79). {_TICKET}",
-    (_KERNEL_LOG, "sudo reboot"),
+    (KERNEL_LOG, reboot("the kernel log is kept and the node is drained")),
     action="reboot",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
@@ -140,7 +148,7 @@ _NO_DEVICES = Fix(
 )
 _NODES = Fix(
     "Give the user the device nodes: they are usually readable and writable for everybody.",
-    ("ls -l /dev/nvidia*", "grep DeviceFile /proc/driver/nvidia/params", "id"),
+    (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
@@ -148,14 +156,18 @@ _NODES = Fix(
 _RESET = Fix(
     "End what runs on the GPU and reset it; on boards with NVSwitch all GPUs are reset together. If that "
     f"does not help, reboot. {_TICKET}",
-    ("sudo nvidia-smi --gpu-reset -i INDEX", _KERNEL_LOG),
+    (KERNEL_LOG,),
     action="reset-gpu",
     disturbs="what runs on that GPU, and on its NVLink neighbours",
     verify=VERIFY,
 )
 _INVESTIGATE = Fix(
     f"Look at the kernel log; reboot when it shows nothing. {_TICKET}",
-    (_KERNEL_LOG, "sudo nvidia-bug-report.sh", "sudo reboot"),
+    (
+        KERNEL_LOG,
+        keep("sudo nvidia-bug-report.sh"),
+        reboot("the kernel log shows nothing and the node is drained"),
+    ),
     action="reboot",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
@@ -163,13 +175,13 @@ _INVESTIGATE = Fix(
 )
 _ON_THE_HOST = Fix(
     "Nothing inside the container can help: look at the driver on the host.",
-    ("nodedoctor driver",),
+    (look("nodedoctor driver"),),
     action="investigate",
     verify=VERIFY,
 )
 _LIBRARY = Fix(
     "Install the driver's libraries, of exactly the version of the kernel module.",
-    ("cat /proc/driver/nvidia/version", "ldconfig -p | grep libnvidia-ml"),
+    (look("cat /proc/driver/nvidia/version"), look("ldconfig -p | grep libnvidia-ml")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
@@ -177,7 +189,7 @@ _LIBRARY = Fix(
 )
 _STUB = Fix(
     "Take the folder with the stub out of the loader's way: the real library belongs to the driver.",
-    ("ldconfig -p | grep libnvidia-ml", "echo $LD_LIBRARY_PATH"),
+    (look("ldconfig -p | grep libnvidia-ml"), look("printenv LD_LIBRARY_PATH")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
@@ -185,7 +197,10 @@ _STUB = Fix(
 _WINDOWS = Fix(
     "Update the driver on the Windows side and WSL itself, then start WSL again. Inside WSL no driver is "
     "installed.",
-    ("wsl --update", "wsl --shutdown"),
+    (
+        repair("wsl --update"),
+        last_resort("wsl --shutdown", when="the update is installed", disturbs="everything in WSL"),
+    ),
     action="restart-service",
     disturbs="everything in WSL",
     verify=VERIFY,
@@ -193,7 +208,7 @@ _WINDOWS = Fix(
 )
 _POWER = Fix(
     f"Check the GPU's power cables and the power supplies. {_TICKET}",
-    (_KERNEL_LOG, "sudo ipmitool sel list | tail"),
+    (KERNEL_LOG, look("sudo ipmitool sel list | tail")),
     action="drain",
     disturbs=_EVERY_JOB,
     verify=VERIFY,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.facts.host.settings import HERE, Setting
+from nodedoctor.facts.host.settings import HERE, Setting, Settings
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.values import NCCL_ENV
+from nodedoctor.steps import look, repair
 
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _CONSEQUENCE = {
@@ -27,6 +28,19 @@ def judge_devices(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         yield from _ucx(setting, node.hcas, node.interfaces)
     elif setting.name == "CUDA_VISIBLE_DEVICES" and HERE in setting.places:
         yield from _gpus(setting.value, node.gpu_count)
+
+
+def unseen_devices(settings: Settings, node: NodeContext) -> Iterator[tuple[str, str]]:
+    """Variables that name adapters, interfaces or GPUs of a kind that was not seen, and that kind."""
+    for setting in settings.all():
+        if setting.value.strip().startswith("^"):
+            continue
+        if setting.name in (*_INTERFACES, "UCX_NET_DEVICES") and node.interfaces is None:
+            yield setting.name, "network interfaces"
+        elif setting.name in ("NCCL_IB_HCA", "UCX_NET_DEVICES") and node.hcas is None:
+            yield setting.name, "RDMA devices"
+        elif setting.name == "CUDA_VISIBLE_DEVICES" and HERE in setting.places and node.gpu_count is None:
+            yield setting.name, "GPUs"
 
 
 def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
@@ -69,10 +83,10 @@ def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
             f"this node has no RDMA device {', '.join(missing)}: NCCL uses none of its adapters and falls "
             "back to TCP sockets"
         )
-        yield Remark("fail", text, fix, ("unset NCCL_IB_HCA",), NCCL_ENV)
+        yield Remark("fail", text, fix, (repair("unset NCCL_IB_HCA"),), NCCL_ENV)
     else:
         text = f"this node has no RDMA device {', '.join(missing)}: rails are missing or lopsided"
-        yield Remark("warn", text, fix, ("ls /sys/class/infiniband",), NCCL_ENV)
+        yield Remark("warn", text, fix, (look("ls /sys/class/infiniband"),), NCCL_ENV)
 
 
 def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) -> Iterator[Remark]:

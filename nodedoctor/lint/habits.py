@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
+from nodedoctor.model import Step
+from nodedoctor.steps import look, repair
 
 _SWITCHES = (
     "CUDA_LAUNCH_BLOCKING",
@@ -73,7 +75,9 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
         "If a hang disappears with it, ACS, IOMMU or the NVLink fabric is the cause"
     )
     fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
-    return Remark("warn", text, fix, (f"unset {row.name}", "nodedoctor p2p nvlink fabric pcie"))
+    return Remark(
+        "warn", text, fix, (repair("unset {}", row.name), look("nodedoctor p2p nvlink fabric pcie"))
+    )
 
 
 def _ib(row: EnvVar, node: NodeContext) -> Remark:
@@ -81,7 +85,9 @@ def _ib(row: EnvVar, node: NodeContext) -> Remark:
         return Remark("note", "data between nodes goes over TCP sockets; there is no active RDMA port here")
     here = "and this node has active RDMA ports" if node.active_rdma else "if this node has RDMA"
     text = f"a test left on: traffic between nodes goes over TCP, ten to a hundred times slower, {here}"
-    return Remark("warn", text, "Remove it; if it helped, the RDMA path is broken.", (f"unset {row.name}",))
+    return Remark(
+        "warn", text, "Remove it; if it helped, the RDMA path is broken.", (repair("unset {}", row.name),)
+    )
 
 
 def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
@@ -96,8 +102,8 @@ def _left_on(row: EnvVar) -> Remark:
     return Remark("warn", f"left on: {_told(row)}", *_remove(row))
 
 
-def _remove(row: EnvVar) -> tuple[str, tuple[str, ...]]:
-    return "Remove it from the job's environment.", (f"unset {row.name}",)
+def _remove(row: EnvVar) -> tuple[str, tuple[Step, ...]]:
+    return "Remove it from the job's environment.", (repair("unset {}", row.name),)
 
 
 def _told(row: EnvVar) -> str:

@@ -9,6 +9,7 @@ from nodedoctor.facts.host.settings import Setting
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
 from nodedoctor.lint.remark import NodeContext, Remark
+from nodedoctor.steps import repair
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
@@ -37,7 +38,7 @@ def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
             "warn",
             f"nothing reads a variable of this name; {meant} was probably meant",
             f"Write {meant}={setting.value}.",
-            (f"unset {setting.name}", f"export {meant}={_quoted(setting.value)}"),
+            (repair("unset {}", setting.name), repair("export {}={}", meant, setting.value)),
         )
     elif kin is None or not kin.complete or _OF_BUILDS.fullmatch(setting.name):
         return  # a family of which not all names are known, or what build scripts read
@@ -52,7 +53,7 @@ def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
             "warn",
             f"nothing known reads it: no {reader} up to {last}, no known plug-in",
             "Remove it, unless your own program reads it.",
-            (f"unset {setting.name}",),
+            (repair("unset {}", setting.name),),
         )
 
 
@@ -69,7 +70,7 @@ def _phantom(setting: Setting, row: EnvVar) -> Remark:
     if "timeout" in row.instead:
         known = {found.framework: found.setting for found in timeout_settings()}
         fix += " " + "; ".join(f"{name}: {known[name]}" for name in _FRAMEWORKS if name in known) + "."
-    return Remark("warn", row.effect, fix, (f"unset {setting.name}",))
+    return Remark("warn", row.effect, fix, (repair("unset {}", setting.name),))
 
 
 def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:
@@ -89,8 +90,8 @@ def _not_of_this_version(setting: Setting, row: EnvVar, node: NodeContext) -> Re
     if not other:
         return Remark("warn", text, "Remove it." if not too_old else "It has no effect here.")
     what = f"{text}; {'before that it was' if too_old else 'it is now'} {other}"
-    command = f"export {other}={_quoted(setting.value)}"
-    return Remark("warn", what, f"Set {other} instead.", (f"unset {setting.name}", command))
+    command = repair("export {}={}", other, setting.value)
+    return Remark("warn", what, f"Set {other} instead.", (repair("unset {}", setting.name), command))
 
 
 def _former(row: EnvVar, node: NodeContext) -> str:
@@ -113,7 +114,7 @@ def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> 
         text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
         text += "; the old name is still read, and loses where both are set"
         text += f". {row.note}" if row.note else ""
-        command = f"export {row.renamed_to}={_quoted(setting.value)}"
+        command = repair("export {}={}", row.renamed_to, setting.value)
         fix = f"Set {row.renamed_to}" + (", and keep the old name up to torch 2.10." if _pipe(row) else ".")
         yield Remark("warn" if level == "warn" else "note", text, fix, (command,))
 
@@ -121,9 +122,3 @@ def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> 
 def _pipe(row: EnvVar) -> bool:
     """The dump pipe of torch 2.8 to 2.10 exists only when the old name is set (row's note)."""
     return row.name == "TORCH_NCCL_TRACE_BUFFER_SIZE"
-
-
-def _quoted(value: str) -> str:
-    import shlex
-
-    return shlex.quote(value)

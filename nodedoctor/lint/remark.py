@@ -7,6 +7,7 @@ from typing import Literal
 
 from nodedoctor.facts.host.settings import Settings
 from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.model import Step
 from nodedoctor.record import record
 
 Level = Literal["note", "warn", "fail"]
@@ -14,12 +15,12 @@ Level = Literal["note", "warn", "fail"]
 
 @record
 class Remark:
-    """One judgement; `fix` says what to do ("": nothing), `commands` can be copied, `docs` is an address."""
+    """One judgement; `fix` says what to do ("": nothing), `steps` are its commands, `docs` is an address."""
 
     level: Level
     text: str
     fix: str = ""
-    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     docs: str = ""
 
     @property

@@ -8,6 +8,7 @@ from nodedoctor.facts.host.settings import HERE, Settings
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
+from nodedoctor.steps import repair
 
 Pair = tuple[str, Remark]
 _OURS = ("NCCL_", "TORCH_", "GLOO_", "SKYRL_", "DEEPSPEED_")
@@ -34,7 +35,10 @@ def _two_names(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair
         new = variables.get(row.renamed_to) if row and row.renamed_to else None
         if row and new is not None and old != new:
             text = f"{row.renamed_to}={new} is the same setting by its new name; of the two that one counts"
-            yield row.name, Remark("warn", text, f"Keep one: remove {row.name}.", (f"unset {row.name}",))
+            yield (
+                row.name,
+                Remark("warn", text, f"Keep one: remove {row.name}.", (repair("unset {}", row.name),)),
+            )
 
 
 def _rdma_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
@@ -45,7 +49,7 @@ def _rdma_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]
         yield "NCCL_IB_HCA", Remark("warn", f"{by} makes it meaningless: no RDMA is used", "Decide for one.")
     if off and net == "ib":
         text = "NCCL_NET=IB wants what NCCL_IB_DISABLE=1 forbids: NCCL stops, because no network is left"
-        yield "NCCL_NET", Remark("fail", text, "Remove one of them.", ("unset NCCL_IB_DISABLE",))
+        yield "NCCL_NET", Remark("fail", text, "Remove one of them.", (repair("unset NCCL_IB_DISABLE"),))
 
 
 def _p2p_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
@@ -59,7 +63,7 @@ def _algorithms(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pai
     nvls = {word for word in wanted if word.startswith("NVLS")}
     if nvls and wanted <= nvls and switched_off(variables.get("NCCL_NVLS_ENABLE", "2")):
         text = "only NVLS is allowed, and NCCL_NVLS_ENABLE=0 turns it off: no algorithm is left"
-        yield "NCCL_ALGO", Remark("fail", text, "Remove one of them.", ("unset NCCL_ALGO",))
+        yield "NCCL_ALGO", Remark("fail", text, "Remove one of them.", (repair("unset NCCL_ALGO"),))
 
 
 def _least_and_most(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
@@ -87,7 +91,7 @@ def _empty_dumps(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pa
         if wanted and (2, 2) <= version < (2, 11) and size.strip("0") == "":
             text = f"dumps of {node.named('torch')} are empty until the flight recorder is given a size"
             new = "TORCH_FR_BUFFER_SIZE" if version >= (2, 8) else "TORCH_NCCL_TRACE_BUFFER_SIZE"
-            yield name, Remark("warn", text, f"Set {new}=2000.", (f"export {new}=2000",))
+            yield name, Remark("warn", text, f"Set {new}=2000.", (repair("export {}=2000", new),))
 
 
 _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] = (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
+from nodedoctor.steps import repair
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -101,7 +102,7 @@ def _exponent(value: str) -> Iterator[Remark]:
             f"{number} is out of range: it is an exponent from 1 to 22 (4.096 us x 2^n), no number of seconds"
         )
         fix = "Leave it out (20 since NCCL 2.23: about 30 s until a dead link is reported), or write 22."
-        yield Remark("warn", text, fix, ("unset NCCL_IB_TIMEOUT",), NCCL_ENV)
+        yield Remark("warn", text, fix, (repair("unset NCCL_IB_TIMEOUT"),), NCCL_ENV)
 
 
 def _number(value: str) -> float | None:

@@ -2,8 +2,9 @@
 
     python -I -S in_python.py PYTHON PROGRAM [ARGUMENT ...] [-- PREFIX ...]
 
-Root never runs what another user can have written: it becomes that user first. The program's text is handed
-over as an argument, because that user may not be able to read our folder, and a container does not have it.
+Root never runs what another user can have written: it becomes that user first, or says that it does not. The
+program's text is handed over as an argument, because that user may not be able to read our folder, and a
+container does not have it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nodedoctor.probes.stack.target_owner import become, foreign_owner, is_root
+    from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from stack.target_owner import become, foreign_owner, is_root
+    from stack.target_owner import WAY_OUT, become, owner_to_become
 
     sys.path.pop(0)
 
@@ -31,17 +32,20 @@ def main() -> None:
         place = words.index("--")
         words, prefix = words[:place], words[place + 1 :]
     python, program, *arguments = words
+    python = python if prefix else os.path.abspath(python)
     source = (Path(__file__).resolve().parent / f"{program}.py").read_text(encoding="utf-8")
     argv = [*prefix, python, "-I", "-B", "-W", "ignore", "-c", source, *arguments]
     environ = dict(os.environ)
+    note = ""
     try:
-        owner = foreign_owner(python) if is_root() and not prefix else None
+        owner = None if prefix else owner_to_become(python, imports=True)
         if owner is not None:
-            environ = become(owner, environ)
+            note = f", and root does not run it: {owner.writer}; {WAY_OUT}"
+            environ = become(owner.uid, environ)
         os.chdir("/")
         os.execvpe(argv[0], argv, environ)
     except OSError as error:
-        print(json.dumps({"error": "denied", "text": f"{argv[0]}: {error.strerror or error}"}))
+        print(json.dumps({"error": "denied", "text": f"{argv[0]}: {error.strerror or error}{note}"}))
 
 
 if __name__ == "__main__":

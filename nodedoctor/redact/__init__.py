@@ -27,11 +27,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.model import Observation, Report
+from nodedoctor.model import Observation
 from nodedoctor.redact import structures
 from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, USER_KEYS, corpus_of, learn
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.redact.text import Replacer
+from nodedoctor.report.document import Report
 
 _KINDS = {
     **dict.fromkeys((*HOST_KEYS, "host"), "host"),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nodedoctor.model import Evidence, Finding, Fix, Report, Result
 from nodedoctor.redact.standins import StandIns
+from nodedoctor.report.document import Finding, Fix, Probe, Report, Result, Step
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -29,40 +28,58 @@ def redacted(probe: str, text: str, stand_ins: StandIns) -> str:
 
 def redacted_report(report: Report, redaction: Redaction) -> Report:
     """A report with all texts replaced that tell of the node."""
-    return replace(
-        report,
-        node=redaction.node(report.node),
-        results=tuple(_result(result, redaction) for result in report.results),
-        observations=tuple(map(redaction.observation, report.observations)),
-        facts=None if report.facts is None else redaction.document(dict(report.facts)),
-    )
+    return {
+        **report,
+        "node": redaction.node(report["node"]),
+        "results": [_result(result, redaction) for result in report["results"]],
+        "probes": [_probe(seen, redaction) for seen in report["probes"]],
+        "facts": redaction.document(report["facts"]),
+    }
 
 
 def _result(result: Result, redaction: Redaction) -> Result:
-    return replace(result, findings=tuple(_finding(finding, redaction) for finding in result.findings))
+    return {**result, "findings": [_finding(result["check"], one, redaction) for one in result["findings"]]}
 
 
-def _finding(finding: Finding, redaction: Redaction) -> Finding:
+def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
     text = redaction.text
-    return replace(
-        finding,
-        summary=text(finding.summary),
-        subject=text(finding.subject),
-        evidence=tuple(Evidence(one.probe, text(one.text)) for one in finding.evidence),
-        fix=_fix(finding.fix, redaction) if finding.fix else None,
-        waived=None if finding.waived is None else text(finding.waived),
-    )
+    subject = text(finding["subject"] or "")
+    return {
+        **finding,
+        "id": f"{check}@{subject}" if subject else check,
+        "summary": text(finding["summary"]),
+        "subject": subject or None,
+        "evidence": [{"probe": one["probe"], "text": text(one["text"])} for one in finding["evidence"]],
+        "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
+        "waived": None if finding["waived"] is None else text(finding["waived"]),
+    }
 
 
 def _fix(fix: Fix, redaction: Redaction) -> Fix:
     text = redaction.text
-    return replace(
-        fix,
-        text=text(fix.text),
-        commands=tuple(map(text, fix.commands)),
-        disturbs=text(fix.disturbs),
-        verify=text(fix.verify),
-    )
+    return {
+        **fix,
+        "text": text(fix["text"]),
+        "commands": list(map(text, fix["commands"])),
+        "disturbs": text(fix["disturbs"] or "") or None,
+        "verify": text(fix["verify"] or "") or None,
+        "steps": [_step(step, redaction) for step in fix["steps"]],
+    }
+
+
+def _step(step: Step, redaction: Redaction) -> Step:
+    text = redaction.text
+    return {
+        **step,
+        "command": text(step["command"]),
+        "when": text(step["when"] or "") or None,
+        "disturbs": text(step["disturbs"] or "") or None,
+    }
+
+
+def _probe(seen: Probe, redaction: Redaction) -> Probe:
+    text = redaction.text
+    return {**seen, "argv": list(map(text, seen["argv"])), "note": text(seen["note"] or "") or None}
 
 
 def _config(digits: str, stand_ins: StandIns) -> str:

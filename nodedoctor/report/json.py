@@ -1,59 +1,55 @@
-"""The report as one JSON document, `nodedoctor.report/1`; within /1 keys are only ever added."""
+"""The report as one JSON document, `nodedoctor.report/1`; within /1 keys are only ever added.
+
+Here, and nowhere else, what a run has found becomes the data that every view is made from.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result, Status
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Report, Result
+from nodedoctor.report import document as shape
+from nodedoctor.report.document import SCHEMA
 
-SCHEMA = "nodedoctor.report/1"
 
-
-def document(report: Report) -> dict[str, Any]:
-    """The report as plain data."""
+def document(report: Report) -> shape.Report:
+    """The report as plain data, exactly as it is read back from its text."""
     return {
         "schema": SCHEMA,
         "tool": report.tool,
         "source": report.source,
         "started": report.started,
         "seconds": report.seconds,
-        "node": dict(report.node),
+        "node": _plain(report.node),
         "verdict": report.verdict.value,
         "counts": report.counts,
         "results": [_result(result) for result in report.results],
         "probes": [_probe(seen) for seen in report.observations],
-        "facts": dict(report.facts or {}),
+        "facts": _plain(report.facts or {}),
     }
 
 
-def render(report: Report) -> str:
+def render(document: shape.Report) -> str:
     """The document as text, a result, probe or fact a line. ASCII only: valid anywhere, inert on a terminal.
 
     Indenting throughout would leave json's C encoder unused and take 20 ms. The lines also let a reader of
     thousands of reports take only those it wants (fleet/reports/skim.py).
     """
-    lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document(report).items())
+    lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document.items())
     return "{" + ",\n".join(lines) + "}"
-
-
-def severity(finding: Mapping[str, Any]) -> int:
-    """How bad a finding of a document is, ranked as `Finding.severity`, for views made from a document."""
-    status, reason, waived = Status(finding["status"]), finding.get("reason"), finding.get("waived")
-    return Finding(status, "", reason=reason, waived=waived).severity
 
 
 def _lines(value: Any) -> str:
     if isinstance(value, list) and value:
-        return "[\n " + ",\n ".join(json.dumps(item, default=_plain) for item in value) + "\n]"
+        return "[\n " + ",\n ".join(map(json.dumps, value)) + "\n]"
     if isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values()):
-        items = (f"{json.dumps(str(key))}: {json.dumps(item, default=_plain)}" for key, item in value.items())
+        items = (f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items())
         return "{\n " + ",\n ".join(items) + "\n}"
-    return json.dumps(value, default=_plain)
+    return json.dumps(value)
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: Result) -> shape.Result:
     return {
         "check": result.check,
         "title": result.title,
@@ -65,7 +61,7 @@ def _result(result: Result) -> dict[str, Any]:
     }
 
 
-def _finding(check: str, finding: Finding) -> dict[str, Any]:
+def _finding(check: str, finding: Finding) -> shape.Finding:
     return {
         "id": f"{check}@{finding.subject}" if finding.subject else check,
         "status": finding.status.value,
@@ -79,11 +75,11 @@ def _finding(check: str, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _evidence(evidence: Evidence) -> dict[str, Any]:
+def _evidence(evidence: Evidence) -> shape.Evidence:
     return {"probe": evidence.probe, "text": evidence.text}
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix(fix: Fix) -> shape.Fix:
     return {
         "text": fix.text,
         "commands": list(fix.commands),
@@ -91,10 +87,11 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "disturbs": fix.disturbs or None,
         "verify": fix.verify or None,
         "docs": fix.docs or None,
+        "steps": [shape.step_of(step) for step in fix.plan],
     }
 
 
-def _probe(seen: Observation) -> dict[str, Any]:
+def _probe(seen: Observation) -> shape.Probe:
     return {
         "name": seen.probe,
         "argv": list(seen.argv),
@@ -107,5 +104,26 @@ def _probe(seen: Observation) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Sets become sorted lists; anything else is shown by its text."""
-    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+    """What JSON makes of a value, so that a saved report reads as the live one.
+
+    A fact is its fields, a set a sorted list, and what JSON does not know is shown by its text.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if issubclass(kind, dict):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if issubclass(kind, list | tuple):
+        return [_plain(item) for item in value]
+    if names := getattr(kind, "__dataclass_fields__", None):
+        return {name: _plain(getattr(value, name)) for name in names}
+    if issubclass(kind, set | frozenset):
+        return [_plain(item) for item in sorted(value)]
+    return json.loads(json.dumps(value, default=str))
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _key(key: Any) -> str:
+    return str.__str__(key) if isinstance(key, str) else json.dumps(key, default=str)

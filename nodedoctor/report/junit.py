@@ -15,8 +15,10 @@ from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree as xml
 
+from nodedoctor.report.document import fix as fix_of
+from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.json import severity
+from nodedoctor.report.steps import told
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, not even as a reference (its production Char)."""
@@ -175,7 +177,12 @@ def _fix(fix: Data) -> list[str]:
     if not fix:
         return []
     labelled = [f"{name}: {fix[name]}" for name in ("disturbs", "verify", "docs") if fix.get(name)]
-    return [f"fix: {fix['text']}", *(f"  $ {command}" for command in fix.get("commands") or ()), *labelled]
+    return [f"fix: {fix['text']}", *_steps(fix), *labelled]
+
+
+def _steps(fix: Data) -> list[str]:
+    """Commands under what they are for."""
+    return [line for step in told(fix_of(fix)) for line in (f"  {step.heading}", f"  $ {step.command}")]
 
 
 def _sentence(finding: Data) -> str:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
+from nodedoctor.json_shapes import mapping, number, part, parts, texts
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 
@@ -78,8 +79,8 @@ def _paths(facts: Mapping[str, Any]) -> Matrix | None:
     """PCIe paths as NVML tells them, NVLink left aside."""
     told = {
         (f"GPU{gpu['index']}", f"GPU{peer['index']}"): str(peer["path"])
-        for gpu in _listed(facts.get("gpus"), "gpus")
-        for peer in _listed(gpu, "peers")
+        for gpu in parts(part(facts, "gpus"), "gpus")
+        for peer in parts(gpu, "peers")
         if "index" in gpu and "index" in peer and peer.get("path")
     }
     if not told:
@@ -92,13 +93,14 @@ def _bandwidth(facts: Mapping[str, Any]) -> Matrix | None:
     """Measured read bandwidth of every ordered pair: the row's GPU reads from the column's."""
     cells: dict[Pair, str] = {}
     speeds: dict[Pair, float] = {}
-    for entry in _listed(facts.get("bandwidth"), "pairs"):
-        pair, value = (f"GPU{entry.get('target')}", f"GPU{entry.get('source')}"), entry.get("read_gbytes_s")
+    for entry in parts(part(facts, "bandwidth"), "pairs"):
+        pair = f"GPU{entry.get('target')}", f"GPU{entry.get('source')}"
+        value = number(entry.get("read_gbytes_s"))
         if entry.get("wrong"):
             cells[pair] = "WRONG"
-        elif isinstance(value, int | float) and 0 <= value < 1e9:
+        elif value is not None:
             cells[pair] = f"{value:.0f}"
-            speeds[pair] = float(value)
+            speeds[pair] = value
         else:
             cells[pair] = "none" if entry.get("access") is False else "error"
     if not cells:
@@ -143,30 +145,19 @@ def _topology(facts: Mapping[str, Any]) -> Topology | None:
     if not isinstance(said, dict):
         return None
     return Topology(
-        _names(said.get("gpus")),
-        _names(said.get("nics")),
+        texts(said, "gpus")[:MOST],
+        texts(said, "nics")[:MOST],
         _texts_of(said.get("links")),
         _texts_of(said.get("affinity")),
     )
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    listed = value[:MOST] if isinstance(value, list | tuple) else ()
-    return tuple(name for name in listed if isinstance(name, str))
-
-
 def _texts_of(value: Any) -> dict[str, dict[str, str]]:
-    rows = value.items() if isinstance(value, dict) else ()
     return {
         str(name): {str(key): text for key, text in row.items() if isinstance(text, str)}
-        for name, row in rows
+        for name, row in mapping(value).items()
         if isinstance(row, dict)
     }
-
-
-def _listed(value: Any, key: str) -> list[dict[str, Any]]:
-    inner = value.get(key) if isinstance(value, dict) else None
-    return [item for item in inner if isinstance(item, dict)] if isinstance(inner, list | tuple) else []
 
 
 def _number(name: str) -> int:

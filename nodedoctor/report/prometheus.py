@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from nodedoctor.json_shapes import number
 from nodedoctor.model import Status
 from nodedoctor.record import record
+from nodedoctor.report.document import Finding, Report, severity, severity_of
 from nodedoctor.report.inert import inert
-from nodedoctor.report.json import severity
 
 MOST_FINDINGS = 200
 """Findings that are told, the worst first: a bound of ours; recorded nodes have eight at most."""
@@ -24,7 +25,6 @@ LONGEST_LABEL = 120
 
 _ABOUT = ("driver", "cuda", "gpu", "torch", "container", "form", "kernel")
 
-Data = Mapping[str, Any]
 Sample = tuple[Mapping[str, Any], float]
 
 
@@ -35,7 +35,7 @@ class _Metric:
     samples: tuple[Sample, ...]
 
 
-def render(report: Data) -> str:
+def render(report: Report) -> str:
     """A `nodedoctor.report/1` as Prometheus text: every metric once, with its help, type and samples."""
     lines: list[str] = []
     for metric in _metrics(report):
@@ -45,31 +45,30 @@ def render(report: Data) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _metrics(report: Data) -> Iterator[_Metric]:
+def _metrics(report: Report) -> Iterator[_Metric]:
     yield from _run(report)
     yield from _verdict(report)
     yield from _findings(report)
 
 
-def _run(report: Data) -> Iterator[_Metric]:
-    node = report.get("node") or {}
-    about = {"version": report.get("tool"), "source": report.get("source")}
+def _run(report: Report) -> Iterator[_Metric]:
+    node = report["node"]
+    about: dict[str, Any] = {"version": report["tool"], "source": report["source"]}
     about |= {name: node.get(name) for name in _ABOUT}
     yield _Metric("nodedoctor_info", "What was looked at, and by which nodedoctor.", ((about, 1),))
-    began = _timestamp(report.get("started"))
+    began = _timestamp(report["started"])
     yield _Metric(
         "nodedoctor_last_run_timestamp_seconds",
         "When the last run began, in seconds since the epoch.",
         () if began is None else (({}, began),),
     )
-    seconds = report.get("seconds") or 0
-    yield _Metric("nodedoctor_run_seconds", "How long the last run took.", (({}, seconds),))
-    if node.get("gpus") is not None:
-        yield _Metric("nodedoctor_gpus", "GPUs that the driver shows.", (({}, node["gpus"]),))
+    yield _Metric("nodedoctor_run_seconds", "How long the last run took.", (({}, report["seconds"]),))
+    if (gpus := number(node.get("gpus"))) is not None:
+        yield _Metric("nodedoctor_gpus", "GPUs that the driver shows.", (({}, gpus),))
 
 
-def _verdict(report: Data) -> Iterator[_Metric]:
-    verdict, counts = report.get("verdict"), report.get("counts") or {}
+def _verdict(report: Report) -> Iterator[_Metric]:
+    verdict, counts = report["verdict"], report["counts"]
     yield _Metric(
         "nodedoctor_verdict",
         "1 for the status of the whole node, 0 for every other.",
@@ -78,23 +77,23 @@ def _verdict(report: Data) -> Iterator[_Metric]:
     yield _Metric(
         "nodedoctor_checks",
         "Checks that ended in this status.",
-        tuple(({"status": status.value}, counts.get(status.value, 0)) for status in Status),
+        tuple(({"status": status.value}, counts[status.value]) for status in Status),
     )
     yield _Metric(
         "nodedoctor_check_severity",
         "How bad a check ended: 0 skipped, 1 passed (or waived), 2 could not be seen from here, 3 warning,"
         " 4 hung, crashed or answered nonsense, 5 failed.",
-        tuple(({"check": result["check"]}, _worst(result)) for result in report.get("results", ())),
+        tuple(({"check": result["check"]}, severity_of(result)) for result in report["results"]),
     )
 
 
-def _findings(report: Data) -> Iterator[_Metric]:
+def _findings(report: Report) -> Iterator[_Metric]:
     """What is wrong with which part; the worst of those that would make the same series."""
-    told: dict[tuple[str, str], Data] = {}
+    told: dict[tuple[str, str], Finding] = {}
     waived = 0
-    for result in report.get("results", ()):
+    for result in report["results"]:
         for finding in result["findings"]:
-            waived += bool(finding.get("waived"))
+            waived += bool(finding["waived"])
             key = result["check"], _part(finding)
             if severity(finding) > 2 and (key not in told or severity(finding) > severity(told[key])):
                 told[key] = finding
@@ -110,24 +109,19 @@ def _findings(report: Data) -> Iterator[_Metric]:
     yield _Metric("nodedoctor_findings_waived", "Findings that this site accepts for now.", (({}, waived),))
 
 
-def _part(finding: Data) -> str:
+def _part(finding: Finding) -> str:
     """The subject; without the number of a process, which would make a new series every time."""
-    return re.sub(r"^pid:\d+$", "pid", _label(finding.get("subject")))
+    return re.sub(r"^pid:\d+$", "pid", _label(finding["subject"]))
 
 
-def _problem(check: str, subject: str, finding: Data) -> dict[str, Any]:
-    fix = finding.get("fix") or {}
+def _problem(check: str, subject: str, finding: Finding) -> dict[str, Any]:
     return {
         "check": check,
         "subject": subject,
         "status": finding["status"],
-        "reason": finding.get("reason"),
-        "action": fix.get("action") or "investigate",
+        "reason": finding["reason"],
+        "action": finding["fix"]["action"] if finding["fix"] else "investigate",
     }
-
-
-def _worst(result: Data) -> float:
-    return max((severity(finding) for finding in result["findings"]), default=0)
 
 
 def _timestamp(started: Any) -> float | None:

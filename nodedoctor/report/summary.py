@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nodedoctor.model import Finding, Report, Result
+from nodedoctor.model import Status
+from nodedoctor.report.document import Finding, Report, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.text import tally
 
@@ -19,20 +20,24 @@ def render(report: Report) -> str:
     """
     problems = _problems(report)
     if not problems:
-        return _line(f"{report.verdict.word} {tally(report)}")
-    result, worst = problems[0]
-    least = min(worst.severity, _BLIND + 1)
-    more = sum(finding.severity >= least for _, finding in problems) - 1
-    subject = f" {worst.subject}" if worst.subject else ""
+        return _line(f"{Status(report['verdict']).word} {tally(report)}")
+    check, worst = problems[0]
+    least = min(severity(worst), _BLIND + 1)
+    more = sum(severity(finding) >= least for _, finding in problems) - 1
+    subject = f" {worst['subject']}" if worst["subject"] else ""
     tail = f" (and {more} more)" if more else ""
-    return _line(f"{worst.status.word} {result.check}{subject}: {worst.summary}", tail)
+    return _line(f"{Status(worst['status']).word} {check}{subject}: {worst['summary']}", tail)
 
 
-def _problems(report: Report) -> list[tuple[Result, Finding]]:
-    """Every finding that is not well, the worst first, then by the id of its check."""
-    ordered = ((result, finding) for result in report.problems_first() for finding in result.findings)
+def _problems(report: Report) -> list[tuple[str, Finding]]:
+    """Every finding that is not well with its check, the worst first, then by the id of the check."""
+    ordered = (
+        (result["check"], finding)
+        for result in problems_first(report["results"])
+        for finding in result["findings"]
+    )
     return sorted(
-        (pair for pair in ordered if pair[1].severity >= _BLIND), key=lambda pair: -pair[1].severity
+        (pair for pair in ordered if severity(pair[1]) >= _BLIND), key=lambda pair: -severity(pair[1])
     )
 
 

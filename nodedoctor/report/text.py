@@ -9,8 +9,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from nodedoctor.model import Finding, Fix, Report, Result, Status
+from nodedoctor.model import Status
+from nodedoctor.report.document import (
+    Finding,
+    Fix,
+    Report,
+    Result,
+    is_blind,
+    problems_first,
+    severity,
+    severity_of,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import told
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
@@ -22,10 +34,10 @@ _COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.
 def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
     """The whole report as lines; with `quiet` only what is not well."""
     page = _Page(max(width, 40), colour)
-    results = report.problems_first()
-    sick = [result for result in results if result.severity > 1]
-    unseen = [result for result in sick if result.worst.blind]
-    problems = [result for result in sick if not result.worst.blind]
+    results = problems_first(report["results"])
+    sick = [result for result in results if severity_of(result) > 1]
+    unseen = [result for result in sick if is_blind(worst(result))]
+    problems = [result for result in sick if not is_blind(worst(result))]
     page.head(report)
     for group in alike(problems).values():
         page.problem(group)
@@ -61,7 +73,7 @@ def identity(node: Mapping[str, object]) -> list[str]:
 def tally(report: Report) -> str:
     """The counts in one line, worst first, without zeros."""
     order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
-    counts = report.counts
+    counts = report["counts"]
     return "  ".join(f"{counts[status.value]} {status.value}" for status in order if counts[status.value])
 
 
@@ -69,17 +81,17 @@ def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
     """Results by what they say, in order; what passed always speaks for itself."""
     groups: dict[str, list[Result]] = {}
     for result in results:
-        said = sentence(result.worst)
-        own = result.status is Status.PASS or len(result.findings) > 1
-        groups.setdefault(f"{result.check}  {said}" if own else said, []).append(result)
+        said = sentence(worst(result))
+        own = result["status"] == Status.PASS.value or len(result["findings"]) > 1
+        groups.setdefault(f"{result['check']}  {said}" if own else said, []).append(result)
     return groups
 
 
 def sentence(finding: Finding) -> str:
     """Subject, summary and waiver in one line."""
-    subject = f"{finding.subject}: " if finding.subject else ""
-    waived = f" [waived: {finding.waived}]" if finding.waived else ""
-    return f"{subject}{finding.summary}{waived}"
+    subject = f"{finding['subject']}: " if finding["subject"] else ""
+    waived = f" [waived: {finding['waived']}]" if finding["waived"] else ""
+    return f"{subject}{finding['summary']}{waived}"
 
 
 class _Page:
@@ -89,71 +101,86 @@ class _Page:
         self.lines: list[str] = []
         self._width = width
         self._colour = colour
-        self._fixes: dict[Fix, str] = {}
+        self._fixes: dict[str, str] = {}  # a fix written out, and the first check that has it
 
     def line(self, *lines: str) -> None:
         self.lines += lines
 
     def head(self, report: Report) -> None:
-        verdict = self._paint(report.verdict, report.verdict.word)
-        self.line(headline(report.node), f"{verdict}  {tally(report)}   in {report.seconds:.1f} s")
+        status = Status(report["verdict"])
+        verdict = self._paint(status, status.word)
+        self.line(headline(report["node"]), f"{verdict}  {tally(report)}   in {report['seconds']:.1f} s")
 
     def problem(self, group: list[Result]) -> None:
         """Every finding that is not well, then why it matters; checks that say the same share one entry."""
         result, *others = group
-        shown = sorted((f for f in result.findings if f.severity > 1), key=lambda f: -f.severity)
+        shown = sorted((f for f in result["findings"] if severity(f) > 1), key=lambda f: -severity(f))
         for finding in shown:
-            name = "" if others else f"{result.check}  "
+            name = "" if others else f"{result['check']}  "
             self.line("")
-            self._status_line(finding.status, f"{name}{sentence(finding)}")
+            self._status_line(Status(finding["status"]), f"{name}{sentence(finding)}")
             self._evidence(finding)
-            self._fix(finding, "fix", result.check)
+            self._fix(finding, "fix", result["check"])
         if others:
-            self._indented(" ".join(result.check for result in group))
-        elif result.why:
-            self._labelled("why", result.why)
+            self._indented(" ".join(result["check"] for result in group))
+        elif result["why"]:
+            self._labelled("why", result["why"])
 
     def rows(self, results: Iterable[Result]) -> None:
         """One entry a result; those that say the same (no GPU here, no permission) share one."""
         for said, group in alike(results).items():
             if len(group) > 1:
-                self._status_line(group[0].status, said)
-                self._indented(" ".join(result.check for result in group))
+                self._status_line(Status(group[0]["status"]), said)
+                self._indented(" ".join(result["check"] for result in group))
             else:
                 self._row(group[0])
-            if group[0].status is Status.UNKNOWN:
-                self._fix(group[0].worst, "see it", group[0].check)
+            if group[0]["status"] == Status.UNKNOWN.value:
+                self._fix(worst(group[0]), "see it", group[0]["check"])
 
     def _row(self, result: Result) -> None:
         """One line a result, and one more for each note worth knowing."""
-        worst = result.worst
-        notes = [f for f in result.findings if f is not worst and (f.note or f.waived)]
-        others = len(result.findings) - 1 - len(notes)
+        decisive = worst(result)
+        notes = [f for f in result["findings"] if f is not decisive and (f["note"] or f["waived"])]
+        others = len(result["findings"]) - 1 - len(notes)
         more = f" (and {others} more)" if others else ""
-        self._status_line(result.status, f"{result.check}  {sentence(worst)}{more}")
+        self._status_line(Status(result["status"]), f"{result['check']}  {sentence(decisive)}{more}")
         for note in notes:
             self._labelled("note", sentence(note))
 
     def _evidence(self, finding: Finding) -> None:
-        for evidence in finding.evidence:
-            lines = inert_lines(evidence.text.strip("\n"))
+        for evidence in finding["evidence"]:
+            lines = inert_lines(evidence["text"].strip("\n"))
             self.line(*(f"{_INDENT}| {line}" for line in lines[:EVIDENCE_LINES]))
             if len(lines) > EVIDENCE_LINES:
                 rest = len(lines) - EVIDENCE_LINES
-                self.line(f"{_INDENT}| ... {rest} more lines from {inert(evidence.probe)}")
+                self.line(f"{_INDENT}| ... {rest} more lines from {inert(evidence['probe'])}")
 
     def _fix(self, finding: Finding, label: str, check: str) -> None:
-        if finding.fix is None:
+        fix = finding["fix"]
+        if fix is None:
             return
-        if first := self._fixes.get(finding.fix):
+        if first := self._fixes.get(str(fix)):
             self._labelled(label, "as above" if first == check else f"as for {first}, above")
             return
-        self._fixes[finding.fix] = check
-        self._labelled(label, finding.fix.text)
-        self.line(*(f"{_INDENT}$ {inert(command)}" for command in finding.fix.commands))
-        for name in ("disturbs", "verify", "docs"):
-            if getattr(finding.fix, name):
-                self._labelled(name, getattr(finding.fix, name))
+        self._fixes[str(fix)] = check
+        self._labelled(label, fix["text"])
+        self._steps(fix)
+        said = any(step.interrupts for step in told(fix))
+        rest = (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"]))
+        for name, value in rest[1:] if said else rest:
+            if value:
+                self._labelled(name, value)
+
+    def _steps(self, fix: Fix) -> None:
+        """Each command alone on its line, under what it is for; a last resort stands apart."""
+        heading = ""
+        for step in told(fix):
+            if step.heading != heading:
+                if step.last:
+                    self.line("")
+                self._indented(step.heading)
+            heading = step.heading
+            self.line(f"{_INDENT}$ {step.command}")
 
     def _labelled(self, label: str, text: str) -> None:
         lead = f"{_INDENT}{label:<9} "

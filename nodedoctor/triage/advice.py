@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from nodedoctor.model import Action, Fix
+from nodedoctor.steps import as_steps
 from nodedoctor.triage import guesses
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
@@ -77,7 +78,9 @@ def frameworks(story: Story) -> list[str]:
 
 def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     """The fixes for the verdict's cause, and the framework's own setting where the timeout is the matter."""
-    found = [Fix(text, commands, action) for text, commands, action in _FIXES.get(verdict.cause, ())]
+    found = [
+        Fix(text, as_steps(commands), action) for text, commands, action in _FIXES.get(verdict.cause, ())
+    ]
     if verdict.cause in ("timeout_too_short_legit_work", "undetermined") and story.waits:
         found += timeout_settings(story)
     return tuple(found)
@@ -90,7 +93,11 @@ def timeout_settings(story: Story) -> list[Fix]:
         text, command = TIMEOUTS.get(
             name, ("the timeout is an argument: init_process_group(timeout=timedelta(...))", "")
         )
-        told.append(Fix(f"Only if the wait was legitimate: {text}.", (command,) if command else (), "config"))
+        told.append(
+            Fix(
+                f"Only if the wait was legitimate: {text}.", as_steps((command,) if command else ()), "config"
+            )
+        )
     told.append(
         Fix(
             "Groups made by new_group() or a DeviceMesh do not inherit that timeout: give it to each "
@@ -142,14 +149,23 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
             if seen
             else "these name none"
         )
-        told.append(Fix(f"Read the logs of all ranks together: {have}.", ("nodedoctor triage LOG_FOLDER",)))
+        told.append(
+            Fix(f"Read the logs of all ranks together: {have}.", as_steps(("nodedoctor triage LOG_FOLDER",)))
+        )
         if story.folded:
             told.append(
-                Fix("Ray folded lines of several ranks into one.", ("export RAY_DEDUP_LOGS=0",), "config")
+                Fix(
+                    "Ray folded lines of several ranks into one.",
+                    as_steps(("export RAY_DEDUP_LOGS=0",)),
+                    "config",
+                )
             )
         told.append(_recorder(torch_version(story)))
         told.append(
-            Fix("If it hangs again, look before it is killed.", ("nodedoctor triage --live", "ncclras"))
+            Fix(
+                "If it hangs again, look before it is killed.",
+                as_steps(("nodedoctor triage --live", "ncclras")),
+            )
         )
     return tuple(told)
 
@@ -174,7 +190,7 @@ def _recorder(version: tuple[int, int] | None) -> Fix:
     text += (
         ", run again until it hangs, and give nodedoctor the folder; it must exist and be seen by all nodes."
     )
-    return Fix(text, ("mkdir -p /shared/fr", *commands), "config")
+    return Fix(text, as_steps(("mkdir -p /shared/fr", *commands)), "config")
 
 
 Row = tuple[str, tuple[str, ...], Action]

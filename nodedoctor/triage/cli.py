@@ -9,10 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import Exit, Parser, complain, emit
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
 from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
+    from nodedoctor.json_shapes import Json
     from nodedoctor.triage.job import Examined
 
 _EPILOG = """\
@@ -31,8 +33,7 @@ def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
     from nodedoctor.triage.job import examine, examine_live
-    from nodedoctor.triage.nodes import NotANode, read_node
-    from nodedoctor.triage.sources import NoSuchPath
+    from nodedoctor.triage.nodes import read_node
 
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments):
@@ -44,41 +45,36 @@ def main(words: list[str]) -> int:
     try:
         nodes = [read_node(path) for path in arguments.node]
         examined = examine(arguments.paths, nodes, look_here=not arguments.no_node)
-    except (NoSuchPath, NotANode) as problem:
-        return complain(str(problem))
+    except NodeDoctorError as error:
+        return complain(error)
     return _show(arguments, examined)
 
 
 def _show(arguments: argparse.Namespace, examined: Examined) -> int:
+    """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
+    from nodedoctor.cli import outputs
+    from nodedoctor.triage import document
     from nodedoctor.tui import start
 
+    found = document.document(examined.verdict, examined.lines.of)
+    code = None
     if start.possible() and not (arguments.json or arguments.text):
-        from nodedoctor.triage import document
+        code = start.show_triage(found)
+    elif not emit(_rendered(arguments, found)):
+        return Exit.OUTPUT
+    if code := code or outputs.write(arguments, lambda: found):
+        return code
+    return Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
 
-        code = start.show_triage(document.document(examined.verdict, examined.lines.of))
-        return code or _finish(arguments, examined)
+
+def _rendered(arguments: argparse.Namespace, found: Json) -> str:
     if arguments.json:
         from nodedoctor.triage import document
 
-        text = document.render(examined.verdict, examined.lines.of) + "\n"
-    else:
-        from nodedoctor.triage import page
+        return document.render(found) + "\n"
+    from nodedoctor.triage import page
 
-        text = page.render(examined.verdict, examined.lines.of, width=_width(), colour=_colour())
-    if not emit(text):
-        return Exit.OUTPUT
-    return _finish(arguments, examined)
-
-
-def _finish(arguments: argparse.Namespace, examined: Examined) -> int:
-    """Write the page if that was asked for, and say the verdict as a number."""
-    from nodedoctor.cli import outputs
-    from nodedoctor.triage import document
-
-    failed = outputs.write(arguments, lambda: document.document(examined.verdict, examined.lines.of))
-    if failed:
-        return failed
-    return Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
+    return page.render(found, width=_width(), colour=_colour())
 
 
 def exit_code(verdict: Verdict) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.model import CollectiveCall, Event, RankState, Verdict, Who
 from nodedoctor.triage.physics import physics
@@ -37,7 +38,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "evidence": [_evidence(event, line_of) for event in verdict.evidence],
         "timeline": [_moment(event) for event in verdict.timeline],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
-        "fixes": [{**asdict(fix), "commands": list(fix.commands)} for fix in verdict.fixes],
+        "fixes": [_fix(fix) for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next(fix) for fix in verdict.next],
         "owner": verdict.owner,
@@ -55,9 +56,9 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
     }
 
 
-def render(verdict: Verdict, line_of: LineOf) -> str:
+def render(document: Json) -> str:
     """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
-    return json.dumps(document(verdict, line_of), indent=1)
+    return json.dumps(document, indent=1)
 
 
 def clock(seconds: float | None) -> str | None:
@@ -126,8 +127,13 @@ def _moment(event: Event[Any]) -> dict[str, Any]:
     return {"time": clock(event.time), "rank": event.who.rank, "event": kind(event)}
 
 
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {**asdict(fix), **_next(fix)}
+
+
 def _next(fix: Fix) -> dict[str, Any]:
-    return {"text": fix.text, "commands": list(fix.commands)}
+    steps = [asdict(step) for step in fix.plan]
+    return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
 
 
 def kind(event: Event[Any]) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
-from nodedoctor.report.json import SCHEMA as REPORT
+from nodedoctor.report.document import SCHEMA as REPORT
+from nodedoctor.report.document import damage
 from nodedoctor.report.json import document
-from nodedoctor.report.reading import damage
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.kernel import Stalled, Xid
 from nodedoctor.triage.events.oom import HostOom
@@ -52,7 +53,7 @@ CAUSES: dict[str, Cause] = {
 """Checks whose failure can end a job, and how it is then called."""
 
 
-class NotANode(Exception):
+class NotANode(NodeDoctorError):
     """A file that is neither a report nor a recording, in one line."""
 
 

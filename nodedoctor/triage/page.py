@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
+from collections.abc import Sequence
 
-from nodedoctor.model import Fix
+from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole, words
+from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
-from nodedoctor.triage.document import LineOf
-from nodedoctor.triage.model import Event, Verdict
+from nodedoctor.report.steps import told
 
+CALM = ("clean", "recovered")
 _EVIDENCE = 7
 _WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined": "UNKN"}
 _COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
 
 
-def render(verdict: Verdict, line_of: LineOf, *, width: int = 80, colour: bool = False) -> str:
-    """The page as lines."""
+def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
+    """The page of a `nodedoctor.triage/1` document as lines."""
     page = _Page(max(width, 40))
-    word = _WORDS[verdict.outcome]
-    shown = f"\x1b[{_COLOUR[verdict.outcome]}m{word}\x1b[0m" if colour else word
-    page.lines.append(f"{shown} {verdict.cause}" + _certainty(verdict))
-    page.text(verdict.headline[:1].upper() + verdict.headline[1:] + ".")
-    page.evidence(verdict, line_of)
-    page.pairs("What it is not", verdict.not_the_cause)
-    page.pairs("Less likely" if verdict.outcome == "failure" else "What it may be", verdict.alternatives)
-    page.fixes("What to do", verdict.fixes)
-    page.fixes("What would decide", verdict.next)
-    page.coverage(verdict)
+    outcome, headline = text(document, "outcome"), text(document, "headline")
+    word = _WORDS.get(outcome, _WORDS["undetermined"])
+    shown = f"\x1b[{_COLOUR.get(outcome, _COLOUR['undetermined'])}m{word}\x1b[0m" if colour else word
+    sure = "" if outcome in CALM else f"  (confidence: {inert(text(document, 'confidence'))})"
+    page.lines.append(f"{shown} {inert(text(document, 'cause'))}{sure}")
+    page.text(headline[:1].upper() + headline[1:] + ".")
+    page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
+    page.pairs("What it is not", document, "not_the_cause", "claim", "why")
+    maybe = "Less likely" if outcome == "failure" else "What it may be"
+    page.pairs(maybe, document, "alternatives", "cause", "why_less_likely")
+    page.fixes("What to do", parts(document, "fixes"))
+    page.fixes("What would decide", parts(document, "next"))
+    page.coverage(document, outcome)
     return "\n".join(page.lines) + "\n"
-
-
-def _certainty(verdict: Verdict) -> str:
-    return "" if verdict.cause == "none" else f"  (confidence: {verdict.confidence})"
 
 
 class _Page:
@@ -52,41 +52,41 @@ class _Page:
     def head(self, title: str) -> None:
         self.lines += ["", title]
 
-    def evidence(self, verdict: Verdict, line_of: LineOf) -> None:
-        if not verdict.evidence:
-            return
-        self.head("Why" if verdict.cause != "none" else "Seen")
-        for event in verdict.evidence[:_EVIDENCE]:
-            self.lines.append("  " + inert(_place(event, line_of)))
-            self.lines.append("    " + _cut(inert(event.text.strip()), 3 * self._width))
-
-    def pairs(self, title: str, pairs: tuple[tuple[str, str], ...]) -> None:
-        if pairs:
+    def evidence(self, title: str, lines: Sequence[Json]) -> None:
+        if lines:
             self.head(title)
-            for left, right in pairs:
-                self.text(f"{left}: {right}", "    ", "  - ")
+        for line in lines[:_EVIDENCE]:
+            self.lines.append("  " + inert(_place(line)))
+            self.lines.append("    " + _cut(inert(text(line, "text").strip()), 3 * self._width))
 
-    def fixes(self, title: str, fixes: tuple[Fix, ...]) -> None:
+    def pairs(self, title: str, document: Json, key: str, left: str, right: str) -> None:
+        if pairs := parts(document, key):
+            self.head(title)
+            for pair in pairs:
+                self.text(f"{text(pair, left)}: {text(pair, right)}", "    ", "  - ")
+
+    def fixes(self, title: str, fixes: Sequence[Json]) -> None:
         if fixes:
             self.head(title)
             for number, fix in enumerate(fixes, 1):
-                self.text(fix.text, "     ", f"  {number}. ")
-                self.lines += [f"     $ {inert(command)}" for command in fix.commands]
+                self.text(text(fix, "text"), "     ", f"  {number}. ")
+                self.lines += [f"     $ {step.command}" for step in told(fix_of(fix))]
 
-    def coverage(self, verdict: Verdict) -> None:
-        seen = verdict.coverage
-        ranks = f", {len(seen.ranks_seen)} of {seen.ranks_expected} ranks" if seen.ranks_expected else ""
-        earlier = max(0, verdict.incidents - (verdict.cause != "none"))
-        again = f"; {earlier} earlier failure(s) before this attempt" if earlier else ""
-        self.head(f"Read: {seen.files} file(s), {seen.size} bytes{ranks}{again}")
-        for note in seen.notes[:10]:
+    def coverage(self, document: Json, outcome: str) -> None:
+        seen = part(document, "coverage")
+        expected, count = whole(seen, "ranks_expected"), len(listed(seen.get("ranks_seen")))
+        ranks = f", {count} of {expected} ranks" if expected else ""
+        earlier = (whole(document, "incidents") or 0) - (outcome not in CALM)
+        again = f"; {earlier} earlier failure(s) before this attempt" if earlier > 0 else ""
+        files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
+        self.head(f"Read: {files} file(s), {size} bytes{ranks}{again}")
+        for note in texts(seen, "notes")[:10]:
             self.text(note, "    ", "  - ")
 
 
-def _place(event: Event[Any], line_of: LineOf) -> str:
-    line = line_of(event)
-    where = event.place.source + (f":{line}" if line is not None else "")
-    return where + (f"  rank {event.who.rank}" if event.who.rank is not None else "")
+def _place(line: Json) -> str:
+    number, rank = words(line.get("line")), words(line.get("rank"))
+    return text(line, "source") + (f":{number}" if number else "") + (f"  rank {rank}" if rank else "")
 
 
 def _cut(text: str, width: int) -> str:

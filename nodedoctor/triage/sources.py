@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.triage.model import Who
 
@@ -47,7 +48,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-class NoSuchPath(Exception):
+class NoSuchPath(NodeDoctorError):
     """A path that was given does not exist or cannot be read, in one line."""
 
 

@@ -1,5 +1,6 @@
 """Reads a pickle that may be hostile: plain data only, within limits of size and memory.
 
+
 PyTorch's own reader loads dumps with plain pickle, which runs whatever a file asks for. Genuine dumps hold no
 global at all, so every global is refused here, and what a lying memo index could allocate is bounded.
 """
@@ -14,6 +15,8 @@ import resource
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from nodedoctor.errors import NodeDoctorError
+
 LARGEST = 1 << 30
 """Bytes; the largest dump seen is 30 MB."""
 MEMORY = 4 << 30
@@ -26,7 +29,7 @@ SALVAGED = 32 << 20
 """Bytes of a broken pickle that are read with the slow reader, a megabyte or two a second."""
 
 
-class PickleRefused(Exception):
+class PickleRefused(NodeDoctorError):
     """A dump that cannot be or must not be loaded, in one line."""
 
 

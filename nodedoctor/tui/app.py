@@ -22,6 +22,7 @@ from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 if TYPE_CHECKING:
+    from nodedoctor.report.document import Report
     from nodedoctor.tui.lines.nodes import Round
 
 INTERRUPTED = 130
@@ -168,11 +169,10 @@ class NodeDoctor(App[None]):
 
     async def _open_node(self, message: OpenNode) -> None:
         from nodedoctor.cli.compare import CompareError
-        from nodedoctor.report.reading import report
         from nodedoctor.tui.process import reading
 
         try:
-            self.state = State(report(await reading.document(message.report)))
+            self.state = State(await reading.document(message.report))
         except CompareError as error:
             self.notify(str(error), severity="error", markup=False)
             return
@@ -211,7 +211,7 @@ class NodeDoctor(App[None]):
             return
         await self.show_comparison(document)
 
-    async def show_comparison(self, document: Mapping[str, Any]) -> None:
+    async def show_comparison(self, document: Report) -> None:
         """Go to the Compare screen, with a saved report as the other side."""
         from nodedoctor.tui.screens.compare import CompareScreen
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodedoctor.model import Result, Status
 from nodedoctor.record import record
+from nodedoctor.report.document import Result, is_blind, is_broken, severity_of, worst
 
 KINDS: dict[str, Callable[[Result], bool]] = {
-    "fail": lambda result: result.status is Status.FAIL,
-    "warn": lambda result: result.status is Status.WARN,
-    "pass": lambda result: result.status is Status.PASS,
-    "skip": lambda result: result.status is Status.SKIP,
-    "unknown": lambda result: result.status is Status.UNKNOWN,
-    "unkn": lambda result: result.status is Status.UNKNOWN,
-    "blind": lambda result: result.worst.blind,
-    "broken": lambda result: result.worst.broken,
-    "problem": lambda result: result.severity > 1,
-    "note": lambda result: any(finding.note for finding in result.findings),
-    "waived": lambda result: any(finding.waived is not None for finding in result.findings),
+    "fail": lambda result: result["status"] == "fail",
+    "warn": lambda result: result["status"] == "warn",
+    "pass": lambda result: result["status"] == "pass",
+    "skip": lambda result: result["status"] == "skip",
+    "unknown": lambda result: result["status"] == "unknown",
+    "unkn": lambda result: result["status"] == "unknown",
+    "blind": lambda result: is_blind(worst(result)),
+    "broken": lambda result: is_broken(worst(result)),
+    "problem": lambda result: severity_of(result) > 1,
+    "note": lambda result: any(finding["note"] for finding in result["findings"]),
+    "waived": lambda result: any(finding["waived"] is not None for finding in result["findings"]),
 }
 """What may follow `is:`, besides `run`."""
 
@@ -39,11 +39,15 @@ def _fits(word: str, result: Result, running: bool) -> bool:
         return not _fits(word[1:], result, running) if len(word) > 1 else True
     key, colon, value = word.partition(":")
     if colon and key == "tag":
-        return any(tag.startswith(value) for tag in result.tags)
+        return any(tag.startswith(value) for tag in result["tags"])
     if colon and key == "is":
         return running if value == "run" else not running and KINDS.get(value, _nothing)(result)
-    said = () if running else (f"{finding.subject} {finding.summary}" for finding in result.findings)
-    return any(word in text.lower() for text in (result.check, result.title, *said))
+    said = (
+        ()
+        if running
+        else (f"{finding['subject'] or ''} {finding['summary']}" for finding in result["findings"])
+    )
+    return any(word in text.lower() for text in (result["check"], result["title"], *said))
 
 
 def _nothing(result: Result) -> bool:

@@ -16,9 +16,9 @@ class GoToCheck(Provider):
         """The checks that fit what was typed."""
         matcher = self.matcher(query)
         state = getattr(self.app, "state", None)
-        for result in state.report.results if state else ():
-            text = f"Go to {result.check}"
-            score = max(matcher.match(text), matcher.match(result.title))
+        for result in state.report["results"] if state else ():
+            text = f"Go to {result['check']}"
+            score = max(matcher.match(text), matcher.match(result["title"]))
             if score > 0:
-                show = partial(self.app.post_message, ShowCheck(result.check))
-                yield Hit(score, matcher.highlight(text), show, help=result.title)
+                show = partial(self.app.post_message, ShowCheck(result["check"]))
+                yield Hit(score, matcher.highlight(text), show, help=result["title"])

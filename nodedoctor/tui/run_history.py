@@ -10,6 +10,7 @@ from dataclasses import replace
 from nodedoctor.engine.run import Diagnosis, probes_of
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report
+from nodedoctor.report import json
 from nodedoctor.tui.state import CheckInfo, EngineInfo, State, Waiting
 
 OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
@@ -48,7 +49,9 @@ class RunHistory:
         asking: dict[str, float] = {}
         for diagnosis in self._tasks.values():
             asking.update(diagnosis.source.waiting_for())
-        return State(self.report(), self._running(), asking)
+        report = self.report()
+        answers = {seen.probe: seen for seen in report.observations}
+        return State(json.document(report), self._running(), asking, answers)
 
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.model import Report
+from nodedoctor.model import Observation, Status
 from nodedoctor.record import record
+from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert
 from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
 
 @record
 class TuiResult:
-    """What a sitting left behind. `code` is an exit code that outranks the verdict, or None."""
+    """What a sitting left behind. `code` is an exit code that outranks the verdict, or None.
+
+    `observations` are what the report was made of.
+    """
 
     report: Report
+    observations: tuple[Observation, ...] = ()
     recording: bytes = b""
     copied: tuple[str, ...] = ()
     code: int | None = None
@@ -47,7 +52,7 @@ def possible(*, stdout: bool = True) -> bool:
 def last_words(sitting: TuiResult) -> str:
     """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
     report = sitting.report
-    lines = [headline(report.node), f"{report.verdict.word}  {tally(report)}"]
+    lines = [headline(report["node"]), f"{Status(report['verdict']).word}  {tally(report)}"]
     return "\n".join([*lines, *copied(sitting.copied)]) + "\n"
 
 
@@ -143,7 +148,10 @@ async def _sit(
         raise RequestRefused(app.refused)
     if engine.latest is None:
         return TuiResult(empty_report(), code=code_of(app) or INTERRUPTED)
-    return TuiResult(engine.latest.report, recording, tuple(app.copied), code_of(app))
+    latest = engine.latest
+    return TuiResult(
+        latest.report, tuple(latest.answers.values()), recording, tuple(app.copied), code_of(app)
+    )
 
 
 async def run_app(app: NodeDoctor) -> None:

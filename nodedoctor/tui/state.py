@@ -8,8 +8,10 @@ from dataclasses import field
 from typing import Protocol
 
 from nodedoctor import __version__
-from nodedoctor.model import Report
+from nodedoctor.errors import NodeDoctorError
+from nodedoctor.model import Observation
 from nodedoctor.record import record
+from nodedoctor.report.document import Report, read
 
 
 @record
@@ -24,17 +26,19 @@ class Waiting:
 class State:
     """What all screens are made from: the report so far, and what has not answered.
 
-    `running` holds checks, `asking` probes with the seconds they have been running.
+    `running` holds checks, `asking` probes with the seconds they have been running, `answers` by probe what
+    a report leaves out: all that was printed. A saved report has none.
     """
 
     report: Report
     running: Mapping[str, Waiting] = field(default_factory=dict)
     asking: Mapping[str, float] = field(default_factory=dict)
+    answers: Mapping[str, Observation] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
         """How many checks have answered."""
-        return len(self.report.results) - len(self.running)
+        return len(self.report["results"]) - len(self.running)
 
 
 @record
@@ -61,7 +65,7 @@ class EngineInfo:
     redact: bool = False
 
 
-class RequestRefused(Exception):
+class RequestRefused(NodeDoctorError):
     """Why an engine cannot run what was asked for, in one line."""
 
 
@@ -100,11 +104,11 @@ class Nothing:
 
 def empty_report() -> Report:
     """A report of nothing."""
-    return Report(__version__, "none", "1970-01-01T00:00:00Z", 0.0, {}, ())
+    return read({"tool": __version__, "source": "none", "started": "1970-01-01T00:00:00Z"})
 
 
 def file_name(report: Report, redact: bool = False) -> str:
     """A name for a recording: the host, unless it must not be named, and when it was looked at."""
-    name = "" if redact else str(report.node.get("hostname") or "")
+    name = "" if redact else str(report["node"].get("hostname") or "")
     host = re.sub(r"[^A-Za-z0-9.-]", "-", name or "node")[:64]
-    return f"nodedoctor-{host}-{re.sub('[^0-9T]', '', report.started)}.zip"
+    return f"nodedoctor-{host}-{re.sub('[^0-9T]', '', report['started'])}.zip"

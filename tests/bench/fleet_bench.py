@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
 COUNTS = (1_000, 10_000)
@@ -33,13 +34,16 @@ def reports() -> None:
             f"{count:>6} reports of {len(healthy) / 1e3:.0f} KB  {seconds:6.2f} s wall"
             f"  {busy:6.2f} s CPU  {1e3 * busy / count:5.2f} ms CPU each  {peak:5.0f} MiB in all processes"
         )
-        found = {host for oddity in document["oddities"] for host in oddity["odd"].split(",")}
-        found |= {
-            node["host"] for node in document["nodes"] if node["problems"] or node["state"] != "answered"
-        }
-        print(f"       planted {sorted(sick)}\n       named   {sorted(found - {''})}")
+        print(f"       planted {sorted(sick)}\n       named   {sorted(named(document))}")
     few, many = COUNTS
     print(f"       {taken[many] / taken[few]:.1f} times the CPU time for {many // few} times the reports")
+
+
+def named(document: dict[str, Any]) -> set[str]:
+    """The hosts that the document calls different or sick, or that gave no report."""
+    odd = {host for oddity in document["oddities"] for host in oddity["odd"].split(",")}
+    sick = {node["host"] for node in document["nodes"] if node["problems"] or node["state"] != "answered"}
+    return (odd | sick) - {""}
 
 
 def make(folder: Path, healthy: str, count: int) -> set[str]:
@@ -97,7 +101,7 @@ def cut(text: str) -> str:
     return text[: len(text) // 2]
 
 
-def run(folder: str) -> tuple[float, float, float, dict[str, object]]:
+def run(folder: str) -> tuple[float, float, float, dict[str, Any]]:
     """Wall and CPU seconds, peak MiB of all processes together, and the document."""
     with tempfile.TemporaryFile("w+") as out:
         began = time.perf_counter()

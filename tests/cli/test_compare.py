@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.cli.compare import compare, render
+from nodedoctor.report.comparison import compare, render
+from nodedoctor.report.document import Report, read
 
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
 
 
-def report(facts: dict[str, Any] | None = None, **results: list[dict[str, Any]]) -> dict[str, Any]:
+def report(facts: dict[str, Any] | None = None, **results: list[dict[str, Any]]) -> Report:
     entries = [{"check": name.replace("_", "."), "findings": findings} for name, findings in results.items()]
-    return {"schema": "nodedoctor.report/1", "results": entries, "facts": facts or {}}
+    return read({"schema": "nodedoctor.report/1", "results": entries, "facts": facts or {}})
 
 
 def found(status: str, subject: str = "", reason: str | None = None) -> dict[str, Any]:
@@ -58,8 +59,8 @@ def test_ways(before: list[dict[str, Any]], after: list[dict[str, Any]], way: st
 
 def test_what_only_one_side_knows_is_one_change():
     known = {"links": {"GPU0": {"GPU1": "NV18"}, "GPU1": {"GPU0": "NV18"}}, "gpus": ["GPU0", "GPU1"]}
-    before = {"schema": "nodedoctor.report/1", "facts": {"topology": known, "rails": {"ports": [{"id": 1}]}}}
-    after = {"schema": "nodedoctor.report/1", "facts": {"rails": {"ports": []}}}
+    before = report({"topology": known, "rails": {"ports": [{"id": 1}]}})
+    after = report({"rails": {"ports": []}})
     told = {change.name: change.words for change in compare(before, after).facts}
     assert told == {"topology": "(2 values) -> (none)", "rails.ports": "(1 entry) -> (none)"}
 
@@ -119,6 +120,7 @@ def test_the_news_is_told(before: list[dict[str, Any]], after: list[dict[str, An
     assert text.startswith("old  ->  new\n") and f" {says}\n" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
@@ -143,6 +145,7 @@ def test_a_damaged_report_is_refused(harm: dict[str, Any], says: str, tmp_path: 
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_no_report_is_a_usage_error(tmp_path: Path):
     good = DEMO / "healthy"
     (tmp_path / "list.json").write_text("[]")
@@ -169,6 +172,6 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["results", "facts"]), JSON))
 def test_any_shape_compares(document: dict[str, Any]):
-    comparison = compare(document, json.loads(json.dumps(document)))
+    comparison = compare(read(document), read(json.loads(json.dumps(document))))
     assert comparison.changes == () and comparison.facts == ()
     assert "nothing differs" in render(comparison, "a", "b")

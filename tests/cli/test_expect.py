@@ -59,6 +59,7 @@ def test_words_and_files_in_order(tmp_path):
             expectations(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--tag", "nvlink"], ["limits"], ["--tag", "fast", "doctor"]])
 def test_an_expectation_brings_its_checks_along(words):
     for expected in ("gpus=8", "gpu=H100", "driver=570", "nvlinks=18", "pcie=5x16"):
@@ -96,6 +97,7 @@ def test_a_value_that_means_nothing_is_a_usage_error(word, tmp_path):
         assert f"--expect {word}: not understood" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_a_node_says_of_itself_can_be_expected():
     """Whatever is recorded: the model of a node is understood, and the node is what it says."""
     for node in sorted(path for path in NODES.iterdir() if (path / "manifest.json").exists()):

@@ -46,6 +46,7 @@ def shell(words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", OUTPUTS)
 def test_what_cannot_be_written_is_74_and_one_line(words: str) -> None:
     for redirection, why in ((">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")):
@@ -54,6 +55,7 @@ def test_what_cannot_be_written_is_74_and_one_line(words: str) -> None:
         assert done.stderr == f"nodedoctor: cannot write the report: {why}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", OUTPUTS)
 def test_a_stderr_that_nobody_hears_changes_nothing(words: str) -> None:
     heard = shell(words)

@@ -16,6 +16,8 @@ from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
 
+pytestmark = pytest.mark.race
+
 
 def run(*argv: str, timeout: float = 10, **more: object) -> Observation:
     return asyncio.run(child_process.run("it", Command(argv, **more), timeout))  # type: ignore[arg-type]

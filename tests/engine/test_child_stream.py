@@ -11,6 +11,8 @@ import pytest
 from nodedoctor.engine.child_stream import listen
 from nodedoctor.engine.registry import Command
 
+pytestmark = pytest.mark.race
+
 
 def python(code: str, **more: object) -> Command:
     return Command((sys.executable, "-I", "-S", "-c", code), **more)  # type: ignore[arg-type]

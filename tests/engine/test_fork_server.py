@@ -14,6 +14,8 @@ from nodedoctor.engine.fork_server import ForkServer
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
 
+pytestmark = pytest.mark.race
+
 CODE = """import os, signal, sys, time
 def main():
     {}

@@ -59,6 +59,7 @@ def test_a_driver_that_never_answers(tmp_path, fake_nvml, deaf):
     assert report["seconds"] < 7
 
 
+@pytest.mark.slow
 def test_nvidia_smi_alone_hangs(tmp_path, fake_nvml, deaf):
     """NVML cannot be used, so nvidia-smi is asked, and hangs."""
     env = {**fake_nvml({"init_error": 999}), **deaf}

@@ -57,6 +57,7 @@ def ways(path: Path | str) -> list[Sequence[str | Path]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_pipe_without_a_writer_is_not_waited_for_without_end(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -66,6 +67,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for_without_end(tmp_path: Path) -
         assert str(pipe) in errors and "pipe" in errors and len(errors.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null"])
 def test_a_device_is_no_file(path: str) -> None:
     for words, process in [(words, start(*words)) for words in ways(path)]:
@@ -74,6 +76,7 @@ def test_a_device_is_no_file(path: str) -> None:
         assert "a device, not a file" in errors
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_said_in_words(tmp_path: Path) -> None:
     for words, process in [(words, start(*words)) for words in ways(tmp_path / "absent")]:
         code, out, errors = ended(process)
@@ -81,6 +84,7 @@ def test_what_is_not_there_is_said_in_words(tmp_path: Path) -> None:
         assert "o such file" in errors and "Errno" not in errors
 
 
+@pytest.mark.slow
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
@@ -120,6 +124,7 @@ def test_packed_reports_are_read_like_plain_ones(tmp_path: Path) -> None:
     assert (code, len(errors.splitlines())) == (64, 1) and f"{packed}: damaged gzip: " in errors
 
 
+@pytest.mark.slow
 def test_what_a_shell_puts_through_pipes_is_read(tmp_path: Path) -> None:
     """As in `compare <(...) <(...)`, with a writer that takes its time."""
     us = f"{sys.executable} -m nodedoctor"
@@ -140,6 +145,7 @@ def test_what_a_shell_puts_through_pipes_is_read(tmp_path: Path) -> None:
     assert done[0] in (2, 3) and done[2] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--html", "--junit", "--prometheus", "--record"])
 def test_a_pipe_that_nobody_reads_costs_the_file_and_not_the_report(option: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"

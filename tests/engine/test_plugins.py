@@ -2,8 +2,12 @@
 
 import json
 import os
+import py_compile
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -16,8 +20,7 @@ PLUGIN = '''
 
 from collections.abc import Iterator
 
-from nodedoctor.model import Finding
-from nodedoctor.engine.registry import check
+from nodedoctor.plugin import Finding, check
 
 
 @check("rack.painted", "The rack is painted", tags={"fast"})
@@ -47,7 +50,7 @@ def test_a_check_in_a_folder(tmp_path):
 
 def test_a_check_in_a_folder_of_the_folder_with_a_helper_beside_it(tmp_path):
     source = PLUGIN.replace('"bare metal"', "METAL").replace(
-        "from nodedoctor.model", "from .words import METAL\nfrom nodedoctor.model"
+        "from nodedoctor.plugin", "from .words import METAL\nfrom nodedoctor.plugin"
     )
     (tmp_path / "paint").mkdir()
     (tmp_path / "paint" / "rack.py").write_text(source)
@@ -85,7 +88,16 @@ def test_a_check_from_an_entry_point_in_an_archive(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", ["def broken(:\n", "import no_such_module_here\n", "raise SystemExit(0)\n", "1/0\n"]
+    "source",
+    [
+        "def broken(:\n",
+        "import no_such_module_here\n",
+        "raise SystemExit(0)\n",
+        "1/0\n",
+        "raise KeyboardInterrupt\n",
+        "raise GeneratorExit\n",
+        "class Odd(BaseException): pass\nraise Odd\n",
+    ],
 )
 def test_a_plugin_that_does_not_load_is_one_unknown_and_the_rest_runs(tmp_path, source):
     (tmp_path / "broken.py").write_text(source)
@@ -146,6 +158,124 @@ def test_root_does_not_load_what_others_can_write(tmp_path):
     done = nodedoctor("--json", "--checks", str(tmp_path), "rack")
     assert done.returncode == 64
     assert "can be written by others" in done.stderr
+
+
+def test_what_a_plugin_prints_is_not_in_the_report(tmp_path):
+    (tmp_path / "rack.py").write_text(
+        "print('imported')\n" + PLUGIN.replace("yield", "print('asked'); yield")
+    )
+    done = nodedoctor("--json", "--checks", str(tmp_path), "rack")
+    assert json.loads(done.stdout)["results"][0]["check"] == "rack.painted"
+    assert done.stderr.split() == ["imported", "asked"]
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit"])
+def test_whatever_a_check_raises_is_one_unknown(tmp_path, raised):
+    (tmp_path / "rack.py").write_text(PLUGIN + f"    raise {raised}\n")
+    found = results(nodedoctor("--json", "--checks", str(tmp_path), "rack"))["rack.painted"]["findings"]
+    assert [finding["status"] for finding in found] == ["warn", "unknown"]
+    assert raised.partition("(")[0] in found[1]["summary"]
+
+
+def test_plugins_that_do_not_end_cost_their_time_once(tmp_path):
+    wait = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except Exception:\n        pass\n"
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text(wait)
+    (tmp_path / "rack.py").write_text(PLUGIN)
+    began = time.monotonic()
+    found = results(nodedoctor("--json", "--checks", str(tmp_path), "rack", "doctor.plugins"))
+    assert time.monotonic() - began < 30
+    assert found["rack.painted"]["status"] == "warn"
+    assert ["took longer than" in one["summary"] for one in found["doctor.plugins"]["findings"]] == [True] * 3
+
+
+def test_checks_are_loaded_from_source(tmp_path):
+    """Compiled code is neither used nor written: it may be another than the source that was looked at."""
+    (tmp_path / "sub").mkdir()
+    for file in (tmp_path / "helper.py", tmp_path / "sub" / "deeper.py", tmp_path / "alone.py"):
+        file.write_text("raise RuntimeError('compiled code was run')\n")
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(file), invalidation_mode=unchecked)
+        file.write_text("WORD = 'bare metal'\n")
+    (tmp_path / "alone.py").unlink()
+    py_compile.compile(str(tmp_path / "helper.py"), cfile=str(tmp_path / "alone.pyc"))
+    (tmp_path / "fast.abi3.so").write_bytes(b"no library")
+    imports = "from .helper import WORD\nfrom .sub.deeper import WORD as SAME\n"
+    (tmp_path / "rack.py").write_text(imports + PLUGIN.replace('"bare metal"', "SAME"))
+    done = nodedoctor("--json", "--checks", str(tmp_path), "rack", "doctor.plugins")
+    found = results(done)
+    assert found["rack.painted"]["findings"][0]["summary"] == "bare metal"
+    for finding, name in zip(found["doctor.plugins"]["findings"], ("alone", "fast"), strict=True):
+        assert f"no {name}.py: only source files are checks" in finding["summary"]
+    assert not list(tmp_path.glob("__pycache__/rack*"))
+
+
+def test_a_package_of_checks_that_does_not_start_is_one_unknown(tmp_path):
+    (tmp_path / "__init__.py").write_text("1/0\n")
+    (tmp_path / "rack.py").write_text(PLUGIN)
+    found = results(nodedoctor("--json", "--checks", str(tmp_path), "rack", "doctor.plugins"))
+    assert found["rack.painted"]["status"] == "warn"
+    assert found["doctor.plugins"]["findings"][0]["subject"] == "plugin:__init__"
+
+
+@pytest.fixture
+def planting():
+    """A folder of root's with a good check, and in it a line that leaves a mark: (folder, mark, code)."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to somebody else")
+    with tempfile.TemporaryDirectory() as name:
+        folder, mark = Path(name, "checks"), Path(name, "mark")
+        folder.mkdir()
+        (folder / "rack.py").write_text(PLUGIN)
+        yield folder, mark, f"open({str(mark)!r}, 'w')\n"
+
+
+@pytest.mark.parametrize("name", ["sub/deeper.py", "__pycache__/rack.pyc", "fast.so", "__init__.py"])
+@pytest.mark.parametrize("link", [False, True])
+def test_root_loads_no_folder_with_something_of_others(planting, name, link):
+    folder, mark, code = planting
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    theirs = folder.parent / "theirs.py" if link else file
+    theirs.write_text(code)
+    if link:
+        file.symlink_to(theirs)
+    os.chown(theirs, 65534, 65534)
+    done = nodedoctor("--json", "--checks", str(folder), "rack")
+    assert done.returncode == 64 and f"{theirs} can be written by others" in done.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("what", ["my_rack.py", "entry_points.txt", "deeper"])
+def test_root_loads_no_entry_point_that_others_can_write(planting, what):
+    folder, mark, code = planting
+    info = folder / "my_rack-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-rack\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nodedoctor.checks]\nrack = my_rack\n")
+    if what == "deeper":
+        (folder / "my_rack").mkdir()
+        (folder / "my_rack" / "__init__.py").write_text("from my_rack import deeper\n" + PLUGIN)
+        (folder / "my_rack" / "deeper.py").write_text(code)
+        os.chown(folder / "my_rack" / "deeper.py", 65534, 65534)
+    else:
+        (folder / "my_rack.py").write_text(code + PLUGIN)
+        os.chown((info if what.endswith("txt") else folder) / what, 65534, 65534)
+    found = results(nodedoctor("--json", "doctor.plugins", pythonpath=[folder]))
+    (finding,) = found["doctor.plugins"]["findings"]
+    assert "as root nodedoctor does not load it" in finding["summary"] and "uid 65534" in finding["summary"]
+    assert not mark.exists()
+
+
+def test_ctrl_c_while_a_plugin_loads_ends_the_run(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    argv = [sys.executable, "-m", "nodedoctor", "--json", "--checks", str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True, cwd="/") as running:
+        assert running.stderr and running.stderr.readline() == "here\n"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=20) == 130
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root refuses")

@@ -14,6 +14,7 @@ from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.sources import Recorded
 from nodedoctor.model import Expect, Finding, Moment, Observation, Outcome, Report, Status, Unseen
 from nodedoctor.record import record
+from nodedoctor.report.json import document
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 
@@ -126,7 +127,7 @@ def test_a_check_judges_its_facts():
     report = run(wall, colour="white")
     assert only(report).status is Status.PASS
     assert report.verdict is Status.PASS
-    assert report.facts == {"colour": {"name": "white"}}
+    assert document(report)["facts"] == {"colour": {"name": "white"}}
     assert only(run(wall, colour="grey")).summary == "it is grey"
 
 
@@ -156,13 +157,13 @@ def test_without_its_fact_a_check_is_unknown_and_says_why(outcome, reason, broke
     assert (finding.status, finding.reason, finding.broken) == (Status.UNKNOWN, reason, broken)
     assert "because" in finding.summary
     assert finding.fix is not None and finding.fix.text == "paint it"
-    assert exit_code(report) == (3 if broken else 0)
+    assert exit_code(document(report)) == (3 if broken else 0)
 
 
 def test_what_does_not_apply_is_skipped():
     report = run(wall, colour="none")
     assert only(report).status is Status.SKIP
-    assert exit_code(report, "warn") == 0
+    assert exit_code(document(report), "warn") == 0
 
 
 def test_an_optional_fact_may_be_absent_and_facts_build_on_facts():
@@ -223,7 +224,7 @@ def test_waivers_mark_and_never_hide():
     assert finding.status is Status.FAIL
     assert finding.waived == "painter comes on Monday (until 2026-01-02)"
     assert report.verdict is Status.PASS
-    assert exit_code(report, "warn") == 0
+    assert exit_code(document(report), "warn") == 0
 
 
 def test_a_module_declares_only_what_is_its_own():
@@ -260,7 +261,7 @@ def test_exit_codes(findings, fail_on, code):
     from nodedoctor.model import Result
 
     report = Report("0", "live", "", 0, {}, (Result("a.b", "t", tuple(findings)),))
-    assert exit_code(report, fail_on) == code
+    assert exit_code(document(report), fail_on) == code
 
 
 def test_what_one_fact_makes_of_another_stands_in_the_report_once():
@@ -293,7 +294,7 @@ def test_what_one_fact_makes_of_another_stands_in_the_report_once():
     judge.__annotations__ = {"heard": Heard, "said": Said}
     report = run(check("talk.same", "Heard as said")(judge), colour="white")
     assert only(report).summary == "white"
-    assert report.facts == {"heard": {"word": "white"}}
+    assert document(report)["facts"] == {"heard": {"word": "white"}}
 
 
 def test_every_fact_that_is_not_shown_is_the_source_of_one_that_is():

@@ -52,6 +52,7 @@ def fleet(ssh: dict[str, str], *words: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, document
 
 
+@pytest.mark.slow
 def test_every_node_is_there_whatever_became_of_it(ssh: dict[str, str], tmp_path: Path):
     kept, bad = tmp_path / "kept", tmp_path / "bad.txt"
     words = [
@@ -92,6 +93,7 @@ def test_saved_reports_say_the_same_when_they_are_read_again(ssh: dict[str, str]
         assert after[key] == before[key]
 
 
+@pytest.mark.slow
 def test_every_node_survives_being_saved_and_read_again(ssh: dict[str, str], tmp_path: Path):
     """Stand-ins of one machine by several names, and nodes without a report: all are there again."""
     kept = tmp_path / "kept"
@@ -129,6 +131,7 @@ def test_nodes_are_asked_as_was_said(ssh: dict[str, str], tmp_path: Path):
     assert (check["check"], check["fail"]) == ("driver.gpus-present", "gpu-[1-2],login")
 
 
+@pytest.mark.slow
 def test_interrupted_the_rest_is_silent(ssh: dict[str, str]):
     words = ["--json", "--ssh", "gpu-1,hang-[1-3]", "--deadline", "100", "net.clock"]
     process = subprocess.Popen(argv(*words), stdout=subprocess.PIPE, text=True, env=ssh)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -169,12 +170,19 @@ def test_a_counter_stands_out_far_above_the_others():
     assert judge(measured([900.0] * 20 + [5000.0], "nvlink-errors")) == ()  # all have some
 
 
+def test_a_reading_stands_out_six_usual_spreads_from_the_median_and_not_before():
+    """Copies that differ by 30 GB/s (a standard deviation) from node to node."""
+    noisy = [400.0 + 20.236 * step for step in (-1, 1) * 20] + [400.0]
+    assert judge(measured([*noisy, 400.0 - 5.5 * 30], "pair")) == ()
+    assert only(measured([*noisy, 400.0 - 6.5 * 30], "pair")).odd == ("gpu-41",)
+
+
 def test_a_hot_node_stands_out_and_a_cool_one_does_not():
     assert only(measured([34.0] * 9 + [62.0], "temperature")).odd == ("gpu-9",)
     assert judge(measured([34.0] * 9 + [45.0, 12.0], "temperature")) == ()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 1000))
 def test_healthy_nodes_with_noise_are_all_alike(seed: int, count: int):
     """Speeds spread by one per cent, temperatures by three degrees, counters as sound links count."""

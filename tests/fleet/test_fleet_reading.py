@@ -40,6 +40,7 @@ def answered(text: str, host: str = "gpu-1") -> Node:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 def test_lines_passed_over_change_nothing(name: str):
     """Our own layout is skimmed, any other parsed whole: both must say the same."""

@@ -151,6 +151,7 @@ def test_the_newest_report_of_a_node_counts(tmp_path: Path):
     assert lists(folder, tmp_path) == (["n1"], ["n2"])
 
 
+@pytest.mark.slow
 def test_two_machines_of_one_name_stay_two_and_one_that_fails_bars_it(tmp_path: Path):
     folder = tmp_path / "reports"
     folder.mkdir()
@@ -207,6 +208,7 @@ def test_hostile_names_stay_names(tmp_path: Path):
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["--exclude-all", "../../x", "-oProxyCommand=x", "", ";"])
 def test_names_that_commands_would_take_for_something_else_are_in_no_list(tmp_path: Path, name: str):
     folder = tmp_path / "reports"
@@ -244,6 +246,7 @@ def test_exit_codes(folder: Path):
     assert run("fleet", "--exit-zero", "--reports", str(folder)).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -356,6 +359,7 @@ def gathered(path: Path, deadline: float, disturb: signal.Signals | None) -> Fle
     return asyncio.run(both())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disturb", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_reader_that_hangs_or_dies_costs_one_file(folder: Path, disturb: signal.Signals):
     """A stopped process stands in for one that a dead file system keeps in the kernel."""
@@ -375,6 +379,7 @@ def test_a_file_that_takes_too_long_is_named_and_the_others_too(folder: Path):
     assert {node.state for node in found.nodes} <= {"silent", "answered"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_reports_what_came(tmp_path: Path, number: signal.Signals):
     for file in range(300):

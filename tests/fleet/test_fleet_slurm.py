@@ -336,6 +336,7 @@ def test_a_hanging_node_hides_nobody(cluster):
     assert "nodedoctor runs there" in nodes["gpu-1"].note
 
 
+@pytest.mark.slow
 def test_when_srun_aborts_the_step_the_others_are_asked_again(cluster):
     cluster.sinfo("gpu-1|all*|idle|none\ndead|all*|idle|none\ngpu-2|all*|idle|none\n")
     cluster.node("gpu-1")
@@ -369,6 +370,7 @@ def test_a_number_of_nodes_leaves_the_choice_to_slurm(cluster):
     assert "sinfo" not in cluster.log.read_text()
 
 
+@pytest.mark.slow
 def test_nodes_that_are_not_given_in_time_are_told_with_the_reason(cluster):
     cluster.command("salloc", "#!/bin/sh\necho salloc: Pending job allocation 13 >&2\nexec sleep 60\n")
     cluster.command("squeue", "#!/bin/sh\necho '13|PENDING|Resources'\n")
@@ -462,6 +464,7 @@ def test_a_node_without_nodedoctor_is_brought_the_single_file(cluster, tmp_path,
     assert len(steps) == 2 and "--input=none" in steps[0] and "--input=all" in steps[1]
 
 
+@pytest.mark.slow
 def test_the_first_step_may_end_while_the_file_is_brought(cluster, tmp_path, monkeypatch):
     brought = tmp_path / "nodedoctor.pyz"
     brought.write_text(f"import time; time.sleep(3); print({json.dumps(REPORT)!r})\n")

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -239,6 +240,7 @@ def test_no_more_than_width_are_asked_at_once(cluster: Cluster):
     assert 1 < most <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hard", [120, 4096])
 def test_a_shell_that_allows_few_open_files_costs_no_node(cluster: Cluster, hard: int):
     for index in range(40):
@@ -410,7 +412,7 @@ TYPED = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(TYPED, max_size=4))
 def test_every_login_shell_takes_the_line(shell: str, words: list[str], tmp_path: Path):
     bin = tmp_path / "bin"

@@ -36,6 +36,8 @@ NAMESPACES = (
     "--kill-child",
     "--mount-proc",
 )
+CHECKOUT = Path(__file__).parents[2]
+"""What the hosts need of /tmp besides their folder, where the checkout is below it."""
 BIN = Path(sys.executable).parent
 """Where nodedoctor is installed, on this machine and so on all hosts."""
 
@@ -69,10 +71,12 @@ mount -t tmpfs run /run
 mkdir /run/sshd
 mount -t tmpfs shm /dev/shm
 mount --bind $FOLDER /mnt
+case $CHECKOUT in /tmp/*) mount --bind $CHECKOUT /media;; esac
 mount -t tmpfs tmp /tmp
 chmod 1777 /tmp /dev/shm
 mkdir -p $FOLDER
 mount --move /mnt $FOLDER
+case $CHECKOUT in /tmp/*) mkdir -p $CHECKOUT; mount --move /media $CHECKOUT;; esac
 ip link set lo up
 {WAIT}"""
 
@@ -265,7 +269,7 @@ class Hosts:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "FOLDER": str(self.folder), **env},
+            env={**os.environ, "FOLDER": str(self.folder), "CHECKOUT": str(CHECKOUT), **env},
         )
         self._started.append(process)
         assert process.stdout is not None and process.stderr is not None

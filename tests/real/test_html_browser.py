@@ -11,8 +11,9 @@ import pytest
 from browser import Browser, browser, missing
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
 
-from nodedoctor.cli.compare import compare, document_of, heading
+from nodedoctor.cli.compare import document_of
 from nodedoctor.report import html
+from nodedoctor.report.comparison import compare, heading
 from nodedoctor.report.inert import inert
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(missing()), reason=missing() or "all is here")]

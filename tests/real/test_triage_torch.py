@@ -66,7 +66,7 @@ def test_dumps(python: str, fault: str, rank: int, cause: str, tmp_path: Path) -
     """Wrong sizes and types end the job before anybody can dump: such dumps are written by hand elsewhere."""
     dumps = tmp_path / "dumps"
     dumps.mkdir()
-    run(python, tmp_path, fault, rank, DUMPS=str(dumps), TORCH_FR_BUFFER_SIZE="2000", TIMEOUT="12")
+    run(python, tmp_path, fault, rank, DUMPS=str(dumps), TORCH_FR_BUFFER_SIZE="2000", TIMEOUT="24")
     verdict = examine([str(dumps)]).verdict
     named = [who.rank for who in verdict.culprits]
     assert verdict.cause == cause

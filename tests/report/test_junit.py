@@ -18,10 +18,13 @@ from nodedoctor.fleet import document as fleet_document
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Evidence, Finding, Fix, Report, Result, Status
 from nodedoctor.report import json, junit
+from nodedoctor.steps import repair
 
 NODES = sorted(Path(__file__).parents[1].glob("nodes/*/manifest.json"))
 
-RESET = Fix("Reset it.", ("nvidia-smi --gpu-reset -i 3",), "reset-gpu", "jobs on GPU 3", "nodedoctor a.b")
+RESET = Fix(
+    "Reset it.", (repair("nvidia-smi --gpu-reset -i 3"),), "reset-gpu", "jobs on GPU 3", "nodedoctor a.b"
+)
 
 TIME = re.compile(r"\d+\.\d{3}")
 REQUIRED = {
@@ -107,6 +110,7 @@ def test_a_failure_says_what_the_evidence_is_and_what_repairs_it():
         "  | Link 4\n"
         "  | Link 11\n"
         "fix: Reset it.\n"
+        "  repair: interrupts jobs on GPU 3\n"
         "  $ nvidia-smi --gpu-reset -i 3\n"
         "disturbs: jobs on GPU 3\n"
         "verify: nodedoctor a.b\n"

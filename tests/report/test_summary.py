@@ -7,11 +7,11 @@ from hypothesis import given
 
 from nodedoctor.cli.main import main
 from nodedoctor.model import Finding, Report, Result
-from nodedoctor.report import summary
+from nodedoctor.report import json, summary
 
 
 def said(*results: Result) -> str:
-    return summary.render(Report("0", "live", "2026-01-02T03:04:05Z", 1, {}, results))
+    return summary.render(json.document(Report("0", "live", "2026-01-02T03:04:05Z", 1, {}, results)))
 
 
 def test_the_worst_is_told_and_the_rest_counted():
@@ -40,7 +40,7 @@ def test_a_long_line_loses_its_middle_and_keeps_its_count():
 
 @given(reports())
 def test_it_is_always_one_printable_line(report: Report):
-    line = summary.render(report)
+    line = summary.render(json.document(report))
     assert line.endswith("\n") and line.count("\n") == 1 and len(line) <= summary.LONGEST + 1
     assert line.split()[0] == report.verdict.word
     assert not [c for c in line[:-1] if ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000]

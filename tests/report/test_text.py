@@ -6,18 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.model import Evidence, Finding, Fix, Report, Result, Unseen
-from nodedoctor.report import text
+from nodedoctor.report import document, json, text
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.steps import repair
 
-RESET = Fix("Reset it.", ("nvidia-smi --gpu-reset -i 3",), "reset-gpu", "jobs on GPU 3", "nodedoctor a.b")
+RESET = Fix(
+    "Reset it.", (repair("nvidia-smi --gpu-reset -i 3"),), "reset-gpu", "jobs on GPU 3", "nodedoctor a.b"
+)
 
 
 def result(check: str, *findings: Finding, why: str = "") -> Result:
     return Result(check, "title", findings, why=why)
 
 
-def report(*results: Result, **node: object) -> Report:
-    return Report("0", "live", "2026-01-02T03:04:05Z", 1.25, {"hostname": "gpu-1", **node}, results)
+def report(*results: Result, **node: object) -> document.Report:
+    node = {"hostname": "gpu-1", **node}
+    return json.document(Report("0", "live", "2026-01-02T03:04:05Z", 1.25, node, results))
 
 
 def test_problems_come_first_with_evidence_fix_and_reason():
@@ -42,8 +46,8 @@ def test_problems_come_first_with_evidence_fix_and_reason():
         "FAIL a.bad  gpu:3: 2 links down\n"
         "     | Link 4\n"
         "     fix       Reset it.\n"
+        "     repair: interrupts jobs on GPU 3\n"
         "     $ nvidia-smi --gpu-reset -i 3\n"
-        "     disturbs  jobs on GPU 3\n"
         "     verify    nodedoctor a.b\n"
         "     why       rings get slow\n"
         "\n"
@@ -93,7 +97,10 @@ def test_without_colour_nothing_is_painted():
 @given(st.text(), st.text(), st.text())
 def test_nothing_from_the_node_is_live(summary, evidence, command):
     hostile = Finding.fail(
-        summary or "x", subject=summary, evidence=[Evidence("p", evidence)], fix=Fix("f", (command,))
+        summary or "x",
+        subject=summary,
+        evidence=[Evidence("p", evidence)],
+        fix=Fix("f", (repair("{}", command),)),
     )
     page = text.render(report(result("a.bad", hostile), hostname=summary, gpu=evidence, gpus=1))
     assert not [

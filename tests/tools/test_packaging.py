@@ -21,7 +21,7 @@ def wheel(tmp_path_factory):
     for name in ("nodedoctor", "checks"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY / name, source / name, ignore=ignore)
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(REPOSITORY / name, source)
     (source / "checks" / ".env").write_text("SECRET=1")
     code = "import setuptools.build_meta as b; print(b.build_wheel('dist'))"
@@ -56,6 +56,16 @@ def test_every_data_file_ships_and_no_stray_one(wheel):
         if path.is_file() and "__pycache__" not in name:
             assert name in shipped
     assert not [name for name in shipped if name.endswith(".env")]
+
+
+def test_the_licence_ships_with_its_metadata(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {Path(name).name: archive.read(name) for name in archive.namelist() if "/licenses/" in name}
+        (metadata,) = (archive.read(name) for name in archive.namelist() if name.endswith("/METADATA"))
+    assert texts["LICENSE"] == (REPOSITORY / "LICENSE").read_bytes()
+    assert b"Version 2.0, January 2004" in texts["LICENSE"]
+    assert b"Copyright The nodedoctor authors" in texts["NOTICE"]
+    assert b"License-Expression: Apache-2.0\n" in metadata
 
 
 def test_a_wheel_lists_the_checks_of_the_checkout(installed):

@@ -364,6 +364,8 @@ def test_damage_is_mended(archive, home, how):
     assert not list(folder.parent.glob(".unpacking-*"))
 
 
+@pytest.mark.slow
+@pytest.mark.race
 def test_many_may_start_at_once_also_on_damage(archive, home):
     with ThreadPoolExecutor(8) as pool:
         for how in (None, "missing", "no folder", "nothing", "extra"):

@@ -92,6 +92,7 @@ DRAIN = (
 RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("health", "state", "reason", "changes"),
     [
@@ -147,6 +148,7 @@ def test_the_prolog_refuses_a_job_on_a_sick_node(node: Node):
     ]
 
 
+@pytest.mark.slow
 def test_the_plug_in_of_node_problem_detector_keeps_its_protocol(node: Node):
     recipe, config = "node-problem-detector/nodedoctor.sh", _npd()
     length = config["pluginConfig"]["max_output_length"]
@@ -204,6 +206,7 @@ def _cloud() -> Any:
     return yaml.safe_load(text)
 
 
+@pytest.mark.slow
 def test_a_node_is_accepted_when_it_has_what_it_must_have(node: Node):
     done, reports = _accept(node, "gpus=8\ngpu=H100\nnvlinks=18\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -335,6 +338,7 @@ def _alerts(folder: Path, nodes: dict[str, Path], minutes: int) -> set[tuple[str
     return {tuple(labels.get(key, "") for key in ("alertname", "instance", "check")) for labels in fired}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
 def test_the_rules_fire_on_what_we_write(tmp_path: Path):
     sick = {"gpu-1": demo("nvlinks-down"), "gpu-2": HANGING}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from say import caught, culprits
@@ -212,7 +213,7 @@ def test_logs_and_dumps_together(tmp_path: Path) -> None:
     pending=st.integers(0, 5),
     fast=st.booleans(),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_the_ends_of_a_long_dump_say_what_the_whole_says(
     lengths: list[int],
     sequence: list[str],

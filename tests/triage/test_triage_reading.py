@@ -113,6 +113,7 @@ def test_a_fast_search_finds_what_matters(name: str) -> None:
     assert named == ranks or (name.startswith("Ray") and named == [None])
 
 
+@pytest.mark.slow
 def test_a_large_file_gives_the_same_verdict_and_lines(tmp_path: Path) -> None:
     text = caught(0) + caught(1) + caught(3)
     size = scan.WHOLE + (1 << 20)
@@ -174,6 +175,7 @@ def test_any_bytes(tmp_path: Path) -> None:
     assert examine([str(path)]).verdict.outcome == "undetermined"
 
 
+@pytest.mark.slow
 def test_a_flood_keeps_the_first_and_the_last(tmp_path: Path) -> None:
     flood = "RuntimeError: Connection closed by peer [10.0.0.1]:1\n" * 40000
     examined = judged(tmp_path, "[rank4]: ValueError: first\n" + flood)

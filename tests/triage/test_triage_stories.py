@@ -281,7 +281,7 @@ def test_story(name: str, tmp_path: Path) -> None:
     assert (examined.verdict.cause, culprits(examined)) == (cause, ranks)
     assert examined.verdict.outcome == ("undetermined" if cause == "undetermined" else "failure")
     jsonschema.validate(as_document(examined), SCHEMA)
-    assert examined.verdict.headline[:1].upper() in page.render(examined.verdict, examined.lines.of)
+    assert examined.verdict.headline[:1].upper() in page.render(as_document(examined))
 
 
 BANNER = (

@@ -14,6 +14,7 @@ from tuidriver import Act, check_frame, frame, press, rack, until
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import expand
+from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import nodes
@@ -97,7 +98,7 @@ def test_what_it_looks_like(size: tuple[int, int]):
 
 def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
     report = tmp_path / "gpu-017.json"
-    report.write_text(rendered(asyncio.run(rack(tmp_path).diagnosis().run())))
+    report.write_text(rendered(document(asyncio.run(rack(tmp_path).diagnosis().run()))))
     shown = []
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:

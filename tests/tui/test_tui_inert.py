@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Report, Result
+from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Report, Result, Step
+from nodedoctor.report import json
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import detail, diagnosis
-from nodedoctor.tui.lines.ticket import commands, markdown
+from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
 from nodedoctor.tui.screens import probes
 from nodedoctor.tui.state import State, Waiting
@@ -32,7 +34,15 @@ FINDINGS = st.builds(
     subject=NASTY,
     evidence=st.lists(st.builds(Evidence, st.just("probe"), NASTY), max_size=2).map(tuple),
     fix=st.none()
-    | st.builds(Fix, NASTY, st.lists(NASTY, max_size=2).map(tuple), disturbs=NASTY, verify=NASTY),
+    | st.builds(
+        Fix,
+        NASTY,
+        st.lists(
+            st.builds(Step, st.sampled_from(["look", "repair", "last-resort"]), NASTY, NASTY), max_size=2
+        ).map(tuple),
+        disturbs=NASTY,
+        verify=NASTY,
+    ),
     note=st.booleans(),
     reason=st.sampled_from([None, "denied", "stuck"]),
     waived=st.none() | NASTY,
@@ -52,7 +62,8 @@ OBSERVATIONS = st.builds(
 
 def state(result: Result, seen: Observation, running: bool = False) -> State:
     report = Report("0", "live", "2026-11-14T09:11:00Z", 1.0, {"hostname": seen.text}, (result,), (seen,))
-    return State(report, {result.check: Waiting("probe", 3.0)} if running else {})
+    waiting = {result.check: Waiting("probe", 3.0)} if running else {}
+    return State(json.document(report), waiting, {}, {seen.probe: seen})
 
 
 def plain(paras: Iterable[Para], width: int) -> None:
@@ -74,38 +85,42 @@ def test_ten_thousand_columns_are_cut_or_folded():
     wide = Finding.fail("wide " * 2000, evidence=[Evidence("probe", "x" * 10000)])
     result = Result("a.check", "", (wide,))
     now = state(result, Observation("probe", text="y" * 10000))
-    plain(detail.detail(now, result, None, full=False), 80)
-    plain_row(detail.row(result, None))
-    plain(probes._told(now.report.observations[0], ""), 80)
+    (shown,), (probe,) = now.report["results"], now.report["probes"]
+    plain(detail.detail(now, shown, None, full=False), 80)
+    plain_row(detail.row(shown, None))
+    plain(probes._told(probe, "", now.answers["probe"].text), 80)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS, st.booleans(), st.integers(12, 200))
 def test_a_result(result: Result, seen: Observation, running: bool, width: int):
     now = state(result, seen, running)
-    plain(detail.detail(now, result, None, full=True), width)
-    plain_row(detail.row(result, now.running.get(result.check)))
+    (shown,) = now.report["results"]
+    plain(detail.detail(now, shown, None, full=True), width)
+    plain_row(detail.row(shown, now.running.get(result.check)))
     for line in detail.head(now):
         assert not LIVE.search("".join(text for text, _ in line))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(OBSERVATIONS, st.integers(12, 200))
 def test_an_observation(seen: Observation, width: int):
-    plain(probes._told(seen, "what it is"), width)
     now = state(Result("a.check", "", (Finding.ok("well"),)), seen)
+    plain(probes._told(now.report["probes"][0], "what it is", seen.text), width)
     for row in probes._rows(now):
         plain_row(row)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS)
 def test_a_ticket(result: Result, seen: Observation):
-    text = markdown(result, state(result, seen).report)
+    report = state(result, seen).report
+    (shown,) = report["results"]
+    text = markdown(shown, report)
     assert not LIVE.search(text)
     fences = [line for line in text.split("\n") if re.match("`{3,}", line)]
     assert len(fences) >= 2 * sum(len(f.evidence) for f in result.findings if f.severity > 1)
-    assert all(isinstance(command, str) for command in commands(result))
+    assert all(isinstance(step["command"], str) for step in steps(shown))
 
 
 KEYS = st.sampled_from(
@@ -122,7 +137,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.dictionaries(KEYS, ANYTHING, max_size=6))
 def test_a_triage_document_of_any_shape(document: dict[str, object]):
     for line in diagnosis.head(document):
@@ -132,8 +147,9 @@ def test_a_triage_document_of_any_shape(document: dict[str, object]):
         plain(entry.paras, 60)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(NASTY, RESULTS, st.booleans())
 def test_any_filter_is_a_filter(text: str, result: Result, running: bool):
-    assert Filter(text).fits(result, running) in (True, False)
-    assert Filter("").fits(result, running) and not Filter("is:nothing").fits(result, running)
+    (shown,) = state(result, Observation("probe")).report["results"]
+    assert Filter(text).fits(shown, running) in (True, False)
+    assert Filter("").fits(shown, running) and not Filter("is:nothing").fits(shown, running)

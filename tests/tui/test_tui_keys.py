@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tuidriver import checks, drive, frame, hung, press, rack, settled, until
 
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Status
+from nodedoctor.report.document import worst
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.topology import TopologyScreen
@@ -56,7 +58,7 @@ def test_moving_filtering_hiding(tmp_path: Path):
 
 def test_copied_is_remembered_for_the_end(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("c")(app, pilot)
+        await press("c", "1")(app, pilot)
         assert app.clipboard == "nvidia-smi --gpu-reset -i 3"
         await press("C")(app, pilot)
         assert app.clipboard.startswith("**FAIL `rack.links`** on `gpu-a3-017`")
@@ -74,7 +76,7 @@ def test_one_check_is_asked_afresh_and_the_others_are_left(tmp_path: Path, monke
 
     def summaries(app: NodeDoctor) -> dict[str, str]:
         assert app.state is not None
-        return {result.check: result.worst.summary for result in app.state.report.results}
+        return {result["check"]: worst(result)["summary"] for result in app.state.report["results"]}
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await settled(app, pilot)
@@ -85,7 +87,7 @@ def test_one_check_is_asked_afresh_and_the_others_are_left(tmp_path: Path, monke
         await until(pilot, lambda: summaries(app)["changing.file"] == "well")
         assert summaries(app)["changing.steady"] == before["changing.steady"]
         await settled(app, pilot)
-        assert app.state is not None and app.state.report.verdict is Status.PASS
+        assert app.state is not None and app.state.report["verdict"] == "pass"
         await press("R")(app, pilot)
         again = "had not answered when the run was ended"
         await until(
@@ -170,7 +172,10 @@ def test_every_key_works_while_all_probes_hang_and_leaving_ends_them(tmp_path: P
 
     app = drive(hung(tmp_path), act, asking=8)
     assert {result.status for result in app.engine.report().results} == {Status.UNKNOWN}
-    assert not _sleeping()
+    ends = time.monotonic() + 5  # they are killed; on a busy machine the kernel comes to them later
+    while left := _sleeping():
+        assert time.monotonic() < ends, left
+        time.sleep(0.01)
 
 
 def _changing(tmp_path: Path) -> Session:

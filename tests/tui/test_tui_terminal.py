@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tuidriver import FRAMES, checks, rack
 
+from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
 
 COLOUR = re.compile(rb"\x1b\[[\d;]*?(?<![\d])(?:3[0-7]|4[0-7]|9[0-7]|10[0-7]|38;|48;)[\d;]*m")
@@ -102,6 +104,8 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"18 links down")
         screen.type("c")
+        screen.wait_for(b"copy one step")
+        screen.type("1")
         screen.wait_for(b"\x1b]52;c;")
         screen.type("q")
         assert screen.end() == 2
@@ -110,7 +114,7 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
 
 
 def test_a_fleet_is_shown_as_it_answers_and_left_with_its_verdict(tmp_path: Path):
-    report = rendered(asyncio.run(rack(tmp_path).diagnosis().run()))
+    report = rendered(document(asyncio.run(rack(tmp_path).diagnosis().run())))
     reports = tmp_path / "reports"
     reports.mkdir()
     for host in ("gpu-1", "gpu-2", "gpu-3"):
@@ -146,6 +150,7 @@ def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "fail"
 
 
+@pytest.mark.slow
 def test_no_color_writes_no_colour(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"NO_COLOR": "1"}) as screen:
         screen.wait_for(b"LinkUp")
@@ -159,6 +164,7 @@ def test_no_color_writes_no_colour(tmp_path: Path):
         assert COLOUR.search(screen.written)
 
 
+@pytest.mark.slow
 def test_a_locale_without_utf_8_gets_ascii(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}) as screen:
         screen.wait_for(b"LinkUp")
@@ -186,6 +192,7 @@ def test_nothing_answers_and_q_still_ends_it(tmp_path: Path):
         assert b"UNKN  8 unknown" in screen.written
 
 
+@pytest.mark.slow
 def test_signals_end_it_and_leave_the_terminal_as_it_was(tmp_path: Path):
     for number in (signal.SIGTERM, signal.SIGHUP):
         with terminal("--checks", str(checks(tmp_path)), "hung") as screen:

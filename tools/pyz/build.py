@@ -63,7 +63,7 @@ def our_wheel(folder: Path) -> Path:
     """nodedoctor as it would be installed, built from a copy: setuptools leaves traces where it builds."""
     for name in ("nodedoctor", "checks"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(REPOSITORY / name, folder)
     code = "import setuptools.build_meta as b; b.build_wheel('dist')"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)

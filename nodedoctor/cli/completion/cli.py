@@ -7,7 +7,7 @@ import importlib
 
 from nodedoctor.cli.completion.vocabulary import vocabulary
 from nodedoctor.cli.console import Exit, Parser, complain, emit
-from nodedoctor.engine.plugins import DiscoveryError
+from nodedoctor.errors import NodeDoctorError
 
 _EPILOG = """\
 where it goes:
@@ -25,8 +25,8 @@ def main(words: list[str]) -> int:
     writer = importlib.import_module(f"nodedoctor.cli.completion.{arguments.shell}")
     try:
         script = writer.script(vocabulary())
-    except DiscoveryError as error:
-        return complain(str(error))
+    except NodeDoctorError as error:
+        return complain(error)
     return Exit.OK if emit(script) else Exit.OUTPUT
 
 

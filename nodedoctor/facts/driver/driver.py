@@ -10,6 +10,7 @@ from typing import Literal
 from nodedoctor.engine.cache import once
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci.pci import bdf
 from nodedoctor.model import Observation, Unseen
@@ -132,7 +133,7 @@ class Driver:
         modules = _modules(files.text("/proc/modules"))
         return cls(
             loaded=_loaded(files, modules),
-            version=found[1] if found else files.text("/sys/module/nvidia/version"),
+            version=found[1] if found else shapes.version(files.text("/sys/module/nvidia/version")) or None,
             kind=_kind(line),
             version_text=line,
             modules=modules,

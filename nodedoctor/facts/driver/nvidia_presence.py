@@ -26,14 +26,23 @@ def signs(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> tuple[str
 
 
 def looked(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> bool:
-    """True when at least one of the two places could be looked at, so that seeing nothing means something."""
+    """True when at least one of the two places could be looked at."""
     return isinstance(pci, Pci) or isinstance(driver, Driver)
+
+
+def nothing_here(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> bool:
+    """True when both places were looked at and held nothing.
+
+    One is not enough: a GPU without a driver is on the bus only, those of WSL2 and Tegra in files only.
+    """
+    return isinstance(pci, Pci) and isinstance(driver, Driver) and not signs(pci, driver)
 
 
 def reason_not_to_ask(pci: Observation, driver: Observation) -> str | None:
     """For probes that go through NVIDIA's driver: why asking makes no sense here, None when it does.
 
-    Takes the observations `pci` and `driver-files`. Where neither could be read, asking is the only way left.
+    Takes the observations `pci` and `driver-files`. Where one could not be read, asking is
+    the only way left.
     """
     bus, files = Pci.parse(pci), Driver.parse(driver)
-    return NONE_HERE if looked(bus, files) and not signs(bus, files) else None
+    return NONE_HERE if nothing_here(bus, files) else None

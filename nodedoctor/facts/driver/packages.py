@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.facts import shapes
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
@@ -81,6 +82,6 @@ def _packages(text: str) -> Iterator[DriverPackage]:
     for line in text.splitlines():
         state, _, rest = line.partition("\t")
         name, _, version = (part.strip() for part in rest.partition("\t"))
-        if name and version and state[1:2] == "i":
+        if shapes.package_name(name) and shapes.version(version) and state[1:2] == "i":
             found = _DRIVER.search(version)
             yield DriverPackage(name, version, found[1] if found else None, held=state[:1] == "h")

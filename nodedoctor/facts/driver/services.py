@@ -85,6 +85,10 @@ class Services:
             return Unseen("not-visible-here", "services: systemd does not run here", WAY_OUT, seen.probe)
         return Unseen.of(seen, WAY_OUT)
 
+    def reported(self, name: str) -> bool:
+        """Whether systemd answered for this unit, if only that there is none; a cut answer does not."""
+        return any(unit.name == name for unit in self.units)
+
     def get(self, name: str) -> Service | None:
         """The unit of a name, None when it is not installed or was not asked for."""
         found = (unit for unit in self.units if unit.name == name and unit.installed)

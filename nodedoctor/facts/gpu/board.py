@@ -37,7 +37,8 @@ class Board:
         bus = pci.gpus if isinstance(pci, Pci) else ()
         listed = gpus.gpus if isinstance(gpus, Gpus) else ()
         if not listed and not bus:
-            return gpus if isinstance(gpus, Unseen) else Unseen.skip("there is no GPU")
+            unseen = next((one for one in (pci, gpus) if isinstance(one, Unseen) and one.applies), None)
+            return unseen or Unseen.skip("there is no GPU")
         found = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in listed]
         found = found or [gpu_model("", device.pci_id) for device in bus]
         names = Counter(model.name if model else "" for model in found)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
@@ -74,6 +74,13 @@ class Gpus:
         best = next((reading for reading in readings if reading.gpus), readings[0])
         return replace(cls.of(best), lost=merged(best.lost, *(reading.lost for reading in readings)))
 
+    @property
+    def partly(self) -> Unseen | None:
+        """Why not every GPU was read to the end; None when all were."""
+        if self.interrupted is None:
+            return None
+        return Unseen(self.interrupted, self.interrupted_note, probe=self.source)
+
     @classmethod
     def of(cls, reading: GpuReading) -> Gpus:
         """The same values as a reading."""
@@ -101,6 +108,6 @@ class Gpus:
 
 def _unseen(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:
     """Nothing to see where there is no NVIDIA hardware, else the reason that says most."""
-    if looked(pci, driver) and not signs(pci, driver):
+    if nothing_here(pci, driver):
         return Unseen.skip(NONE_HERE)
     return min(reasons, key=lambda why: _TELLING.index(why.reason))

@@ -55,7 +55,8 @@ class Inventory:
     at. `restricted` is true in a container or a job's cgroup. `cut_off` says that the device cgroup refuses
     even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design. `looked` is
     false for pasted texts: neither bus nor files tell whether there should be GPUs. `windows_driver` is false
-    under WSL2 when Windows has lent no NVIDIA libraries.
+    under WSL2 when Windows has lent no NVIDIA libraries. `partly` says why there may
+    be more GPUs than these.
     """
 
     slots: tuple[Slot, ...] | None
@@ -68,6 +69,7 @@ class Inventory:
     platform: Literal["wsl2", "tegra"] | None = None
     windows_driver: bool = True
     signs: tuple[str, ...] = ()
+    partly: Unseen | None = None
 
     @classmethod
     def parse(
@@ -92,6 +94,7 @@ class Inventory:
             platform=files.platform if files else None,
             windows_driver=not files or files.platform != "wsl2" or bool(files.libraries),
             signs=signs(pci, driver),
+            partly=next((one for one in (pci, driver) if isinstance(one, Unseen)), None),
         )
 
     def headline(self) -> dict[str, int]:
@@ -101,7 +104,7 @@ class Inventory:
     @property
     def none_here(self) -> bool:
         """Nothing of NVIDIA's was found where one can look without a driver, and no source shows a GPU."""
-        return self.looked and not self.signs and not self.shown
+        return self.looked and self.partly is None and not self.signs and not self.shown
 
     @property
     def none_by_design(self) -> str | None:
@@ -113,7 +116,7 @@ class Inventory:
             return None
         if slots and all(slot.given_away for slot in slots):
             return f"all {len(slots)} GPUs are bound to {slots[0].bound_to}: they belong to virtual machines"
-        if slots and self.restricted:
+        if slots and self.restricted and all(slot.right == "withheld" or slot.given_away for slot in slots):
             return f"this container or job was given none of the {len(slots)} GPUs of the host"
         if self.platform == "tegra":
             return "Tegra (Jetson): its GPU is part of the chip, not on the PCI bus, and unknown to NVML"
@@ -151,7 +154,7 @@ def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: b
 def _right(driver: Driver | None, gpu: DriverGpu | None, inside: bool) -> Right:
     """What we may do with a GPU that the driver does not show us."""
     if driver is None:
-        return "unknown" if inside else "granted"
+        return "unknown"
     if inside and not driver.gpu_nodes:
         return "withheld"  # a container that was given no GPU at all
     node = driver.node(gpu.minor) if gpu and gpu.minor is not None else None

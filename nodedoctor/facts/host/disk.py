@@ -16,6 +16,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.mounts import Mount, mount_of, parse_mountinfo
+from nodedoctor.json_shapes import number, whole
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -168,19 +169,18 @@ def _volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
 
 
 def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
-    size, free, used = (_whole(space.get(f"{name}_bytes")) for name in ("size", "free", "used"))
+    size, free, used = (whole(space, f"{name}_bytes") for name in ("size", "free", "used"))
     if size is None or free is None or used is None:
         return replace(volume, error="EINVAL")
-    seconds = space.get("seconds")
     return replace(
         volume,
         size_gib=round(size / GIB, 2),
         free_gib=round(free / GIB, 2),
         used=round(used / (used + free), 4) if used + free else None,
-        inodes=_whole(space.get("inodes")),
-        inodes_free=_whole(space.get("inodes_free")),
+        inodes=whole(space, "inodes"),
+        inodes_free=whole(space, "inodes_free"),
         read_only=volume.read_only or space.get("read_only") is True,
-        seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6 else None,
+        seconds=number(space.get("seconds")),
     )
 
 
@@ -192,7 +192,3 @@ def _joined(known: Volume | None, volume: Volume, use: str | None) -> Volume:
     hangs = volume.error == "TIMEOUT" and known.error != "TIMEOUT"
     better = hangs or (volume.answered and not known.answered and known.error != "TIMEOUT")
     return replace(volume if better else known, uses=uses)
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -49,12 +49,14 @@ class EnvFile:
 class Env:
     """The environment nodedoctor was started in, which need not be that of the job.
 
-    `left_out` counts secrets and variables of no interest: of those, absence here says nothing.
+    `left_out` counts secrets and variables of no interest: of those, absence here says nothing. `partly` says
+    why more may be set than is here.
     """
 
     variables: Mapping[str, str]
     files: tuple[EnvFile, ...] = ()
     left_out: int = 0
+    partly: Unseen | None = None
 
     @classmethod
     @once
@@ -65,7 +67,7 @@ class Env:
         try:
             document = json.loads(seen.text)
         except (ValueError, RecursionError):
-            return _pasted(seen)
+            return Unseen.of(seen) if seen.text.lstrip().startswith("{") else _pasted(seen)
         if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):
             return Unseen.of(seen)
         left_out = document.get("left_out")
@@ -95,8 +97,12 @@ def _pasted(seen: Observation) -> Env | Unseen:
     """The output of env(1)."""
     from nodedoctor.probes.host.environment import assignments, kept
 
-    variables = dict(assignments(seen.text))
-    return Env(kept(variables)) if variables else Unseen.of(seen)
+    whole = seen.text[: seen.text.rfind("\n") + 1]  # a line without an end may be half a value
+    variables = dict(assignments(whole))
+    return Env(kept(variables), partly=_PART) if variables else Unseen.of(seen)
+
+
+_PART = Unseen("not-visible-here", "the environment was pasted, and may have had more lines", probe="env")
 
 
 def _files(files: Any, errors: Any, misread: Any) -> tuple[EnvFile, ...]:

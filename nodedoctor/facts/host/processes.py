@@ -13,6 +13,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
+from nodedoctor.json_shapes import texts, whole
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -120,10 +121,10 @@ class Processes:
         rows = document.get("processes") if isinstance(document, dict) else None
         if not isinstance(rows, list):
             return Unseen.of(seen)
-        read = [_process(row) for row in rows if isinstance(row, dict) and _whole(row.get("pid")) is not None]
+        read = [_process(row) for row in rows if isinstance(row, dict) and whole(row, "pid") is not None]
         found = {process.pid: process for process in read}
         ranked = tuple(_with_role(process, found.get(process.ppid)) for process in found.values())
-        return cls(ranked, _whole(document.get("unread")) or 0, _whole(document.get("left_out")) or 0)
+        return cls(ranked, whole(document, "unread") or 0, whole(document, "left_out") or 0)
 
     def of(self, *roles: str) -> tuple[Process, ...]:
         """The processes of some roles."""
@@ -164,26 +165,26 @@ class Processes:
 
 def _process(row: Mapping[str, Any]) -> Process:
     text = strings(row)
-    rss, started = _whole(row.get("rss_bytes")), row.get("started")
+    rss, started = whole(row, "rss_bytes"), row.get("started")
     environment = strings(row.get("environment"))
     return Process(
-        pid=_whole(row.get("pid")) or 0,
-        ppid=_whole(row.get("ppid")) or 0,
+        pid=whole(row, "pid") or 0,
+        ppid=whole(row, "ppid") or 0,
         program=text.get("program", ""),
         script=text.get("script", ""),
-        uid=_whole(row.get("uid")),
+        uid=whole(row, "uid"),
         user=text.get("user", ""),
         state=text.get("state", ""),
         started=float(started) if isinstance(started, (int, float)) and 0 <= started < 1e12 else None,
         rss_gib=round(rss / GIB, 3) if rss is not None else None,
-        threads=_whole(row.get("threads")),
+        threads=whole(row, "threads"),
         job=environment.get("SLURM_JOB_ID") or _job(text.get("cgroup", "")),
         exe=text.get("exe"),
         cgroup=text.get("cgroup"),
-        descriptors=_whole(row.get("descriptors")),
+        descriptors=whole(row, "descriptors"),
         limits=parse_rlimits(text.get("limits", "")),
-        nvidia=_names(row.get("nvidia")),
-        libraries=_names(row.get("libraries")),
+        nvidia=texts(row, "nvidia"),
+        libraries=texts(row, "libraries"),
         environment=environment,
         may_lock_memory=row.get("uid") == 0 and _has_ipc_lock(text.get("capabilities", "")),
         wchan=text.get("wchan"),
@@ -239,11 +240,3 @@ def _job(cgroup: str) -> str | None:
 def _has_ipc_lock(mask: str) -> bool:
     """Bit 14 (linux, include/uapi/linux/capability.h); in a user namespace it counts for nothing."""
     return bool(re.fullmatch(r"[0-9a-f]{1,16}", mask)) and bool(int(mask, 16) >> 14 & 1)
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

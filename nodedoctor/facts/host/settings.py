@@ -44,7 +44,7 @@ class Settings:
     `ranks` has the environment every process that trains was started with, by its label. What a program
     sets for itself later is in none of them. `foreign` are the ranks somebody else started, by their HOME,
     which an export here was never meant for. `unread` are files that could not be read, `misread` names in
-    NCCL's files that NCCL takes otherwise.
+    NCCL's files that NCCL takes otherwise. `partly` says why there may be more variables.
     """
 
     here: Mapping[str, str] = field(default_factory=dict)
@@ -53,6 +53,7 @@ class Settings:
     foreign: frozenset[str] = frozenset()
     unread: Mapping[str, str] = field(default_factory=dict)
     misread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partly: Unseen | None = None
 
     @classmethod
     def parse(cls, env: Env | Unseen, processes: Processes | Unseen) -> Settings | Unseen:
@@ -61,7 +62,7 @@ class Settings:
         training = _training(running)
         ranks = {process.label: _relevant(process.environment) for process in training}
         if isinstance(env, Unseen):
-            return cls(ranks=ranks) if ranks else env
+            return cls(ranks=ranks, partly=env) if ranks else env
         return cls(
             here=_relevant(env.variables),
             files={file.path: _relevant(file.variables) for file in env.files if file.error is None},
@@ -69,6 +70,7 @@ class Settings:
             foreign=frozenset(_foreign(training, env.variables.get("HOME"))),
             unread={file.path: file.error or "" for file in env.files if _is_missed(file)},
             misread={file.path: file.misread for file in env.files if file.misread},
+            partly=processes if isinstance(processes, Unseen) and processes.applies else env.partly,
         )
 
     def nccl_files(self) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ class KernelLog:
 
     `source` is what printed it ("recorded text" for a paste), `lines` how much there was, `begins` and `ends`
     its span, `cut` whether the beginning is missing. `drivers` maps PCI addresses to the drivers of them.
+    `partly` says why there may be more than was seen: then the log shows what happened, and not what did not.
     """
 
     source: str
@@ -78,6 +79,7 @@ class KernelLog:
     begins: When = field(default_factory=When)
     ends: When = field(default_factory=When)
     cut: bool = False
+    partly: Unseen | None = None
     xids: tuple[LoggedXid, ...] = ()
     sxids: tuple[Sxid, ...] = ()
     driver: tuple[DriverEvent, ...] = ()
@@ -96,16 +98,28 @@ class KernelLog:
             return Unseen.of(seen, WAY_OUT)
         document = _document(seen.text)
         if document is None:
-            return _denied(seen) or cls.of(seen.text, "recorded text", cut=seen.truncated)
+            # Half of our child's document still shows what happened, its line ends as JSON writes them.
+            plain = seen.text.replace("\\n", "\n") if seen.text.startswith("{") else seen.text
+            part = Unseen.of(seen, WAY_OUT) if not seen.answered else _PASTED
+            return _denied(seen) or cls.of(plain, "recorded text", cut=seen.truncated, partly=part)
         text = document.get("text")
         if not isinstance(document.get("source"), str) or not isinstance(text, str) or not text.strip():
             return _unseen(document, isinstance(container, Container) and container.inside)
         epoch = document.get("boot_epoch")
         boot = float(epoch) if isinstance(epoch, int) else None
-        return cls.of(text, document["source"], boot, cut=document.get("cut") is True)
+        partly = None if seen.answered else Unseen.of(seen, WAY_OUT)
+        return cls.of(text, document["source"], boot, cut=document.get("cut") is True, partly=partly)
 
     @classmethod
-    def of(cls, text: str, source: str, boot_epoch: float | None = None, *, cut: bool = False) -> KernelLog:
+    def of(
+        cls,
+        text: str,
+        source: str,
+        boot_epoch: float | None = None,
+        *,
+        cut: bool = False,
+        partly: Unseen | None = None,
+    ) -> KernelLog:
         """Sort the lines of a log into events."""
         groups: dict[type, list[Any]] = {}
         drivers: dict[str, str] = {}
@@ -127,6 +141,7 @@ class KernelLog:
             begins,
             ends,
             cut,
+            partly,
             tuple(_told_once(groups.get(LoggedXid, []))),
             tuple(groups.get(Sxid, ())),
             tuple(groups.get(DriverEvent, ())),
@@ -180,6 +195,14 @@ class KernelLog:
             "iommu": len(self.iommu),
             "ram": dict(Counter("corrected" if event.corrected else "uncorrected" for event in self.ram)),
         }
+
+
+_PASTED = Unseen(
+    "not-visible-here",
+    "the log was pasted or cut, and may have had more lines",
+    "Record the node with `nodedoctor --record FILE` instead of pasting a part of its log.",
+    "kernel-log",
+)
 
 
 def is_over(event: When, starts: Iterable[When]) -> bool:

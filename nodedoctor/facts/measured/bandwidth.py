@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
-from nodedoctor.json_shapes import Document, part, text, whole
+from nodedoctor.json_shapes import Json, number, part, text, whole
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.record import record
 
@@ -125,7 +124,7 @@ def _not_measured(quick: Observation, deep: Observation) -> Unseen:
     return not_run(telling[0]) if telling else Unseen.skip("no bandwidth was measured")
 
 
-def _steps(document: str) -> Iterator[Document]:
+def _steps(document: str) -> Iterator[Json]:
     """The steps that were written completely; a cut-off document has lost its last line."""
     for line in document.splitlines():
         try:
@@ -136,17 +135,17 @@ def _steps(document: str) -> Iterator[Document]:
             yield step
 
 
-def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
-    kinds: dict[str, list[Document]] = {}
+def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
+    kinds: dict[str, list[Json]] = {}
     for step in steps:
         kinds.setdefault(text(step, "step"), []).append(step)
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
-    under_way = seen.seconds - (_speed(last, "at") or 0.0)
+    under_way = seen.seconds - (number(last.get("at")) or 0.0)
     told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
     hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
     started = kinds.get("init", [{}])[0]
     gpus = [(whole(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
-    memory = ((whole(step, "index"), _speed(step, "gbytes_s")) for step in kinds.get("memory", ()))
+    memory = ((whole(step, "index"), number(step.get("gbytes_s"))) for step in kinds.get("memory", ()))
     left = ((whole(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
     return Bandwidth(
         deep=seen.probe == DEEP,
@@ -162,11 +161,11 @@ def _read(seen: Observation, steps: list[Document]) -> Bandwidth:
         if hung
         else (),
         cut_short=(seen.note or seen.outcome.value) if seen.outcome in _BROKEN and not hung else "",
-        seconds=_speed(kinds.get("end", [{}])[0], "seconds"),
+        seconds=number(kinds.get("end", [{}])[0].get("seconds")),
     )
 
 
-def _doing(step: Document) -> str:
+def _doing(step: Json) -> str:
     what, index = text(step, "what"), whole(step, "index")
     if what == "both":
         return f"copies both ways between GPU {whole(step, 'source')} and GPU {whole(step, 'target')}"
@@ -176,14 +175,16 @@ def _doing(step: Document) -> str:
     return f"{names.get(what, what)} GPU {index}" if index is not None else what
 
 
-def _pairs(single: list[Document], both: list[Document]) -> Iterator[Pair]:
-    speeds = {(whole(step, "source"), whole(step, "target")): _speed(step, "both_gbytes_s") for step in both}
+def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
+    speeds = {
+        (whole(step, "source"), whole(step, "target")): number(step.get("both_gbytes_s")) for step in both
+    }
     for step in single:
         if pair := _pair(step):
             yield replace(pair, both_gbytes_s=speeds.get((pair.source, pair.target)))
 
 
-def _pair(step: Document) -> Pair | None:
+def _pair(step: Json) -> Pair | None:
     source, target, access = whole(step, "source"), whole(step, "target"), step.get("access")
     if source is None or target is None:
         return None
@@ -191,30 +192,23 @@ def _pair(step: Document) -> Pair | None:
         source,
         target,
         access if isinstance(access, bool) else None,
-        _speed(step, "read_gbytes_s"),
-        latency_us=_speed(step, "latency_us"),
+        number(step.get("read_gbytes_s")),
+        latency_us=number(step.get("latency_us")),
         wrong=_wrong(step),
         error=text(step, "error"),
     )
 
 
-def _host(step: Document) -> HostCopy | None:
+def _host(step: Json) -> HostCopy | None:
     index = whole(step, "index")
     if index is None:
         return None
-    speeds = (_speed(step, "h2d_gbytes_s"), _speed(step, "d2h_gbytes_s"))
+    speeds = (number(step.get("h2d_gbytes_s")), number(step.get("d2h_gbytes_s")))
     return HostCopy(
         index, text(step, "kind"), whole(step, "node"), *speeds, _wrong(step), text(step, "error")
     )
 
 
-def _wrong(step: Document) -> Mapping[str, int] | None:
+def _wrong(step: Json) -> Mapping[str, int] | None:
     numbers = part(step, "wrong")
     return {key: value for key in numbers if (value := whole(numbers, key)) is not None} or None
-
-
-def _speed(step: Document, key: str) -> float | None:
-    value: Any = step.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        return None
-    return float(value)

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.idle import idle
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.facts.measured.nccl_log import NcclLog, read_log
-from nodedoctor.json_shapes import Document, document, part, parts, text, whole
+from nodedoctor.json_shapes import Json, document, part, parts, text, whole
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import record
 
@@ -207,7 +207,7 @@ def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Uns
     )
 
 
-def _run(told: Document) -> Run:
+def _run(told: Json) -> Run:
     log = text(told, "log")
     return Run(
         ranks=whole(told, "ranks") or 0,
@@ -230,5 +230,5 @@ def _run(told: Document) -> Run:
     )
 
 
-def _by_rank(told: Document) -> Mapping[int, str]:
+def _by_rank(told: Json) -> Mapping[int, str]:
     return {int(rank): text(told, rank) for rank in told if rank.isdecimal() and len(rank) < 7}

@@ -7,7 +7,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skip
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.json_shapes import document, parts, text, whole
-from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import record
 
 GEMM = "gemm"
@@ -57,7 +57,8 @@ class Gemm:
         if text(told, "error") == "no-gpu":
             return Unseen("not-visible-here", f"{GEMM}: {text(told, 'text')}", _NO_GPU, GEMM)
         if text(told, "error"):
-            return Unseen("missing-tool", f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
+            reason: Reason = "denied" if text(told, "error") == "denied" else "missing-tool"
+            return Unseen(reason, f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
         rows = [(one, one.get("tflops"), one.get("sums")) for one in parts(told, "gpus")]
         gpus = tuple(
             GpuGemm(

@@ -11,6 +11,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.host.processes import Processes
+from nodedoctor.json_shapes import mapping, number, part, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -87,28 +88,28 @@ class Net:
             return Unseen.of(seen)
         if not isinstance(document, dict) or not isinstance(document.get("interfaces"), dict):
             return Unseen.of(seen)
-        hosts, answer = _texts(document.get("hosts")), _object(document.get("resolved"))
-        error, clock = answer.get("error"), _object(document.get("clock"))
-        fire, unsynced = _object(document.get("firewall")), clock.get("unsynchronised")
+        hosts, answer = texts(document, "hosts"), part(document, "resolved")
+        error, clock = answer.get("error"), part(document, "clock")
+        fire, unsynced = part(document, "firewall"), clock.get("unsynchronised")
         host = document.get("hostname")
         return cls(
             interfaces=tuple(
                 sorted(
-                    (_interface(str(name), _object(entry)) for name, entry in document["interfaces"].items()),
+                    (_interface(str(name), mapping(entry)) for name, entry in document["interfaces"].items()),
                     key=lambda one: (one.index is None, one.index, one.name),
                 )
             ),
-            default_routes=_texts(document.get("default_routes")),
+            default_routes=texts(document, "default_routes"),
             hostname=host if isinstance(host, str) else "",
-            name_addresses=hosts or _texts(answer.get("addresses")),
+            name_addresses=hosts or texts(answer, "addresses"),
             name_source="hosts" if hosts else "resolver" if answer else "",
             name_error=error if isinstance(error, str) else None,
-            name_seconds=_float(answer.get("seconds")),
-            nameservers=_texts(document.get("nameservers")),
+            name_seconds=number(answer.get("seconds")),
+            nameservers=texts(document, "nameservers"),
             ufw=fire.get("ufw") is True,
-            input_rules=_texts(fire.get("input")) if fire.get("looked") is True else None,
+            input_rules=texts(fire, "input") if fire.get("looked") is True else None,
             synchronised=not unsynced if isinstance(unsynced, bool) else None,
-            clock_error_seconds=_float(clock.get("maxerror_seconds")),
+            clock_error_seconds=number(clock.get("maxerror_seconds")),
         )
 
     def get(self, name: str) -> Interface | None:
@@ -150,22 +151,9 @@ def _interface(name: str, entry: Mapping[str, Any]) -> Interface:
         whole_number(_text(entry.get("type"))),
         entry.get("physical") is True,
         master if isinstance(master, str) else None,
-        _texts(entry.get("addresses")),
+        texts(entry, "addresses"),
     )
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
-
-
-def _float(value: object) -> float | None:
-    sane = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
-    return float(value) if sane and isinstance(value, (int, float)) else None

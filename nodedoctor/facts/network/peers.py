@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.network.ping import Ping
-from nodedoctor.json_shapes import Document, document, part, text, texts, whole
+from nodedoctor.json_shapes import Json, document, part, text, texts, whole
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.record import record
 
@@ -80,7 +80,7 @@ class Peers:
         return cls(port, told.get("port_named") is True, found)
 
 
-def _peer(host: str, told: Document) -> Peer:
+def _peer(host: str, told: Json) -> Peer:
     answer, sizes = part(told, "ping"), part(told, "sizes")
     tried = {int(size): Ping.parse(text(part(sizes, size), "text")) for size in sizes if _is_size(size)}
     spoke = {size: one for size, one in tried.items() if one.received or _silent(one)}

@@ -9,6 +9,7 @@ from dataclasses import field
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import Files
+from nodedoctor.json_shapes import number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -47,13 +48,8 @@ class RdmaGrowth:
             return Unseen.of(seen)
         if not isinstance(document, dict) or not isinstance(document.get("growth"), dict):
             return Unseen.of(seen)
-        seconds, uptime = _seconds(document.get("seconds")), _seconds(document.get("uptime_seconds"))
+        seconds, uptime = number(document.get("seconds")), number(document.get("uptime_seconds"))
         if not seconds:
             return Unseen.of(seen)
         counts = {str(k): v for k, v in document["growth"].items() if type(v) is int and v >= 0}
-        return cls(seconds, counts, uptime)
-
-
-def _seconds(value: object) -> float | None:
-    sane = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e12
-    return float(value) if sane and isinstance(value, (int, float)) else None
+        return cls(seconds, counts, uptime or None)

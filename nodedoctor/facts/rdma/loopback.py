@@ -12,7 +12,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.rdma.port import IbPort, of_sysfs
 from nodedoctor.facts.rdma.ports import by_class
 from nodedoctor.facts.rdma.sysfs import Rdma
-from nodedoctor.json_shapes import Document, document, parts, text
+from nodedoctor.json_shapes import Json, document, parts, text
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.record import record
 
@@ -92,7 +92,7 @@ def average_gbps(output: str) -> float | None:
     return next((float(row[2]) for row in rows if row), None)
 
 
-def _loop(told: Document) -> Loop:
+def _loop(told: Json) -> Loop:
     error, average = text(told, "error"), average_gbps(text(told, "text"))
     if not error and average is None:
         return Loop(text(told, "port"), None, "failed", "its output has no BW average in Gb/sec")

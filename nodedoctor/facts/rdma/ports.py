@@ -28,7 +28,8 @@ class Ib:
 
     `absent` says why there is no port; `disagreements` what sysfs and a tool say differently;
     `silent` are adapters that stopped answering while they were read, `driverless` the PCI addresses of
-    InfiniBand adapters for which the kernel has no RDMA device.
+    InfiniBand adapters for which the kernel has no RDMA device. `partly` says why there may be more ports: a
+    tool's text carries no count of its adapters, so only sysfs shows that these are all.
     """
 
     ports: tuple[IbPort, ...] = ()
@@ -37,6 +38,7 @@ class Ib:
     disagreements: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     driverless: tuple[str, ...] = ()
+    partly: Unseen | None = None
 
     @classmethod
     def parse(
@@ -66,7 +68,8 @@ class Ib:
         disagreements = tuple(_disagreements(source, ports, readings[1:]))
         for _, more in readings[1:]:
             ports = _completed(ports, more)
-        return cls(ports, source, "", disagreements, silent)
+        partly = rdma if isinstance(rdma, Unseen) else None
+        return cls(ports, source, "", disagreements, silent, partly=partly)
 
     @classmethod
     def _without_ports(
@@ -102,6 +105,7 @@ class Rails:
 
     It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most.
     `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no RDMA at all.
+    `partly` says why a job may name other ports than these.
     """
 
     ports: tuple[IbPort, ...]
@@ -110,6 +114,7 @@ class Rails:
     explicit: bool = False
     unknown: tuple[str, ...] = ()
     off: bool = False
+    partly: Unseen | None = None
 
     @classmethod
     def parse(cls, ib: Ib | Unseen, env: Env | Unseen, processes: Processes | Unseen) -> Rails | Unseen:
@@ -125,7 +130,9 @@ class Rails:
             by = "the class of equal ports that carries most"
         names = {port.name for port in ports}
         others = tuple(port for port in ib.ports if port.name not in names)
-        return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"))
+        seen = env.partly if isinstance(env, Env) else env
+        partly = None if said else processes if isinstance(processes, Unseen) else seen
+        return cls(ports, others, by, bool(said), unknown, bool(off and off[0] == "1"), partly)
 
     def public(self) -> dict[str, Any]:
         """The ports by name: all about them stands in the fact `ib`."""

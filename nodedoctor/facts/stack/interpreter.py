@@ -6,17 +6,18 @@ It is asked itself (probe `target-python`), or read from what people paste: `col
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
 from nodedoctor.engine.registry import fact
+from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
-from nodedoctor.json_shapes import Document, document, part, parts, text, texts, whole
-from nodedoctor.model import Observation, Reason, Unseen
+from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole
+from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import record
+from nodedoctor.steps import repair
 
 _WAY_OUT = (
     "Name the Python that trains with --python PATH, or reach its container: --exec 'docker exec NAME'."
@@ -133,15 +134,15 @@ class TargetPython:
         """What to call it in a sentence: its path, or that it was pasted."""
         return self.path or f"the pasted {self.source}"
 
-    def install(self, *words: str) -> str:
+    def install(self, *words: str) -> Step:
         """The command that installs requirements into this Python, with the tool that made it."""
         tool = ("uv", "pip", "install", "--python", self._python) if self.uv else (*self._pip, "install")
-        return shlex.join([*tool, *words])
+        return repair("{}", [*tool, *words])
 
-    def uninstall(self, *names: str) -> str:
+    def uninstall(self, *names: str) -> Step:
         """The command that removes packages from this Python."""
         tool = ("uv", "pip", "uninstall", "--python", self._python)
-        return shlex.join([*(tool if self.uv else (*self._pip, "uninstall", "-y")), *names])
+        return repair("{}", [*(tool if self.uv else (*self._pip, "uninstall", "-y")), *names])
 
     @property
     def _python(self) -> str:
@@ -180,7 +181,7 @@ def _own(live: Observation) -> TargetPython | Unseen:
     return Unseen.of(live, _WAY_OUT)
 
 
-def _of_document(told: Document, probe: str) -> TargetPython:
+def _of_document(told: Json, probe: str) -> TargetPython:
     found, tools, build = part(told, "found"), part(told, "toolkit"), told.get("torch")
     return TargetPython(
         source=probe,
@@ -188,7 +189,7 @@ def _of_document(told: Document, probe: str) -> TargetPython:
         real=text(told, "real"),
         why=text(found, "why"),
         explicit=found.get("explicit") is True,
-        version=text(told, "version"),
+        version=shapes.version(text(told, "version")),
         implementation=text(told, "implementation") or "cpython",
         machine=text(told, "machine") or "x86_64",
         glibc=text(told, "glibc"),
@@ -199,7 +200,7 @@ def _of_document(told: Document, probe: str) -> TargetPython:
         uv=told.get("uv") is True,
         folders=texts(told, "folders"),
         environ={key: value for key, value in part(told, "environ").items() if isinstance(value, str)},
-        packages=tuple(_package(item) for item in parts(told, "distributions") if text(item, "name")),
+        packages=tuple(filter(None, map(_package, parts(told, "distributions")))),
         conda=texts(told, "conda"),
         torch_build=build if isinstance(build, dict) else None,
         toolkit=Toolkit(text(tools, "home"), text(tools, "why"), text(tools, "version"))
@@ -213,10 +214,12 @@ def _of_document(told: Document, probe: str) -> TargetPython:
     )
 
 
-def _package(item: Document) -> Package:
+def _package(item: Json) -> Package | None:
+    if not shapes.package_name(text(item, "name")):
+        return None
     return Package(
         canonical(text(item, "name")),
-        text(item, "version"),
+        shapes.version(text(item, "version")),
         text(item, "location"),
         texts(item, "requires"),
         text(item, "installer"),
@@ -224,11 +227,12 @@ def _package(item: Document) -> Package:
     )
 
 
-def _running(item: Document) -> RunningPython:
+def _running(item: Json) -> RunningPython:
     role, prefix, python, ray, problem = (
         text(item, k) for k in ("role", "prefix", "python", "ray", "problem")
     )
-    return RunningPython(role, int(text(item, "pid")[:9]), prefix, python, ray, problem)
+    number = int(text(item, "pid")[:9])
+    return RunningPython(role, number, prefix, shapes.version(python), shapes.version(ray), problem)
 
 
 def _of_pastes(told: list[Pasted]) -> TargetPython:

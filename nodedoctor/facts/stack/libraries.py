@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.engine.registry import fact
-from nodedoctor.json_shapes import Document, document, part, parts, text, texts
+from nodedoctor.json_shapes import Json, document, part, parts, text, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -74,12 +74,12 @@ class Libraries:
         return resolved, next((copy for copy in self.copies if copy.real == resolved.real), None)
 
 
-def _library(item: Document) -> LibraryCopy:
+def _library(item: Json) -> LibraryCopy:
     family, path, real, soname, version, cuda = (
         text(item, key) for key in ("family", "path", "real", "soname", "version", "cuda")
     )
     return LibraryCopy(family, path, real, soname, version, cuda, texts(item, "found"))
 
 
-def _resolved(item: Document) -> Resolved:
+def _resolved(item: Json) -> Resolved:
     return Resolved(*(text(item, key) for key in ("name", "path", "real", "rule")))

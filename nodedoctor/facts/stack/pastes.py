@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from nodedoctor.engine.registry import pasted
+from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, canonical
 from nodedoctor.model import Observation
 from nodedoctor.record import record
@@ -138,6 +139,6 @@ def _distinct(packages: Iterator[Package] | list[Package]) -> Iterator[Package]:
     """Each name once: pip's and conda's lists are two views of the same environment."""
     seen = set()
     for package in packages:
-        if package.name not in seen:
+        if package.name not in seen and shapes.package_name(package.name):
             seen.add(package.name)
-            yield package
+            yield replace(package, version=shapes.version(package.version))

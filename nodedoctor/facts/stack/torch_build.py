@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.engine.registry import fact
+from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.knowledge.cuda import cuda_version
@@ -42,12 +43,12 @@ class Torch:
             return target
         package = target.package("torch")
         build = target.torch_build or {}
-        version = text(build, "version") or (package.version if package else "")
+        version = shapes.version(text(build, "version")) or (package.version if package else "")
         if version:
             return cls(
                 version=version,
-                cuda=text(build, "cuda") if "cuda" in build else _cuda_of(version, target),
-                hip=text(build, "hip"),
+                cuda=_cuda(text(build, "cuda")) if "cuda" in build else _cuda_of(version, target),
+                hip=shapes.version(text(build, "hip")),
                 git=text(build, "git"),
                 location=text(build, "location") or (package.location if package else ""),
                 archs=texts(build, "archs"),
@@ -55,6 +56,11 @@ class Torch:
         return Unseen.skip(
             f"there is no torch in {target.label}" + (f" ({target.why})" if target.why else "")
         )
+
+
+def _cuda(told: str) -> str | None:
+    """What torch/version.py says: "" for a CPU-only build, None when it is no version at all."""
+    return shapes.version(told) or (None if told else "")
 
 
 def _cuda_of(version: str, target: TargetPython) -> str | None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import part, parts, text
+from nodedoctor.json_shapes import number, part, parts, text
 
 Facts = Mapping[str, Any]
 Item = Mapping[str, Any]
@@ -268,12 +268,6 @@ def _counted(told: str) -> list[tuple[int, float]] | None:
             return None
         found.append((int(match[1] or 1), float(match[2])))
     return found
-
-
-def number(value: Any) -> float | None:
-    """A number that is not negative and not beyond all use (kernels say "unlimited" with 2**63)."""
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and 0 <= value < 2**64 else None
 
 
 def least(values: Iterable[Any]) -> float | None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from nodedoctor.fleet.compare.traits import FACTS, readings, traits
-from nodedoctor.fleet.compare.values import gpus, number
+from nodedoctor.fleet.compare.values import gpus
 from nodedoctor.fleet.model import SEVERITIES, Node, Problem
 from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
 from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
-from nodedoctor.json_shapes import Document, part, parts, text, whole
-from nodedoctor.model import Action, Finding, Observation, Outcome, Reason, Status
+from nodedoctor.json_shapes import Json, number, part, parts, text, whole
+from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
+from nodedoctor.report.document import finding, severity, status_of
 
 LONGEST = 600
 """Characters kept of a summary, twice the longest of ours."""
@@ -57,7 +58,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         (problem for entry in results for problem in _problems(entry)), key=lambda problem: -problem.severity
     )
     verdict = Status.SKIP
-    statuses = {text(entry, "check"): _status(entry.get("status")) for entry in results}
+    statuses = {text(entry, "check"): status_of(entry.get("status")) for entry in results}
     statuses.update((check, _WELL[status]) for check, status in found.well.items())
     if problems:
         verdict = SEVERITIES[problems[0].severity]
@@ -74,7 +75,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     return Node(
         host=host,
         note="; ".join(filter(None, notes)),
-        seconds=_seconds(document.get("seconds")),
+        seconds=number(document.get("seconds")) or 0.0,
         started=text(document, "started")[:40],
         tool=text(document, "tool")[:40],
         gpus=whole(about, "gpus"),
@@ -93,34 +94,30 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     )
 
 
-def _problems(entry: Document) -> Iterator[Problem]:
+def _problems(entry: Json) -> Iterator[Problem]:
     check, title, told = cut(text(entry, "check")), cut(text(entry, "title")), False
     for item in parts(entry, "findings"):
-        status, reason = _status(item.get("status")), item.get("reason")
-        known = cast("Reason", reason) if reason in get_args(Reason) else "unparsable"
-        waived = text(item, "waived") or None
-        finding = Finding(status, "", reason=known if status is Status.UNKNOWN else None, waived=waived)
-        if finding.severity < 2:
+        found = finding(check, item)
+        rank, fix = severity(found), found["fix"]
+        if rank < 2:
             continue
         told = True
-        fix = part(item, "fix")
-        action = fix.get("action")
         yield Problem(
             check=check,
-            subject=cut(text(item, "subject")),
-            status=status,
-            summary=cut(text(item, "summary")),
-            severity=finding.severity,
-            action=cast("Action", action) if action in get_args(Action) else "investigate",
-            reason=finding.reason or "",
+            subject=cut(found["subject"] or ""),
+            status=Status(found["status"]),
+            summary=cut(found["summary"]),
+            severity=rank,
+            action=cast("Action", fix["action"] if fix else "investigate"),
+            reason=found["reason"] or "",
             title=title,
-            fix=cut(text(fix, "text"), LONGEST_FIX),
+            fix=cut(fix["text"], LONGEST_FIX) if fix else "",
         )
-    said = _status(entry.get("status"))
+    said = status_of(entry.get("status"))
     if not told and said not in _WELL.values():
-        finding = Finding(said, "", reason="unparsable" if said is Status.UNKNOWN else None)
         summary = f"its status is {cut(str(entry.get('status')), 40)}, and no finding says why"
-        yield Problem(check, "", said, summary, finding.severity, reason=finding.reason or "", title=title)
+        found = finding(check, {"status": said.value, "summary": summary})
+        yield Problem(check, "", said, summary, severity(found), reason=found["reason"] or "", title=title)
 
 
 def _peers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -142,19 +139,6 @@ def _contradiction(said: Any, found: Status) -> str:
     """What a report says of itself against what its findings say, which counts."""
     told = cut(str(said), 40)
     return "" if said == found.value else f"its verdict is {told}, by its findings it is {found.value}"
-
-
-def _status(value: Any) -> Status:
-    """A status; what is none of ours is unknown, never well."""
-    try:
-        return Status(value)
-    except ValueError:
-        return Status.UNKNOWN
-
-
-def _seconds(value: Any) -> float:
-    plain = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
-    return float(value) if plain else 0.0
 
 
 def _banner(found: Skimmed) -> str:

@@ -9,12 +9,11 @@ import json
 import re
 from typing import cast, get_args
 
-from nodedoctor.fleet.compare.values import number
 from nodedoctor.fleet.model import Node, NodeState
 from nodedoctor.fleet.reports.reading import ASKED
-from nodedoctor.json_shapes import text
+from nodedoctor.json_shapes import number, text
 from nodedoctor.nodeset import plain
-from nodedoctor.report.json import SCHEMA as REPORT
+from nodedoctor.report.document import SCHEMA as REPORT
 
 SCHEMA = "nodedoctor.unanswered/1"
 """What a file says that stands for a node without a report."""

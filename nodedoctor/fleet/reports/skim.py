@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
-from nodedoctor.report.json import SCHEMA
+from nodedoctor.report.document import SCHEMA
 
 _START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
 _WELL = frozenset({"pass", "skip"})
@@ -28,7 +29,7 @@ _REMEMBERED = 256  # texts whose meaning is kept
 _TRIES = 5  # beginnings of documents that are looked at in one text
 
 
-class NoReport(Exception):
+class NoReport(NodeDoctorError):
     """Why a text holds no report, in one line."""
 
 

@@ -23,7 +23,7 @@ from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, Node, Request
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
-from nodedoctor.json_shapes import Document, parts, text
+from nodedoctor.json_shapes import Json, parts, text
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.nodeset import counted
 from nodedoctor.record import record
@@ -128,7 +128,7 @@ class Ray:
             raise FleetError(f"--python {self._python}: there is no such interpreter")
         return tuple(map(str, found))
 
-    async def _connect(self, python: str) -> tuple[Document, str]:
+    async def _connect(self, python: str) -> tuple[Json, str]:
         """What the child in this Python says first, and why it did not say what it should."""
         argv = child_process.child("in_python", python, "cluster/ray_fleet", self._address)
         complaints: list[str] = []
@@ -160,7 +160,7 @@ class Ray:
         if self._talk is not None:
             self._talk.say(json.dumps(told).encode() + b"\n")
 
-    async def _hear(self, seconds: float, complaints: list[str] | None = None) -> Document | None:
+    async def _hear(self, seconds: float, complaints: list[str] | None = None) -> Json | None:
         """The next object of the child; None when it ends, an error called silent when time is over."""
         ends = time.monotonic() + seconds
         while self._talk is not None:
@@ -177,7 +177,7 @@ class Ray:
         return None
 
 
-def members(found: tuple[Document, ...]) -> tuple[Member, ...]:
+def members(found: tuple[Json, ...]) -> tuple[Member, ...]:
     """The nodes, each with a name of its own: where two have the same hostname, that is their address.
 
     Two raylets on one machine share that too: then the beginning of Ray's id tells them apart.
@@ -201,13 +201,13 @@ def members(found: tuple[Document, ...]) -> tuple[Member, ...]:
     return tuple(sorted(made, key=lambda member: counted(member.host)))
 
 
-def _named(node: Document) -> str:
+def _named(node: Json) -> str:
     """Ray calls a node by its address unless somebody named it (`ray start --node-name`)."""
     name, address = text(node, "name"), text(node, "address")
     return (name if name != address else "") or text(node, "hostname") or address or "unnamed"
 
 
-def _object(line: str) -> Document:
+def _object(line: str) -> Json:
     """What the child said in one line; of in_python.py, which says why it could not start, without MARK."""
     if not line.startswith((MARK, '{"error"')):
         return {}
@@ -218,7 +218,7 @@ def _object(line: str) -> Document:
     return said if isinstance(said, dict) else {}
 
 
-def _answer(host: str, said: Document, seconds: float) -> Node:
+def _answer(host: str, said: Json, seconds: float) -> Node:
     if lost := text(said, "lost"):
         kind = lost.partition(":")[0].strip()
         if _DIED.search(kind):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.model import Action, Evidence, Fix
+from nodedoctor.knowledge.recipes import gpu_reset
+from nodedoctor.model import Action, Evidence, Fix, Step
+from nodedoctor.steps import keep, look
 
 RMA_GUIDE = "https://docs.nvidia.com/deploy/rma-process/"
 ERROR_GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
@@ -41,7 +43,7 @@ def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
     """Take the GPU out of service and have it replaced."""
     return Fix(
         f"{text} Drain the node and have the GPU replaced. {ticket(gpu)}",
-        (f"nvidia-smi -q -i {gpu.index}", "sudo nvidia-bug-report.sh"),
+        (look("nvidia-smi -q -i {}", gpu.index), keep("sudo nvidia-bug-report.sh")),
         action="replace",
         disturbs="every job on this node while the card is changed",
         verify=f"nodedoctor {verify}",
@@ -53,7 +55,7 @@ def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
     """Reset the GPU once nothing uses it."""
     return Fix(
         f"{text} End what runs on it and reset it, or reboot the node. If it comes back: {ticket(gpu)}",
-        (f"sudo nvidia-smi --gpu-reset -i {gpu.index}", "sudo reboot"),
+        gpu_reset(gpu.index, _ALL_WITH_SWITCH),
         action="reset-gpu",
         disturbs=_ALL_WITH_SWITCH,
         verify=f"nodedoctor {verify}",
@@ -65,10 +67,10 @@ def look_at(
     gpu: Gpu | None,
     text: str,
     verify: str,
-    commands: tuple[str, ...] = (),
+    steps: tuple[Step, ...] = (),
     action: Action = "investigate",
     disturbs: str = "nothing",
     docs: str = "",
 ) -> Fix:
     """Something to look into; the ticket's sentence comes last, for when it cannot be solved here."""
-    return Fix(f"{text} {ticket(gpu)}", commands, action, disturbs, f"nodedoctor {verify}", docs)
+    return Fix(f"{text} {ticket(gpu)}", steps, action, disturbs, f"nodedoctor {verify}", docs)

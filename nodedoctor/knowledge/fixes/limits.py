@@ -7,13 +7,17 @@ PropagateResourceLimitsExcept, systemd.exec(5) LimitNOFILE and LimitMEMLOCK.
 
 from __future__ import annotations
 
-from nodedoctor.model import Fix
+from nodedoctor.model import Fix, Step
 from nodedoctor.record import record
+from nodedoctor.steps import repair, stop_ray
 
 NCCL_RUNTIME = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
 )
-_NEW_CONTAINER = "everything in the container: it has to be started anew"
+_NEW_CONTAINER = "everything in the container: it has to be started again"
+_MORE_SHM = (
+    "Start the container with more shared memory (`--shm-size=16g`) or with the host's (`--ipc=host`)."
+)
 _SHM_IN_COMPOSE = "In compose files it is `shm_size: 16gb` or `ipc: host`."
 _SHM_IN_PODS = (
     "Mount a memory-backed volume in the pod: under volumes `{name: dshm, emptyDir: {medium: Memory, "
@@ -27,7 +31,7 @@ class Procedure:
     """How something is done in one runtime."""
 
     text: str
-    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     disturbs: str = _NEW_CONTAINER
 
 
@@ -35,39 +39,32 @@ _SHM = {
     "host": Procedure(
         "Enlarge the file system, and for the next boots write `tmpfs /dev/shm tmpfs defaults,size=50% 0 0` "
         "into /etc/fstab.",
-        ("sudo mount -o remount,size=50% /dev/shm",),
+        (repair("sudo mount -o remount,size=50% /dev/shm"),),
         "nothing",
     ),
     "docker": Procedure(
-        f"Start the container with more shared memory, or with the host's. {_SHM_IN_COMPOSE}",
-        ("docker run --shm-size=16g ...", "docker run --ipc=host ..."),
+        f"{_MORE_SHM} {_SHM_IN_COMPOSE}",
     ),
     "podman": Procedure(
-        f"Start the container with more shared memory, or with the host's. {_SHM_IN_COMPOSE}",
-        ("podman run --shm-size=16g ...", "podman run --ipc=host ..."),
+        f"{_MORE_SHM} {_SHM_IN_COMPOSE}",
     ),
     "containerd": Procedure(
-        "Start the container with more shared memory, or with the host's.",
-        ("nerdctl run --shm-size=16g ...", "nerdctl run --ipc=host ..."),
+        _MORE_SHM,
     ),
     "kubernetes": Procedure(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
     "enroot": Procedure(
-        "Show the container the host's shared memory.",
-        ("srun --container-mounts=/dev/shm:/dev/shm ...", "enroot start --mount /dev/shm:/dev/shm ..."),
+        "Show the container the host's shared memory: srun's `--container-mounts=/dev/shm:/dev/shm`, or "
+        "enroot's `--mount /dev/shm:/dev/shm`.",
     ),
-    "apptainer": Procedure(
-        "Show the container the host's shared memory.", ("apptainer exec --bind /dev/shm ...",)
-    ),
+    "apptainer": Procedure("Show the container the host's shared memory: `--bind /dev/shm`."),
     "lxc": Procedure(
         "Add `lxc.mount.entry = tmpfs dev/shm tmpfs size=16g,create=dir 0 0` to the container's file."
     ),
-    "systemd-nspawn": Procedure(
-        "Start it with its own tmpfs.", ("systemd-nspawn --tmpfs=/dev/shm:size=16G ...",)
-    ),
+    "systemd-nspawn": Procedure("Start it with its own tmpfs: `--tmpfs=/dev/shm:size=16G`."),
     "unknown": Procedure("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
 }
 
-_ULIMIT = {"memlock": "-l unlimited", "nofile": "-n 1048576"}
+_ULIMIT = {"memlock": ["-l", "unlimited"], "nofile": ["-n", "1048576"]}
 _SYSTEMD = {"memlock": "LimitMEMLOCK=infinity", "nofile": "LimitNOFILE=1048576"}
 _DOCKER = {"memlock": "memlock=-1", "nofile": "nofile=1048576:1048576"}
 _PAM = {
@@ -87,18 +84,18 @@ def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
     way = _limit_way(limit, runtime)
     if ray:
         text = (
-            f"{way.text} Daemons keep the limits they were started with: restart Ray from where the limit is."
+            f"{way.text} Daemons keep the limits they were started with: restart Ray from where the limit "
+            "is, with the options it was started with."
         )
-        commands = (*way.commands, "ray stop", f"ulimit {_ULIMIT[limit]} && ray start ...")
-        way = Procedure(text, commands, "every job of this Ray node")
+        steps = (*way.steps, stop_ray("the limit is raised where Ray is started"))
+        way = Procedure(text, steps, "every job of this Ray node")
     return _fix(way, f"limits.{limit}")
 
 
 def _limit_way(limit: str, runtime: str | None) -> Procedure:
     if runtime in ("docker", "podman"):
         return Procedure(
-            "Start the container with the limit raised.",
-            (f"{runtime} run --ulimit {_DOCKER[limit]} ...",),
+            f"Start the container with the limit raised: {runtime} run's `--ulimit {_DOCKER[limit]}`.",
         )
     if runtime in ("kubernetes", "containerd"):
         text = (
@@ -108,7 +105,9 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
         if limit == "memlock":
             text += " The capability IPC_LOCK in the pod's securityContext has the same effect."
         return Procedure(
-            text, ("sudo systemctl edit containerd",), "the pod; others go on while containerd restarts"
+            text,
+            (repair("sudo systemctl edit containerd"),),
+            "the pod; others go on while containerd restarts",
         )
     text = (
         f"Raise it where the job is started; for logins write `{_PAM[limit]}` to a file in "
@@ -116,13 +115,17 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
         f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
         "slurm.conf, and slurmd's unit needs the line too."
     )
-    return Procedure(text, (f"ulimit {_ULIMIT[limit]}",), "nothing; jobs get it when they are started anew")
+    return Procedure(
+        text,
+        (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),),
+        "nothing; jobs get it when they are started anew",
+    )
 
 
 def _fix(way: Procedure, check: str) -> Fix:
     return Fix(
         way.text,
-        way.commands,
+        way.steps,
         action="config",
         disturbs=way.disturbs,
         verify=f"nodedoctor {check}",

@@ -5,14 +5,15 @@ Sources: linux-rdma/rdma-core (ibportstat(8), sminfo(8)), NVIDIA/nccl networking
 
 from __future__ import annotations
 
-from nodedoctor.model import Action, Fix
+from nodedoctor.model import Action, Fix, Step
+from nodedoctor.steps import look, repair
 
 NCCL_DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
 
-def port_fix(text: str, commands: tuple[str, ...] = (), action: Action = "investigate") -> Fix:
+def port_fix(text: str, steps: tuple[Step, ...] = (), action: Action = "investigate") -> Fix:
     """Something to do at one port."""
-    return Fix(text, commands, action, "what uses this port", "nodedoctor ib", NCCL_DOCS)
+    return Fix(text, steps, action, "what uses this port", "nodedoctor ib", NCCL_DOCS)
 
 
 def cable() -> Fix:
@@ -24,9 +25,9 @@ def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
     """A port that somebody or something has switched off."""
     if infiniband:
         text = "Enable the port; firmware disables one whose link fails too often: then replace its cable."
-        return port_fix(text, (f"sudo ibportstat -C {hca} -P {number} -D 0 enable",))
+        return port_fix(text, (repair("sudo ibportstat -C {} -P {} -D 0 enable", hca, number),))
     text = "Bring its interface up; if it stays down look at the switch port and the cable."
-    return port_fix(text, (f"sudo ip link set {netdev} up",) if netdev else (), "config")
+    return port_fix(text, (repair("sudo ip link set {} up", netdev),) if netdev else (), "config")
 
 
 def subnet_manager() -> Fix:
@@ -34,5 +35,5 @@ def subnet_manager() -> Fix:
     text = (
         "Start the fabric's subnet manager (opensm, the switch's or UFM's), or look why it skips this port."
     )
-    commands = ("sudo sminfo", "systemctl status opensm")
-    return Fix(text, commands, "restart-service", "nothing", "nodedoctor ib", NCCL_DOCS)
+    steps = (look("sudo sminfo"), look("systemctl status opensm"))
+    return Fix(text, steps, "restart-service", "nothing", "nodedoctor ib", NCCL_DOCS)

@@ -13,10 +13,10 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nodedoctor.probes.stack.target_owner import become, foreign_owner, is_root
+    from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from stack.target_owner import become, foreign_owner, is_root
+    from stack.target_owner import WAY_OUT, become, owner_to_become
 
     sys.path.pop(0)
 
@@ -30,16 +30,18 @@ def main() -> None:
     """Replace this process by the question."""
     if len(sys.argv) != 3:
         sys.exit("usage: ray_status.py PYTHON ADDRESS")
-    python, address = sys.argv[1:]
+    python, address = os.path.abspath(sys.argv[1]), sys.argv[2]
     environ = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
-    owner = foreign_owner(python) if is_root() else None
+    note = ""
     try:
+        owner = owner_to_become(python, imports=True)
         if owner is not None:
-            environ = become(owner, environ)
+            note = f", and root does not run it: {owner.writer}; {WAY_OUT}"
+            environ = become(owner.uid, environ)
         os.chdir("/")
         os.execve(python, [python, "-I", "-B", "-c", ASK, address], environ)
     except OSError as error:
-        sys.exit(f"{python}: {error.strerror}")
+        sys.exit(f"{python}: {error.strerror}{note}")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 Without --python the candidates are, in this order: VIRTUAL_ENV, CONDA_PREFIX, a .venv of the working
 directory that is ours, the interpreters of the given processes, python3 on PATH. The first one with torch is
 taken, else the first one, and the others are listed. Shims are resolved to the binary behind them. Root never
-runs code of another user: it becomes that user first, or says that it could not. With a PREFIX (docker exec)
-the interpreter is started on the far side, below timeout(1), because killing the prefix leaves its child.
+runs what another user can write (target_owner.py): it becomes that user first, or says that it does not.
+With a PREFIX (docker exec) the interpreter is started on the far side, below timeout(1), because killing the
+prefix leaves its child.
 The answer is that of target_python.py, or an object with `error`.
 """
 
@@ -22,14 +23,32 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
+    from nodedoctor.engine.untrusted_files import Writer, is_root
     from nodedoctor.probes.stack.pyenv_shim import behind
-    from nodedoctor.probes.stack.target_owner import become, foreign_owner, is_root
+    from nodedoctor.probes.stack.target_owner import (
+        LOADED,
+        WAY_OUT,
+        become,
+        owner_to_become,
+        read_text,
+        trusted_loading,
+        who_else_writes,
+    )
     from nodedoctor.probes.stack.target_running import Running, running
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from stack.pyenv_shim import behind
-    from stack.target_owner import become, foreign_owner, is_root
+    from stack.target_owner import (
+        LOADED,
+        WAY_OUT,
+        become,
+        owner_to_become,
+        read_text,
+        trusted_loading,
+        who_else_writes,
+    )
     from stack.target_running import Running, running
+    from untrusted_files import is_root
 
     sys.path.pop(0)
 
@@ -41,6 +60,7 @@ if sys.version_info < (3, 7):
     note = "Python %d.%d, and 3.7 is needed" % sys.version_info[:2]
     sys.stdout.write('{"error": {"reason": "unparsable", "note": "%s"}}' % note)
     sys.exit()
+__import__("os").environ.update(ENVIRON)
 for name, text in PARTS[:-1]:
     sys.modules[name] = type(sys)(name)
     exec(compile(text, name, "exec"), sys.modules[name].__dict__)
@@ -75,7 +95,7 @@ def main() -> None:
         if prefix:
             found.update(why=f"reached with --exec {' '.join(prefix)}", explicit=True)
             ask = ["timeout", f"{options.limit:g}", options.python or "python3"]
-            _exec([*prefix, *ask, *_program(found, options.deep)], dict(os.environ))
+            _exec([*prefix, *ask, *_program(found, options.deep, {})], dict(os.environ))
         processes = running(options.pid) if options.pid else []
         candidates = list(_distinct(_candidates(processes)))
         if not options.python and not any(c.torch and not c.problem for c in candidates):
@@ -84,7 +104,7 @@ def main() -> None:
         chosen = _named(options.python) if options.python else _choose(candidates)
         found.update(why=chosen.why, explicit=bool(options.python))
         found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
-        _exec_as_owner(_binary(chosen.path), found, options.deep)
+        _exec_as_owner(os.path.abspath(_binary(chosen.path)), found, options.deep)
     except NoPython as error:
         print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
 
@@ -158,7 +178,7 @@ def _distinct(candidates: Iterator[Interpreter]) -> Iterator[Interpreter]:
 
 def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Interpreter]:
     paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
-    path = next((path for path in paths if os.path.exists(path)), "")
+    path = next((path for path in paths if os.path.isfile(path)), "")
     problem = problem or ("" if path else "there is no interpreter")
     yield Interpreter(path or paths[0], why, "" if problem else _torch_below(prefix), problem)
 
@@ -205,25 +225,18 @@ def _torch_below(prefix: str) -> str:
     )
     for folder in folders:
         for file in glob.iglob(f"{glob.escape(prefix)}/{folder}/torch/version.py"):
-            try:
-                text = _read(file)
-            except OSError:
-                continue
-            version = re.search(r"^__version__ *= *'([^']*)'", text, re.M)
+            version = re.search(r"^__version__ *= *'([^']*)'", read_text(file), re.M)
             return version.group(1) if version else "of unknown version"
     return ""
 
 
 def _binary(python: str) -> str:
     """The program behind a shim or wrapper script; a real binary stands for itself, links untouched."""
-    try:
-        with open(python, "rb") as file:
-            if file.read(2) != b"#!":
-                return python
-    except OSError as error:
-        raise NoPython("denied", f"{python}: {error.strerror}") from None
-    if is_root() and foreign_owner(python) is not None:
-        raise NoPython("denied", f"{python} is a script of another user; root does not run it")
+    if read_text(python, 2) != "#!":
+        return python
+    if is_root() and (writer := _who_else_writes_script(python)):
+        note = f"{python} is a script of another user: {writer}; root does not run it"
+        raise NoPython("denied", f"{note}; {WAY_OUT}")
     # A pyenv shim obeys the .python-version of the working directory, which may be anybody's.
     ours = os.stat(".").st_uid in (0, os.geteuid())
     if plain := behind(python, _working_directory() if ours else "/"):
@@ -248,31 +261,51 @@ def _working_directory() -> str:
     )
 
 
+def _who_else_writes_script(script: str) -> Writer | None:
+    """As who_else_writes, of a script and the files that it names in full."""
+    paths = [script, *re.findall(r"/[^\s\"'`;|&()<>$:={}]+", read_text(script))]
+    writers = (who_else_writes(path) for path in paths if os.path.isfile(path))
+    return next((writer for writer in writers if writer is not None), None)
+
+
 def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
-    environ = dict(os.environ)
-    program = _program(found, deep)  # read while we may: we may lie in a home of root's
-    owner = foreign_owner(python) if is_root() else None
-    if owner is not None:
-        try:
-            environ = become(owner, environ)
-        except OSError as error:
-            note = f"{python} runs code of uid {owner}; root does not, and could not become that user"
-            raise NoPython("denied", f"{note}: {error.strerror}") from None
+    environ, note = dict(os.environ), ""
+    hidden = {} if deep else {name: environ[name] for name in LOADED if name in environ}
+    program = _program(found, deep, hidden)  # read while we may: we may lie in a home of root's
+    try:
+        owner = owner_to_become(python, imports=deep, also=_search_path() if deep else ())
+        if owner is None:
+            environ = environ if deep else trusted_loading(environ)
+        else:
+            note = f", and root does not run it: {owner.writer}; {WAY_OUT}"
+            environ = become(owner.uid, environ)
+    except OSError as error:
+        raise NoPython("denied", f"{python}: {error.strerror}{note}") from None
     os.chdir("/")
-    _exec([python, *program], environ)
+    try:
+        _exec([python, *program], environ)
+    except NoPython as refused:
+        raise NoPython(refused.reason, f"{refused}{note}") from None
 
 
-def _program(found: dict[str, Any], deep: bool) -> list[str]:
-    """The arguments that make an interpreter run our text; our files it may neither see nor be let read."""
+def _search_path() -> list[str]:
+    """Folders that are on the search path of a training process by its environment; see target_python.py."""
+    folders = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(item)]
+    local = os.path.join(os.path.expanduser("~"), ".local", "lib")
+    return [*folders, *glob.glob(f"{glob.escape(local)}/python3*/site-packages")]
+
+
+def _program(found: dict[str, Any], deep: bool, environ: dict[str, str]) -> list[str]:
+    """The arguments that make an interpreter run our text; our files it may neither see nor be let read.
+
+    `environ` are variables to judge by, which it may be started without. Only to import torch does it read
+    site-packages as Python does, which runs .pth files and sitecustomize.
+    """
     folder = os.path.dirname(os.path.realpath(__file__))
-    parts = [(name, _read(os.path.join(folder, f"{name}.py"))) for name in PARTS]
-    source = f"PARTS = {parts!r}\n{_START}"
-    return ["-I", "-B", "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
-
-
-def _read(file: str) -> str:
-    with open(file, encoding="utf-8", errors="replace") as opened:
-        return opened.read()
+    parts = [(name, read_text(os.path.join(folder, f"{name}.py"))) for name in PARTS]
+    source = f"PARTS = {parts!r}\nENVIRON = {environ!r}\n{_START}"
+    options = ["-I", "-B"] if deep else ["-I", "-S", "-B"]
+    return [*options, "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
 
 
 def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:

@@ -1,11 +1,13 @@
 """What the Python that trains has installed and would load, told by itself without importing torch.
 
-    PYTHON -I target_python.py [--deep] [FOUND-JSON]
+    PYTHON -I -S target_python.py [FOUND-JSON]
+    PYTHON -I target_python.py --deep [FOUND-JSON]
 
 Runs in the target interpreter: Python 3.7 or newer, standard library only. find_python.py chooses it and
 starts this text in it, so that nothing of ours need be installed or readable there. One JSON document on
-stdout: packages from the names and metadata in their folders, torch from its files. With --deep torch is
-imported and asked instead; that is a run of its own, because an import can crash or hang.
+stdout: packages from the names and metadata in their folders, torch from its files; nothing of the target's
+packages runs, and .pth files are read as text. With --deep torch is imported and asked instead; that is a run
+of its own, because an import can crash or hang.
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ from __future__ import annotations
 import os
 import sys
 
-SYS_PATH = list(sys.path)
-STDLIB = os.path.dirname(os.__file__)
 # A json.py or torch.py in the working directory must never run.
 sys.path[:] = [
     item
-    for item in SYS_PATH
-    if item == STDLIB or (item not in ("", ".") and os.path.realpath(item) != os.getcwd())
+    for item in sys.path
+    if item == os.path.dirname(os.__file__)
+    or (item not in ("", ".") and os.path.realpath(item) != os.getcwd())
 ]
 
 import glob  # noqa: E402
 import json  # noqa: E402
 import re  # noqa: E402
+import site  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,17 +60,37 @@ VARIABLES = re.compile(
 def package_folders() -> list[str]:
     """Where a training process of this interpreter finds packages, in its order of search.
 
-    This process runs isolated, so PYTHONPATH and the user's own folder are put back where they belong.
+    As module `site` would make it of PYTHONPATH, the user's own folder, site-packages and the paths in .pth
+    files, but for lines of code in those, which are not run.
     """
     folders = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(item)]
-    user = [_user_site()] if _sees_user_site() else []
-    for item in SYS_PATH:
-        if "-packages" in item:
-            folders, user = folders + user, []
-        elif STDLIB in (item, os.path.dirname(item)) or not os.path.isabs(item):
-            continue
-        folders.append(item)
-    return [item for item in dict.fromkeys(folders + user) if os.path.isdir(item)]
+    prefixes = [sys.prefix]
+    if sys.prefix != sys.base_prefix and _sees_system_packages():
+        prefixes.append(sys.base_prefix)
+    own = [_user_site()] if _sees_user_site() else []
+    for folder in own + site.getsitepackages(prefixes):
+        folders += [folder, *_named_by_pth(folder)]
+    return [item for item in dict.fromkeys(folders) if os.path.isdir(item)]
+
+
+def _named_by_pth(folder: str) -> Iterator[str]:
+    """The paths that .pth files of a folder add; hidden ones and lines of code are passed over."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".pth") and name[0] != ".")
+    except OSError:
+        return
+    for name in names:
+        for line in read_text(os.path.join(folder, name)).splitlines():
+            path = line.strip()
+            if path and not path.startswith(("#", "import ", "import\t")):
+                yield os.path.normpath(os.path.join(folder, path))
+
+
+def be_the_environment() -> None:
+    """Before Python 3.14 it is module `site` that turns an interpreter into that of a virtual environment."""
+    prefix = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+    if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
+        sys.prefix = sys.exec_prefix = prefix
 
 
 def _user_site() -> str:
@@ -79,15 +101,19 @@ def _user_site() -> str:
 def _sees_user_site() -> bool:
     if os.environ.get("PYTHONNOUSERSITE"):
         return False
-    if sys.prefix == sys.base_prefix:
-        return True
+    return sys.prefix == sys.base_prefix or _sees_system_packages()
+
+
+def _sees_system_packages() -> bool:
     config = read_text(os.path.join(sys.prefix, "pyvenv.cfg")).lower()
-    return re.search(r"^include-system-site-packages *= *true", config, re.M) is not None
+    return re.search(r"^\s*include-system-site-packages\s*=\s*true", config, re.M) is not None
 
 
 def read_text(path: str, limit: int = METADATA_BYTES) -> str:
-    """The beginning of a file; empty when it cannot be read."""
+    """The beginning of a file; empty when it is none, or cannot be read."""
     try:
+        if not os.path.isfile(path):  # opening a pipe would wait
+            return ""
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(limit)
     except OSError:
@@ -248,14 +274,8 @@ def deep() -> dict[str, object]:
 def main() -> None:
     """Print the document."""
     found = [argument for argument in sys.argv[1:] if argument.startswith("{")]
-    foreign = [folder for folder in package_folders() if os.geteuid() == 0 and owner(folder) != 0]
-    if "--deep" not in sys.argv:
-        document = describe()
-    elif foreign:
-        note = f"root does not import packages of another user, and {foreign[0]} is on the search path"
-        document = {"error": {"reason": "denied", "note": note}}
-    else:
-        document = {"deep": deep()}
+    be_the_environment()
+    document = {"deep": deep()} if "--deep" in sys.argv else describe()
     document["found"] = json.loads(found[0]) if found else {}
     print(json.dumps(document))
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from nodedoctor.report.document import read
+
 if TYPE_CHECKING:
-    from nodedoctor.cli.compare import Comparison
+    from nodedoctor.report.comparison import Comparison
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -16,7 +18,7 @@ def render(document: Mapping[str, Any]) -> str:
     for kind in ("node", "triage", "fleet"):
         if schema.startswith(f"nodedoctor.{'report' if kind == 'node' else kind}/1"):
             page = import_module(f"{__name__}.{kind}")
-            return str(page.render(document))
+            return str(page.render(read(document) if kind == "node" else document))
     raise ValueError(f"no page for a document of schema {schema[:80]!r}")
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from nodedoctor.model import Evidence, Fix, Status
+from nodedoctor.model import Status
+from nodedoctor.report.document import Evidence, Fix
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
+from nodedoctor.report.steps import told
 
 EVIDENCE_LINES = 12
 """Lines of evidence that stand open; more of them are folded."""
@@ -59,9 +61,9 @@ def pairs(entries: Iterable[tuple[str, Piece]]) -> Markup:
 
 def evidence(items: Iterable[Evidence]) -> Markup:
     """What a finding rests on, by the probe that printed it."""
-    grouped = groupby(items, key=lambda item: item.probe)
+    grouped = groupby(items, key=lambda item: item["probe"])
     return each(
-        _evidence(probe, "\n".join(item.text.strip("\n") for item in group)) for probe, group in grouped
+        _evidence(probe, "\n".join(item["text"].strip("\n") for item in group)) for probe, group in grouped
     )
 
 
@@ -69,11 +71,11 @@ def remedy(fix: Fix, label: str = "fix") -> Markup:
     """What to do: prose, commands, what it disturbs, and how to see that it worked."""
     return element(
         "div",
-        labelled(label, prose(fix.text)),
-        commands(fix.commands),
-        labelled("disturbs", prose(fix.disturbs)),
-        labelled("verify", command(fix.verify) if fix.verify else None, "div"),
-        labelled("docs", link(fix.docs) if fix.docs else None),
+        labelled(label, prose(fix["text"])),
+        steps(fix),
+        labelled("disturbs", prose(fix["disturbs"] or "")),
+        labelled("verify", command(fix["verify"]) if fix["verify"] else None, "div"),
+        labelled("docs", link(fix["docs"]) if fix["docs"] else None),
         class_="do",
     )
 
@@ -84,6 +86,19 @@ def labelled(label: str, told: Piece, name: str = "p") -> Markup | None:
         return None
     lead = element("span", label, class_="label") if label else None
     return element(name, lead, element("span" if name == "p" else "div", told), class_="labelled")
+
+
+def steps(fix: Fix) -> Markup:
+    """Every command under what it is for; last resorts in a frame of their own."""
+    return each(
+        element(
+            "div",
+            element("p", step.heading, class_="role"),
+            command(step.command),
+            class_="last" if step.last else "step",
+        )
+        for step in told(fix)
+    )
 
 
 def commands(texts: Iterable[str]) -> Markup:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.cli.compare import Change, Comparison, FactChange, told
-from nodedoctor.model import Result
+from nodedoctor.report.comparison import Change, Comparison, FactChange, told, word
+from nodedoctor.report.document import Result
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each, element
 
@@ -18,12 +18,12 @@ def render(comparison: Comparison, before: str, after: str) -> str:
     """The page of a comparison."""
     nothing = element("p", "nothing differs", class_="calm")
     facts = blocks.section if len(comparison.facts) <= OPEN else blocks.folded
-    word = blocks.mark("worse", "fail") if comparison.worse else blocks.mark("nothing worse", "pass")
+    way = blocks.mark("worse", "fail") if comparison.worse else blocks.mark("nothing worse", "pass")
     return shell.page(
         f"{after} against {before}",
         element(
             "header",
-            element("h1", word, " ", after),
+            element("h1", way, " ", after),
             element("p", "against ", before, class_="what"),
             element("p", each(_tally(comparison), between=" "), class_="counts"),
             class_=f"head {'fail' if comparison.worse else 'pass'}",
@@ -45,8 +45,7 @@ def _tally(comparison: Comparison) -> Iterator[Markup]:
 
 
 def _change(change: Change) -> Markup:
-    sides = (f"{side.status.word}" if side else "none" for side in (change.before, change.after))
-    before, after = sides
+    before, after = word(change.before), word(change.after)
     return blocks.row(
         blocks.mark(change.way, _TONE[change.way]),
         change.check,
@@ -59,7 +58,7 @@ def _change(change: Change) -> Markup:
 
 
 def _side(result: Result | None, word: str) -> Markup:
-    return blocks.mark(word, result.status.value if result else "skip")
+    return blocks.mark(word, result["status"] if result else "skip")
 
 
 def _facts(facts: tuple[FactChange, ...]) -> Markup:

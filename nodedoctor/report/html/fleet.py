@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodedoctor.json_shapes import mapping, number, objects, words
 from nodedoctor.model import Status
+from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.fleet_nodes import Told, blind, breaking, host, hosts_of, matrix, problems
 from nodedoctor.report.html.markup import Markup, each, element, prose
-from nodedoctor.report.reading import entries, number, status, words
 
 WHOLE = 16
 """Characters of a value that stays on one line, as a version must; a phone has room for 40 in all."""
@@ -23,19 +24,19 @@ _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.fleet/1` document."""
-    nodes = list(entries(document.get("nodes")))
+    nodes = objects(document.get("nodes"))
     answered = [Told(node) for node in nodes if node.get("state") == "answered"]
     mute = [node for node in nodes if node.get("state") != "answered"]
     sick = [node for node in answered if node.problems]
     unseen = [node for node in answered if node.unseen and not node.problems]
     well = [node for node in answered if not (node.unseen or node.problems)]
-    checks = [words(check.get("check")) for check in entries(document.get("checks"))]
+    checks = [words(check.get("check")) for check in objects(document.get("checks"))]
     return shell.page(
-        f"{status(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
+        f"{status_of(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
         _head(document, len(nodes)),
         _set("failing", document),
-        blocks.section("kinds", "Kinds of nodes", _kinds(list(entries(document.get("kinds"))))),
-        blocks.section("odd", "The odd ones out", each(map(_oddity, entries(document.get("oddities"))))),
+        blocks.section("kinds", "Kinds of nodes", _kinds(objects(document.get("kinds")))),
+        blocks.section("odd", "The odd ones out", each(map(_oddity, objects(document.get("oddities"))))),
         blocks.section("mute", "Without a report", _mute(mute), count=len(mute)),
         blocks.section("matrix", "Checks with a problem", matrix(sick, checks)),
         blocks.section("nodes", "Nodes with a problem", problems(sick), count=len(sick)),
@@ -46,9 +47,8 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def _head(document: Mapping[str, Any], count: int) -> Markup:
-    verdict = status(document.get("verdict"))
-    told = document.get("counts")
-    counts = told if isinstance(told, dict) else {}
+    verdict = status_of(document.get("verdict"))
+    counts = mapping(document.get("counts"))
     seconds = number(document.get("seconds"))
     moment = (
         words(document.get("started")).replace("T", " ").replace("Z", " UTC"),
@@ -98,10 +98,10 @@ def _set(name: str, document: Mapping[str, Any]) -> Markup:
 
 
 def _oddity(item: Mapping[str, Any]) -> Markup:
-    stands = status(item.get("status"))
+    stands = status_of(item.get("status"))
     majority = item.get("majority")
     usual = words(majority.get("value")) if isinstance(majority, dict) else None
-    groups = [_group(group, usual) for group in entries(item.get("groups"))]
+    groups = [_group(group, usual) for group in objects(item.get("groups"))]
     table = element("table", element("tbody", each(groups)), class_="values groups") if groups else None
     return element(
         "article",

@@ -7,14 +7,15 @@ row of its own: a container hides dozens of checks on every node alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from nodedoctor.fleet.compare.grouping import common
-from nodedoctor.model import Finding, Reason
+from nodedoctor.json_shapes import objects, words
+from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
+from nodedoctor.report.document import Finding, finding, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
-from nodedoctor.report.reading import entries, status, words
 
 OPEN = 12
 """Groups of nodes that stand open at once; more of them are folded."""
@@ -39,12 +40,12 @@ class Told:
         self.host = host(node)
         self.problems: list[tuple[Finding, FleetDocument]] = []
         self.unseen: list[str] = []
-        for problem in entries(node.get("problems")):
-            finding = _finding(problem)
-            if finding.blind:
+        for problem in objects(node.get("problems")):
+            found = finding(_check(problem), problem)
+            if is_blind(found):
                 self.unseen.append(_check(problem))
             else:
-                self.problems.append((finding, problem))
+                self.problems.append((found, problem))
 
     @property
     def said(self) -> tuple[Problem, ...]:
@@ -55,8 +56,8 @@ class Told:
     def checks(self) -> dict[str, Finding]:
         """The worst of each check, the worst check first."""
         worst: dict[str, Finding] = {}
-        for finding, problem in sorted(self.problems, key=lambda pair: -pair[0].severity):
-            worst.setdefault(_check(problem), finding)
+        for found, problem in sorted(self.problems, key=lambda pair: -severity(pair[0])):
+            worst.setdefault(_check(problem), found)
         return worst
 
 
@@ -116,12 +117,6 @@ def breaking(nodes: str) -> Markup:
     return each(nodes.split(","), between=",<wbr>")
 
 
-def _finding(problem: FleetDocument) -> Finding:
-    reason = words(problem.get("reason")) or None
-    summary, subject = words(problem.get("summary")), words(problem.get("subject"))
-    return Finding(status(problem.get("status")), summary, subject, reason=cast("Reason | None", reason))
-
-
 def _check(problem: FleetDocument) -> str:
     return words(problem.get("check")) or "(no name)"
 
@@ -131,7 +126,8 @@ def _cells(node: Told, columns: Sequence[str]) -> Iterable[Piece]:
     found, unseen = node.checks, set(node.unseen)
     for name in columns:
         if name in found:
-            yield element("td", found[name].status.word, class_=found[name].status.value)
+            status = Status(found[name]["status"])
+            yield element("td", status.word, class_=status.value)
         else:
             yield Markup('<td class="quiet">unkn</td>' if name in unseen else "<td></td>")
 
@@ -151,7 +147,7 @@ def _group(group: list[Told], open_: bool) -> Markup:
     hosts = element("strong", hosts_of(node.host for node in group))
     head = element(
         "summary",
-        blocks.word(found[0][1].status),
+        blocks.word(Status(found[0][1]["status"])),
         " ",
         hosts,
         count,
@@ -163,7 +159,7 @@ def _group(group: list[Told], open_: bool) -> Markup:
     return element(
         "details",
         head,
-        blocks.rows(_problem(finding, problem, fixes) for finding, problem in first.problems),
+        blocks.rows(_problem(found, problem, fixes) for found, problem in first.problems),
         element("p", _not_seen(list(unseen)), class_="quiet") if unseen else None,
         _reports(group),
         class_="item node",
@@ -175,27 +171,27 @@ def _fixes(group: Sequence[Told]) -> dict[Problem, str]:
     """What to do about each problem of a group; where that differs, what is the same on all its nodes."""
     fixes: dict[Problem, dict[str, None]] = {}
     for node in group:
-        for finding, problem in node.problems:
-            fixes.setdefault(_same(finding, problem), {})[words(problem.get("fix"))] = None
+        for found, problem in node.problems:
+            fixes.setdefault(_same(found, problem), {})[words(problem.get("fix"))] = None
     return {problem: common(said) for problem, said in fixes.items()}
 
 
-def _same(finding: Finding, problem: FleetDocument) -> Problem:
-    return _check(problem), finding.subject, finding.summary
+def _same(found: Finding, problem: FleetDocument) -> Problem:
+    return _check(problem), found["subject"] or "", found["summary"]
 
 
-def _problem(finding: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
-    action, reason = words(problem.get("action")), finding.reason
+def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
+    action, subject, reason = words(problem.get("action")), found["subject"], found["reason"]
     told = element(
         "div",
-        element("strong", finding.subject) if finding.subject else None,
-        " " if finding.subject else None,
-        prose(finding.summary),
+        element("strong", subject) if subject else None,
+        " " if subject else None,
+        prose(found["summary"]),
         f" ({reason})" if reason else None,
         element("span", f" {action}", class_="action") if action and action != "none" else None,
-        blocks.labelled("fix", prose(fixes[_same(finding, problem)])),
+        blocks.labelled("fix", prose(fixes[_same(found, problem)])),
     )
-    return element("li", blocks.word(finding.status), element("code", _check(problem)), told)
+    return element("li", blocks.word(Status(found["status"])), element("code", _check(problem)), told)
 
 
 def _not_seen(checks: Sequence[str]) -> str:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from nodedoctor.model import Finding, Fix, Observation, Outcome, Report, Result, Status
+from nodedoctor.model import Outcome, Status
+from nodedoctor.report.document import (
+    Finding,
+    Fix,
+    Probe,
+    Report,
+    Result,
+    is_blind,
+    is_broken,
+    problems_first,
+    severity,
+    severity_of,
+    worst,
+)
 from nodedoctor.report.html import blocks, shell, topology
 from nodedoctor.report.html.facts import facts
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
-from nodedoctor.report.reading import report as read
 from nodedoctor.report.text import alike, identity
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
@@ -19,48 +30,47 @@ _PART = {Status.PASS: "passed", Status.SKIP: "skipped"}
 _SOURCE = {"live": "looked at live", "replay": "from a recording"}
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(report: Report) -> str:
     """The page of a `nodedoctor.report/1` document."""
-    report = read(document)
-    results = report.problems_first()
-    sick = [result for result in results if result.severity > 1]
-    unseen = [result for result in sick if result.worst.blind]
-    problems = [result for result in sick if not result.worst.blind]
+    results = problems_first(report["results"])
+    sick = [result for result in results if severity_of(result) > 1]
+    unseen = [result for result in sick if is_blind(worst(result))]
+    problems = [result for result in sick if not is_blind(worst(result))]
     well = results[len(sick) :]
-    passed = [result for result in well if result.status is Status.PASS]
-    skipped = [result for result in well if result.status is Status.SKIP]
-    noted = [result for result in passed if any(map(_worth_knowing, result.findings))]
+    passed = [result for result in well if result["status"] == Status.PASS.value]
+    skipped = [result for result in well if result["status"] == Status.SKIP.value]
+    noted = [result for result in passed if any(map(_worth_knowing, result["findings"]))]
     fixes = _Fixes()
     return shell.page(
-        f"{report.verdict.word} {identity(report.node)[0]}",
+        f"{Status(report['verdict']).word} {identity(report['node'])[0]}",
         _head(report, bool(problems), bool(unseen)),
         _problems(problems, fixes) or element("p", "No problem was found.", class_="calm"),
         blocks.section("unseen", "Could not be seen", _rows(unseen, fixes), count=len(unseen)),
         blocks.section("noted", "Worth knowing", _notes(noted)),
         blocks.folded("passed", "Passed", _rows(passed, fixes), count=len(passed)),
         blocks.folded("skipped", "Skipped", _rows(skipped, fixes), count=len(skipped)),
-        blocks.section("topology", "Topology", topology.tables(report.facts or {})),
-        _probes(report.observations),
-        blocks.folded("facts", "Facts", facts(report.facts or {}), count=len(report.facts or {})),
+        blocks.section("topology", "Topology", topology.tables(report["facts"])),
+        _probes(report["probes"]),
+        blocks.folded("facts", "Facts", facts(report["facts"]), count=len(report["facts"])),
     )
 
 
 def _head(report: Report, problems: bool, unseen: bool) -> Markup:
-    host, *rest = identity(report.node)
-    more = (report.node.get(key) for key in ("product", "form", "kernel"))
+    host, *rest = identity(report["node"])
+    more = (report["node"].get(key) for key in ("product", "form", "kernel"))
     moment = [
-        report.started.replace("T", " ").replace("Z", " UTC"),
-        f"in {report.seconds:.1f} s",
-        _SOURCE.get(report.source, report.source),
-        f"nodedoctor {report.tool}" if report.tool else "",
+        report["started"].replace("T", " ").replace("Z", " UTC"),
+        f"in {report['seconds']:.1f} s",
+        _SOURCE.get(report["source"], report["source"]),
+        f"nodedoctor {report['tool']}" if report["tool"] else "",
     ]
     return element(
         "header",
-        element("h1", blocks.word(report.verdict), " ", host),
+        element("h1", blocks.word(Status(report["verdict"])), " ", host),
         element("p", _dotted(rest), class_="what") if rest else None,
         element("p", _dotted([*(str(value) for value in more if value), *moment]), class_="when"),
         element("p", each(_counts(report, problems, unseen), between=" "), class_="counts"),
-        class_=f"head {report.verdict.value}",
+        class_=f"head {report['verdict']}",
     )
 
 
@@ -70,8 +80,8 @@ def _dotted(parts: Iterable[str]) -> Markup:
 
 def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
     """The counts, worst first, each leading to its part of the page."""
-    counts = report.counts
-    broken = any(result.worst.broken for result in report.results)
+    counts = report["counts"]
+    broken = any(is_broken(worst(result)) for result in report["results"])
     for status in _ORDER:
         count = counts[status.value]
         if count:
@@ -88,24 +98,25 @@ def _problems(problems: list[Result], fixes: _Fixes) -> Markup:
 def _problem(group: list[Result], fixes: _Fixes) -> Markup:
     """Every finding of a check that is not well; checks that say the same share one entry."""
     result, *others = group
-    shown = sorted((f for f in result.findings if f.severity > 1), key=lambda f: -f.severity)
-    names = joined(*(element("code", one.check) for one in group), between=" ")
-    title = None if others or not result.title else element("span", result.title, class_="holds")
+    shown = sorted((f for f in result["findings"] if severity(f) > 1), key=lambda f: -severity(f))
+    names = joined(*(element("code", one["check"]) for one in group), between=" ")
+    title = None if others or not result["title"] else element("span", result["title"], class_="holds")
     return element(
         "article",
-        element("h3", blocks.word(result.status), " ", names, " ", title),
+        element("h3", blocks.word(Status(result["status"])), " ", names, " ", title),
         *(_finding(result, finding, fixes) for finding in shown),
-        blocks.labelled("why", None if others else prose(result.why)),
-        class_=f"item problem {result.status.value}",
-        id=f"check-{result.check}",
+        blocks.labelled("why", None if others else prose(result["why"])),
+        class_=f"item problem {result['status']}",
+        id=f"check-{result['check']}",
     )
 
 
 def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
-    own = blocks.word(finding.status) if finding.status is not result.status else None
-    reason = f" ({finding.reason})" if finding.reason else None
-    seen = element("div", blocks.evidence(finding.evidence), class_="seen") if finding.evidence else None
-    done = fixes.told(finding.fix, result.check, "fix")
+    status, evidence = finding["status"], finding["evidence"]
+    own = blocks.word(Status(status)) if status != result["status"] else None
+    reason = f" ({finding['reason']})" if finding["reason"] else None
+    seen = element("div", blocks.evidence(evidence), class_="seen") if evidence else None
+    done = fixes.told(finding["fix"], result["check"], "fix")
     return element(
         "div",
         element("p", own, " " if own else None, *_said(finding), reason, class_="summary"),
@@ -116,9 +127,9 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
 
 
 def _said(finding: Finding) -> tuple[Piece, ...]:
-    subject = element("strong", finding.subject) if finding.subject else None
-    waived = element("em", f" waived: {finding.waived}") if finding.waived else None
-    return subject, " " if subject else None, prose(finding.summary), waived
+    subject = element("strong", finding["subject"]) if finding["subject"] else None
+    waived = element("em", f" waived: {finding['waived']}") if finding["waived"] else None
+    return subject, " " if subject else None, prose(finding["summary"]), waived
 
 
 def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:
@@ -128,35 +139,37 @@ def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:
 
 def _row(group: list[Result], fixes: _Fixes) -> Markup:
     result, *others = group
-    worst = result.worst
-    rest = len(result.findings) - 1
+    decisive, status = worst(result), Status(result["status"])
+    rest = len(result["findings"]) - 1
     more = f" (and {rest} more)" if rest and not others else None
-    many = element("div", " ".join(one.check for one in group), class_="quiet checks") if others else None
-    fix = fixes.told(worst.fix, result.check, "see it") if worst.status is Status.UNKNOWN else None
-    name = f"{len(group)} checks" if others else result.check
-    anchor = f"check-{result.check}" if fix else None
-    return blocks.row(blocks.word(result.status), name, *_said(worst), more, many, fix, id_=anchor)
+    many = element("div", " ".join(one["check"] for one in group), class_="quiet checks") if others else None
+    unknown = decisive["status"] == Status.UNKNOWN.value
+    fix = fixes.told(decisive["fix"], result["check"], "see it") if unknown else None
+    name = f"{len(group)} checks" if others else result["check"]
+    anchor = f"check-{result['check']}" if fix else None
+    return blocks.row(blocks.word(status), name, *_said(decisive), more, many, fix, id_=anchor)
 
 
 def _notes(results: Iterable[Result]) -> Markup:
     return blocks.rows(
-        blocks.row(blocks.word(result.status), result.check, *_said(finding), _more(finding))
+        blocks.row(blocks.word(Status(result["status"])), result["check"], *_said(finding), _more(finding))
         for result in results
-        for finding in result.findings
+        for finding in result["findings"]
         if _worth_knowing(finding)
     )
 
 
 def _worth_knowing(finding: Finding) -> bool:
-    return finding.note or finding.waived is not None
+    return finding["note"] or finding["waived"] is not None
 
 
 def _more(finding: Finding) -> Markup | None:
     """What a note rests on and what could be done about it, folded: nobody has to."""
-    shown = joined(blocks.evidence(finding.evidence), blocks.remedy(finding.fix) if finding.fix else None)
+    fix = finding["fix"]
+    shown = joined(blocks.evidence(finding["evidence"]), blocks.remedy(fix) if fix else None)
     if not shown:
         return None
-    head = "evidence and advice" if finding.fix else "evidence"
+    head = "evidence and advice" if fix else "evidence"
     return element("details", element("summary", head), shown, class_="small")
 
 
@@ -164,26 +177,25 @@ class _Fixes:
     """Which fixes were told already: the same one is told once, and named after that."""
 
     def __init__(self) -> None:
-        self._told: dict[Fix, str] = {}
+        self._told: dict[str, str] = {}  # a fix written out, and the first check that has it
 
     def told(self, fix: Fix | None, check: str, label: str) -> Markup | None:
         """The fix, or where it stands."""
         if fix is None:
             return None
-        if first := self._told.get(fix):
+        if first := self._told.get(str(fix)):
             where = element("a", first, href=f"#check-{quote(first)}")
             return element("div", blocks.labelled(label, joined("as for ", where)), class_="do")
-        self._told[fix] = check
+        self._told[str(fix)] = check
         return blocks.remedy(fix, label)
 
 
-def _probes(seen: Iterable[Observation]) -> Markup:
-    listed = list(seen)
+def _probes(listed: list[Probe]) -> Markup:
     entries = (
         blocks.row(
-            blocks.mark(one.outcome.value, "skip" if one.outcome is Outcome.OK else "warn"),
-            one.probe,
-            element("code", shlex.join(one.argv), class_="argv") if one.argv else None,
+            blocks.mark(one["outcome"], "skip" if one["outcome"] == Outcome.OK.value else "warn"),
+            one["name"],
+            element("code", shlex.join(one["argv"]), class_="argv") if one["argv"] else None,
             element("span", _ending(one), class_="quiet"),
         )
         for one in listed
@@ -191,11 +203,11 @@ def _probes(seen: Iterable[Observation]) -> Markup:
     return blocks.folded("probes", "Commands that were run", blocks.rows(entries), count=len(listed))
 
 
-def _ending(seen: Observation) -> str:
+def _ending(seen: Probe) -> str:
     said = [
-        f"{seen.seconds:.2f} s",
-        f"exit {seen.rc}" if seen.rc else "",
-        "cut off" if seen.truncated else "",
-        seen.note,
+        f"{seen['seconds']:.2f} s",
+        f"exit {seen['rc']}" if seen["rc"] else "",
+        "cut off" if seen["truncated"] else "",
+        seen["note"],
     ]
     return ", ".join(part for part in said if part)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodedoctor.json_shapes import listed, objects, words
 from nodedoctor.report.html.markup import Markup, each, element, joined
-from nodedoctor.report.reading import entries, listed, words
 
 MOST = 4096
 """Ranks drawn one by one; of a larger job the guilty and the waiting are listed as ranges."""
@@ -36,7 +36,7 @@ def _seats(document: Mapping[str, Any]) -> Iterator[tuple[Seat, str]]:
     """Every rank with what it was, in order; the gravest kind is the one that counts."""
     kinds: dict[Seat, str] = {}
     for kind in ("culprits", "parties", "victims"):
-        for who in entries(document.get(kind)):
+        for who in objects(document.get(kind)):
             rank = _rank(who.get("rank"))
             if rank is not None:
                 seat = words(who.get("world")) or "default", words(who.get("host")), rank

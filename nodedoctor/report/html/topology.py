@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodedoctor.json_shapes import number, part, parts
 from nodedoctor.report.html.blocks import scroll
 from nodedoctor.report.html.markup import Markup, each, element, joined
 from nodedoctor.report.matrix import TOKENS, Matrix, matrices
-from nodedoctor.report.reading import entries, number
 
 MOST = 72
 """GPUs of one matrix; an NVL72 rack shown as one node has so many."""
@@ -98,9 +98,8 @@ def _links_up(facts: Mapping[str, Any]) -> dict[str, str]:
     """How many NVLinks of each GPU are up, of how many that are listed."""
     counts: dict[str, str] = {}
     for fact, key in (("gpus", "nvlinks"), ("nv-links", "links")):
-        told = facts.get(fact)
-        for gpu in entries(told.get("gpus") if isinstance(told, dict) else None):
-            links = list(entries(gpu.get(key)))
+        for gpu in parts(part(facts, fact), "gpus"):
+            links = parts(gpu, key)
             up = sum(link.get("active") is True for link in links)
             if links:
                 odd = "<" if up < len(links) else ""
@@ -110,8 +109,7 @@ def _links_up(facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _host_copies(facts: Mapping[str, Any]) -> Markup:
     """What copies between each GPU and the host's memory reached."""
-    told = facts.get("bandwidth")
-    copies = list(entries(told.get("host") if isinstance(told, dict) else None))[: 4 * MOST]
+    copies = parts(part(facts, "bandwidth"), "host")[: 4 * MOST]
     body = each(
         element(
             "tr",
@@ -134,10 +132,8 @@ def _memory(copy: Mapping[str, Any]) -> str:
 def _speed(copy: Mapping[str, Any], key: str) -> Markup:
     if copy.get("wrong"):
         return element("td", "WRONG<", class_="odd")
-    value = copy.get(key)
-    return element(
-        "td", f"{number(value):.1f}" if isinstance(value, int | float) else str(copy.get("error") or "?")
-    )
+    value = number(copy.get(key))
+    return element("td", str(copy.get("error") or "?") if value is None else f"{value:.1f}")
 
 
 def _map(title: str, legend: str, head: Markup, body: Markup) -> Markup:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nodedoctor.json_shapes import listed, objects, words
+from nodedoctor.report.document import fix
 from nodedoctor.report.html import blocks, ranks, shell
 from nodedoctor.report.html.markup import Markup, each, element, joined, lines
-from nodedoctor.report.reading import entries, fix, listed, words
 
 _WORDS = {"failure": ("FAIL", "fail"), "clean": ("PASS", "pass"), "recovered": ("PASS", "pass")}
 _UNKNOWN = ("UNKN", "unknown")
@@ -24,7 +25,7 @@ def render(document: Mapping[str, Any]) -> str:
         f"{word} {cause}: {headline}"[:120],
         _head(document, headline, blocks.mark(word, tone), cause, tone),
         blocks.section("ranks", "Ranks", ranks.grids(document)),
-        blocks.section("evidence", why, each(map(_evidence, entries(document.get("evidence"))))),
+        blocks.section("evidence", why, each(map(_evidence, objects(document.get("evidence"))))),
         blocks.section("do", "What to do", _fixes(document.get("fixes"))),
         blocks.section("next", "What would decide", _fixes(document.get("next"))),
         blocks.section("not", "What it is not", _reasons(document.get("not_the_cause"), "claim", "why")),
@@ -54,7 +55,7 @@ def _head(document: Mapping[str, Any], headline: str, word: Markup, cause: str, 
 
 
 def _fixes(value: Any) -> Markup:
-    steps = (_step(item) for item in entries(value))
+    steps = (_step(item) for item in objects(value))
     shown = each(steps)
     return element("ol", shown, class_="steps") if shown else shown
 
@@ -87,7 +88,7 @@ def _evidence(item: Mapping[str, Any]) -> Markup:
 def _reasons(value: Any, left: str, right: str) -> Markup:
     told = (
         element("li", element("strong", words(item.get(left))), ": ", words(item.get(right)), class_="item")
-        for item in entries(value)
+        for item in objects(value)
     )
     shown = each(told)
     return element("ul", shown, class_="reasons") if shown else shown
@@ -138,7 +139,7 @@ def _timeline(value: Any) -> Markup:
             element("td", words(item.get("event"))),
             class_="item",
         )
-        for item in entries(value)
+        for item in objects(value)
     )
     return element("table", element("tbody", body), class_="timeline") if body else body
 

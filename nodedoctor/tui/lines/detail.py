@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from nodedoctor.model import Finding, Fix, Observation, Result, Status
+from nodedoctor.model import Outcome, Status
+from nodedoctor.report.document import Finding, Fix, Probe, Result, is_blind, severity, severity_of, worst
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import Told, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
@@ -27,76 +29,77 @@ _WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SK
 
 def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     """Two lines: what this node is, and how it stands so far; how the list is narrowed, if it is."""
-    answered = [result for result in state.report.results if result.check not in state.running]
-    worst = max(answered, key=lambda result: result.severity, default=None)
+    answered = [result for result in state.report["results"] if result["check"] not in state.running]
+    sickest = max(answered, key=severity_of, default=None)
     parts: list[Part] = []
-    if worst is None or (state.running and worst.severity < 2):
+    if sickest is None or (state.running and severity_of(sickest) < 2):
         parts.append(("RUN ", RUN))
     else:
-        parts.append((worst.status.word, STYLE[worst.status]))
+        status = Status(sickest["status"])
+        parts.append((status.word, STYLE[status]))
     for status in _WORST_FIRST:
-        count = sum(result.status is status for result in answered)
+        count = sum(result["status"] == status.value for result in answered)
         if count:
             parts.append((f"  {count} {status.value}", ""))
     if state.running:
         parts.append((f"  {len(state.running)} running", RUN))
-        parts.append((f"   {state.done}/{len(state.report.results)}", QUIET))
+        parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
     parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
-    return [((headline(state.report.node), LABEL),), tuple(parts)]
+    return [((headline(state.report["node"]), LABEL),), tuple(parts)]
 
 
 def row(result: Result, waiting: Waiting | None) -> Row:
     """The line of a check in the list; `waiting` while it has no answer."""
     if waiting is not None:
-        text = f"waiting for {waiting.probe}" if waiting.probe else result.title
+        text = f"waiting for {waiting.probe}" if waiting.probe else result["title"]
         end = f"{waiting.seconds:.0f} s" if waiting.probe else ""
-        return Row(result.check, "RUN", RUN, result.check, text, end)
-    worst, status = result.worst, result.status
-    more = sum(finding.severity > 1 for finding in result.findings) - 1
-    notes = sum(finding.note for finding in result.findings if finding is not worst)
-    text = sentence(worst) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
+        return Row(result["check"], "RUN", RUN, result["check"], text, end)
+    decisive, status = worst(result), Status(result["status"])
+    more = sum(severity(finding) > 1 for finding in result["findings"]) - 1
+    notes = sum(finding["note"] for finding in result["findings"] if finding is not decisive)
+    text = sentence(decisive) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
     body = QUIET if status is Status.SKIP else ""
-    end = f"{result.seconds:.1f} s" if result.seconds >= SLOW else ""
-    return Row(result.check, status.word, STYLE[status], result.check, text, end, body)
+    end = f"{result['seconds']:.1f} s" if result["seconds"] >= SLOW else ""
+    return Row(result["check"], status.word, STYLE[status], result["check"], text, end, body)
 
 
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
-    subject = f"{finding.subject}: " if finding.subject else ""
-    waived = f" [waived: {finding.waived}]" if finding.waived is not None else ""
-    return inert(f"{subject}{finding.summary}{waived}")
+    subject = f"{finding['subject']}: " if finding["subject"] else ""
+    waived = f" [waived: {finding['waived']}]" if finding["waived"] is not None else ""
+    return inert(f"{subject}{finding['summary']}{waived}")
 
 
 def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:
     """Everything there is to say about a check, the most urgent first."""
-    waiting = state.running.get(result.check)
-    status, word = result.status, result.status.word
-    style = STYLE[status]
+    waiting = state.running.get(result["check"])
+    status = Status(result["status"])
+    word, style = status.word, STYLE[status]
     if waiting is not None:
         word, style = "RUN", RUN
-    paras = [Para(word, f"{result.check}  ", style)]
+    paras = [Para(word, f"{result['check']}  ", style)]
     if waiting is not None:
         paras += _running(waiting)
     else:
-        seen = {seen.probe: seen for seen in state.report.observations}
+        seen = {seen["name"]: seen for seen in state.report["probes"]}
         paras += _findings(result, seen, full)
     paras.append(Para())
-    if result.why:
-        paras.append(_labelled("why", result.why))
-    paras.append(_labelled("expects", result.title))
+    if result["why"]:
+        paras.append(_labelled("why", result["why"]))
+    paras.append(_labelled("expects", result["title"]))
     if check is not None and check.what:
         paras.append(_labelled("looks at", check.what))
-    said = any(finding.fix and finding.fix.disturbs for finding in result.findings)
+    said = any(finding["fix"] and finding["fix"]["disturbs"] for finding in result["findings"])
     if check is not None and check.disturbs and not said:
         paras.append(_labelled("fixing it", f"disturbs {check.disturbs}"))
     return paras
 
 
-def observation_line(seen: Observation) -> str:
+def probe_line(seen: Probe) -> str:
     """How a probe went: outcome unless it simply answered, exit status, seconds."""
-    parts = [] if seen.answered else [seen.outcome.value]
-    parts += [f"rc {seen.rc}"] if seen.rc is not None else []
-    return "  ".join([*parts, f"{seen.seconds:.1f} s"])
+    parts = [] if seen["outcome"] == Outcome.OK.value else [seen["outcome"]]
+    parts += [f"rc {seen['rc']}"] if seen["rc"] is not None else []
+    return "  ".join([*parts, f"{seen['seconds']:.1f} s"])
 
 
 def _running(waiting: Waiting) -> Iterator[Para]:
@@ -106,48 +109,62 @@ def _running(waiting: Waiting) -> Iterator[Para]:
         yield Para("its probes wait for their turn")
 
 
-def _findings(result: Result, seen: dict[str, Observation], full: bool) -> Iterator[Para]:
+def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Para]:
     """The findings that are not well with their fixes, then notes, then the rest in a line each."""
-    order = sorted(result.findings, key=lambda finding: -finding.severity)
-    told = [finding for finding in order if finding.severity > 1 or finding.note]
-    told = told or [result.worst]
+    order = sorted(result["findings"], key=lambda finding: -severity(finding))
+    told = [finding for finding in order if severity(finding) > 1 or finding["note"]]
+    told = told or [worst(result)]
     fix = None
     for number, finding in enumerate(told):
-        if number and told[number - 1].evidence:
+        if number and told[number - 1]["evidence"]:
             yield Para()
-        yield Para(sentence(finding), style=LABEL if finding.severity > 1 else "")
-        if finding.status is Status.UNKNOWN and finding.reason:
-            yield _labelled("reason", finding.reason)
-        if finding.fix is not None and finding.fix != fix:
+        yield Para(sentence(finding), style=LABEL if severity(finding) > 1 else "")
+        if finding["reason"]:
+            yield _labelled("reason", finding["reason"])
+        if finding["fix"] is not None and finding["fix"] != fix:
             yield Para()
-            yield from _fix(finding.fix, "see it" if finding.blind else "fix")
-        fix = finding.fix
+            yield from _fix(finding["fix"], "see it" if is_blind(finding) else "fix")
+        fix = finding["fix"]
         yield from _evidence(finding, seen, full)
     rest = [finding for finding in order if finding not in told]
     if rest:
         yield Para()
     for finding in rest:
-        yield Para(sentence(finding), f"{finding.status.word}  ", lead_style=STYLE[finding.status])
+        status = Status(finding["status"])
+        yield Para(sentence(finding), f"{status.word}  ", lead_style=STYLE[status])
 
 
 def _fix(fix: Fix, label: str) -> Iterator[Para]:
-    yield _labelled(label, fix.text)
-    for command in fix.commands:
-        yield Para(inert(command), " " * 10 + "$ ", "bold cyan", "cyan", verbatim=True)
-    for name in ("disturbs", "verify", "docs"):
-        value = getattr(fix, name)
+    yield _labelled(label, fix["text"])
+    for step in told(fix):
+        yield from _step(step, fix)
+    for name, value in (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:
             yield _labelled(name, value)
 
 
-def _evidence(finding: Finding, seen: dict[str, Observation], full: bool) -> Iterator[Para]:
+def _step(step: Told, fix: Fix) -> Iterator[Para]:
+    """The command beside its role; of a last resort the condition stands first, and apart."""
+    under, disturbs = " " * 10, fix["disturbs"] or ""
+    if step.last:
+        yield Para()
+        yield Para(step.heading, under, style="bold red")
+        yield Para(step.command, f"{under}$ ", "red", "bold red", verbatim=True)
+        return
+    yield Para(step.command, f"{_lead(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
+    detail = f"when {step.when}" if step.when and step.interrupts == disturbs else step.detail
+    if step.when or step.interrupts not in ("", disturbs):
+        yield Para(detail, f"{under}  ", QUIET)
+
+
+def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[Para]:
     probe = None
-    for evidence in finding.evidence:
-        if evidence.probe != probe:
-            how = f"  {observation_line(seen[evidence.probe])}" if evidence.probe in seen else ""
-            yield Para(f"{inert(evidence.probe)}{how}", _lead("evidence"), QUIET)
-        probe = evidence.probe
-        lines = inert_lines(evidence.text.strip("\n"))
+    for evidence in finding["evidence"]:
+        if evidence["probe"] != probe:
+            how = f"  {probe_line(seen[evidence['probe']])}" if evidence["probe"] in seen else ""
+            yield Para(f"{inert(evidence['probe'])}{how}", _lead("evidence"), QUIET)
+        probe = evidence["probe"]
+        lines = inert_lines(evidence["text"].strip("\n"))
         shown = lines if full else lines[:EVIDENCE_LINES]
         for line in shown:
             cut = f" ... {len(line) - LONGEST} more characters" if len(line) > LONGEST else ""
@@ -166,7 +183,10 @@ def _lead(label: str) -> str:
 
 def _when(state: State) -> str:
     """Seconds of a live run; of a recording, when it was made."""
-    if state.report.source == "live":
-        return f"{state.report.seconds:.1f} s"
-    started = datetime.fromisoformat(state.report.started.replace("Z", "+00:00"))
+    if state.report["source"] == "live":
+        return f"{state.report['seconds']:.1f} s"
+    try:
+        started = datetime.fromisoformat(state.report["started"].replace("Z", "+00:00"))
+    except ValueError:
+        return "recorded at an unknown time"
     return f"recorded {started:%Y-%m-%d %H:%M} UTC"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.json_shapes import Json, listed, mapping, objects
 from nodedoctor.record import record
+from nodedoctor.report.document import Step
+from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
+from nodedoctor.report.steps import told_step
 from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
 
 OUTCOME = {
@@ -17,7 +21,6 @@ OUTCOME = {
     "recovered": ("PASS", "green"),
 }
 LONGEST_NAME = 18
-Item = Mapping[str, Any]
 
 
 @record
@@ -26,19 +29,19 @@ class Entry:
 
     row: Row
     paras: tuple[Para, ...] = ()
-    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     source: str = ""
     line: int | None = None
 
 
-def head(document: Item) -> list[tuple[Part, ...]]:
+def head(document: Json) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in a sentence."""
-    coverage = _dict(document.get("coverage"))
-    seen, expected = _list(coverage.get("ranks_seen")), coverage.get("ranks_expected")
+    coverage = mapping(document.get("coverage"))
+    seen, expected = listed(coverage.get("ranks_seen")), coverage.get("ranks_expected")
     parts = [f"{coverage.get('files', 0)} files"]
     parts.append(f"{len(seen)} of {expected} ranks" if expected else f"{len(seen)} ranks")
     if coverage.get("ranks_missing"):
-        parts.append(f"missing {spans(_list(coverage['ranks_missing']))}")
+        parts.append(f"missing {spans(listed(coverage['ranks_missing']))}")
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
@@ -50,7 +53,7 @@ def head(document: Item) -> list[tuple[Part, ...]]:
     ]
 
 
-def entries(document: Item) -> list[Entry]:
+def entries(document: Json) -> list[Entry]:
     """Everything the document says, in the order a person asks."""
     made = [
         *_verdict(document),
@@ -77,11 +80,11 @@ def spans(numbers: Any) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts)
 
 
-def _verdict(document: Item) -> Iterator[Entry]:
+def _verdict(document: Json) -> Iterator[Entry]:
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
     headline = inert(str(document.get("headline", "")))
     paras = [Para(headline, style=LABEL), *_collective(document.get("collective"))]
-    for note in _list(_dict(document.get("coverage")).get("notes")):
+    for note in listed(mapping(document.get("coverage")).get("notes")):
         paras.append(Para(inert(str(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, inert(str(document.get("cause", ""))), headline), tuple(paras))
 
@@ -91,10 +94,12 @@ def _collective(work: Any) -> Iterator[Para]:
         return
     what = f"{work.get('op')} number {work.get('seq')} of group {work.get('group')}"
     yield Para(inert(f"{what}, timeout {work.get('timeout_seconds')} s"), f"{'waited in':<9} ")
-    sizes = (f"{_megabytes(count)} as {dtype}" for dtype, count in (work.get("bytes_by_dtype") or {}).items())
+    sizes = (
+        f"{_megabytes(count)} as {dtype}" for dtype, count in mapping(work.get("bytes_by_dtype")).items()
+    )
     if text := ", ".join(sizes):
         yield Para(inert(text), f"{'size':<9} ")
-    times = _dict(work.get("expected_seconds"))
+    times = mapping(work.get("expected_seconds"))
     told = ", ".join(f"{_seconds(value)} over {name}" for name, value in times.items())
     if told:
         can = work.get("size_can_explain_wait")
@@ -102,15 +107,15 @@ def _collective(work: Any) -> Iterator[Para]:
         yield Para(inert(told + verdict), f"{'takes':<9} ")
 
 
-def _ranks(document: Item) -> Iterator[Entry]:
+def _ranks(document: Json) -> Iterator[Entry]:
     """Who is guilty, who waited, of whom nothing was read; neighbours on one host share a line."""
     groups = (
-        (_dicts(document.get("culprits")), "look here", "bold red"),
-        (_dicts(document.get("parties")), "one of these", "bold yellow"),
-        (_dicts(document.get("victims")), "waited", ""),
+        (objects(document.get("culprits")), "look here", "bold red"),
+        (objects(document.get("parties")), "one of these", "bold yellow"),
+        (objects(document.get("victims")), "waited", ""),
     )
     for members, role, style in groups:
-        hosts: dict[tuple[str, str], list[Item]] = {}
+        hosts: dict[tuple[str, str], list[Json]] = {}
         for who in members:
             hosts.setdefault((str(who.get("world") or ""), str(who.get("host") or "")), []).append(who)
         for (world, host), found in hosts.items():
@@ -126,19 +131,19 @@ def _ranks(document: Item) -> Iterator[Entry]:
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    missing = _list(_dict(document.get("coverage")).get("ranks_missing"))
+    missing = listed(mapping(document.get("coverage")).get("ranks_missing"))
     if missing:
         yield Entry(Row("", "rank", "bold yellow", spans(missing), "nothing was read from these"))
 
 
-def _seat(found: list[Item]) -> list[str]:
+def _seat(found: Sequence[Json]) -> list[str]:
     if len(found) != 1:
         return []
     (who,) = found
     return [f"{key} {who[key]}" for key in ("gpu", "pid") if who.get(key) is not None]
 
 
-def _who(who: Item, role: str) -> Para:
+def _who(who: Json, role: str) -> Para:
     said = [f"rank {who.get('rank')}", *_seat([who])]
     if who.get("group_rank") is not None:
         said.append(f"rank {who['group_rank']} of its group")
@@ -147,8 +152,8 @@ def _who(who: Item, role: str) -> Para:
     return Para(inert("  ".join(said)), f"{role}  ")
 
 
-def _evidence(document: Item) -> Iterator[Entry]:
-    for item in _dicts(document.get("evidence")):
+def _evidence(document: Json) -> Iterator[Entry]:
+    for item in objects(document.get("evidence")):
         place = f"{_tail(str(item.get('source', '')))}:{item.get('line') or '?'}"
         text = inert(str(item.get("text", "")))
         rank = f"rank {item['rank']}  " if item.get("rank") is not None else ""
@@ -165,28 +170,32 @@ def _evidence(document: Item) -> Iterator[Entry]:
         )
 
 
-def _advice(document: Item, key: str, word: str) -> Iterator[Entry]:
-    for item in _dicts(document.get(key)):
-        commands = tuple(str(command) for command in _list(item.get("commands")))
+def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
+    for item in objects(document.get(key)):
+        fix = fix_of(item)
+        steps = tuple(fix["steps"]) if fix else ()
         text = inert(str(item.get("text", "")))
         paras = [Para(text)]
-        paras += [Para(inert(c), "$ ", "bold cyan", "cyan", verbatim=True) for c in commands]
+        for step in map(told_step, steps):
+            if step.last:
+                paras.append(Para(step.heading, style="bold red"))
+            paras.append(Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True))
         for name in ("disturbs", "verify", "docs"):
             if item.get(name):
                 paras.append(Para(inert(str(item[name])), f"{name:<9} "))
         yield Entry(
-            Row("", word, "bold cyan", inert(str(item.get("action") or "")), text), tuple(paras), commands
+            Row("", word, "bold cyan", inert(str(item.get("action") or "")), text), tuple(paras), steps
         )
 
 
-def _pairs(document: Item, key: str, word: str, name: str, why: str) -> Iterator[Entry]:
-    for item in _dicts(document.get(key)):
+def _pairs(document: Json, key: str, word: str, name: str, why: str) -> Iterator[Entry]:
+    for item in objects(document.get(key)):
         title, text = inert(str(item.get(name, ""))), inert(str(item.get(why, "")))
         yield Entry(Row("", word, QUIET, title, text), (Para(title, style=LABEL), Para(text)))
 
 
-def _timeline(document: Item) -> Iterator[Entry]:
-    for item in _dicts(document.get("timeline")):
+def _timeline(document: Json) -> Iterator[Entry]:
+    for item in objects(document.get("timeline")):
         rank = f"rank {item['rank']}" if item.get("rank") is not None else ""
         event = inert(str(item.get("event", "")).replace("_", " "))
         yield Entry(Row("", "when", QUIET, inert(str(item.get("time") or "no time")), f"{rank:<10} {event}"))
@@ -208,15 +217,3 @@ def _seconds(value: Any) -> str:
 
 def _megabytes(count: Any) -> str:
     return f"{count / 1e6:,.1f} MB" if isinstance(count, int | float) else str(count)
-
-
-def _dict(value: Any) -> Item:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _dicts(value: Any) -> list[Item]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -4,43 +4,50 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.model import Finding, Report, Result
+from nodedoctor.model import Status
+from nodedoctor.report.document import Finding, Report, Result, Step, severity, worst
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import told
+
+_ORDER = ("look", "keep", "repair", "verify", "last-resort")
 
 
 def markdown(result: Result, report: Report) -> str:
     """One result with every finding that is not well (or the worst one), as Markdown."""
-    host = report.node.get("hostname") or "unnamed node"
-    shown = [finding for finding in result.findings if finding.severity > 1] or [result.worst]
+    host = report["node"].get("hostname") or "unnamed node"
+    shown = [finding for finding in result["findings"] if severity(finding) > 1] or [worst(result)]
     parts = [
-        f"**{result.status.word} `{result.check}`** on `{inert(str(host))}`",
-        f"{report.started}, nodedoctor {report.tool}",
+        f"**{Status(result['status']).word} `{result['check']}`** on `{inert(str(host))}`",
+        f"{report['started']}, nodedoctor {report['tool']}",
         *(_finding(finding) for finding in shown),
     ]
-    if result.why:
-        parts.append(f"Why it matters: {inert(result.why)}")
+    if result["why"]:
+        parts.append(f"Why it matters: {inert(result['why'])}")
     return "\n\n".join(parts) + "\n"
 
 
-def commands(result: Result) -> tuple[str, ...]:
-    """The fix commands of the findings that are not well, worst first, each once."""
-    order = sorted(result.findings, key=lambda finding: -finding.severity)
-    fixes = [finding.fix for finding in order if finding.fix and (finding.severity > 1 or finding.note)]
-    return tuple(dict.fromkeys(command for fix in fixes for command in fix.commands))
+def steps(result: Result) -> tuple[Step, ...]:
+    """What can be copied: the steps of the fixes, worst finding first, each once.
+
+    Look-ups come first, last resorts last.
+    """
+    order = sorted(result["findings"], key=lambda finding: -severity(finding))
+    fixes = [finding["fix"] for finding in order if severity(finding) > 1 or finding["note"]]
+    found = {step["command"]: step for fix in reversed(fixes) if fix for step in reversed(fix["steps"])}
+    return tuple(sorted(reversed(found.values()), key=lambda step: _ORDER.index(step["role"])))
 
 
 def _finding(finding: Finding) -> str:
-    subject = f"{finding.subject}: " if finding.subject else ""
-    parts = [inert(f"{subject}{finding.summary}")]
-    parts += [_fenced(evidence.text, f"# {evidence.probe}") for evidence in finding.evidence]
-    if finding.fix:
-        parts.append(f"Fix: {inert(finding.fix.text)}")
-        if finding.fix.commands:
-            parts.append(_fenced("\n".join(finding.fix.commands), "", "sh"))
-        for label in ("disturbs", "verify", "docs"):
-            value = getattr(finding.fix, label)
+    subject = f"{finding['subject']}: " if finding["subject"] else ""
+    parts = [inert(f"{subject}{finding['summary']}")]
+    parts += [_fenced(evidence["text"], f"# {evidence['probe']}") for evidence in finding["evidence"]]
+    if fix := finding["fix"]:
+        parts.append(f"Fix: {inert(fix['text'])}")
+        for step in told(fix):
+            parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", _fenced(step.command, "", "sh")]
+        for label, value in (("Disturbs", fix["disturbs"]), ("Verify", fix["verify"]), ("Docs", fix["docs"])):
             if value:
-                parts.append(f"{label.capitalize()}: {inert(value)}")
+                parts.append(f"{label}: {inert(value)}")
     return "\n\n".join(parts)
 
 

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from nodedoctor.engine.session import Request, Session, UsageError
-from nodedoctor.expectations import ExpectError
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
 from nodedoctor.tui.run_history import RunHistory
@@ -31,7 +31,7 @@ def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
         for descriptor in range(3):
             os.dup2(nowhere, descriptor)
         asyncio.run(_answer(Session(make_request()), line))
-    except (UsageError, ExpectError) as error:
+    except NodeDoctorError as error:
         line.sendall(packed("refused", str(error)))
     except (ConnectionError, asyncio.IncompleteReadError):
         pass  # nobody listens any more
@@ -66,11 +66,11 @@ async def _tell(states: AsyncIterator[State], writer: asyncio.StreamWriter) -> N
     told: dict[str, Observation] = {}
     before: tuple[object, ...] = ()
     async for state in states:
-        fresh = [seen for seen in state.report.observations if told.get(seen.probe) is not seen]
-        told.update((seen.probe, seen) for seen in fresh)
-        facts = state.report.facts or {}
+        fresh = {name: seen for name, seen in state.answers.items() if told.get(name) is not seen}
+        told.update(fresh)
+        facts = state.report["facts"]
         now = (*facts, bool(state.running))
-        bare = replace(state, report=replace(state.report, observations=(), facts=None))
+        bare = replace(state, report={**state.report, "facts": {}}, answers={})
         writer.write(packed("state", bare, fresh, facts if fresh or now != before else None))
         before = now
         await writer.drain()

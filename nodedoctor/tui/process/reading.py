@@ -12,6 +12,7 @@ from nodedoctor.cli.compare import CompareError, read_report
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
+from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert_lines
 
 READ_TIMEOUT_S = 30.0
@@ -25,7 +26,7 @@ _RUN = (
 )
 
 
-async def document(path: str) -> dict[str, Any]:
+async def document(path: str) -> Report:
     """The report in a JSON file, or the diagnosis of a recorded node; CompareError when there is none."""
     if path.endswith(".json"):
         seen = await text(path)

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ class Remote:
         self._line = line
         self._writer: asyncio.StreamWriter | None = None
         self._seen: dict[str, Observation] = {}
-        self._facts: Mapping[str, Any] = {}
+        self._facts: dict[str, Any] = {}
         self._changed = asyncio.Event()
         self._recordings: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -93,9 +93,8 @@ class Remote:
         else:
             self._take(*words)
 
-    def _take(self, state: State, fresh: list[Observation], facts: Mapping[str, Any] | None) -> None:
+    def _take(self, state: State, fresh: dict[str, Observation], facts: dict[str, Any] | None) -> None:
         """A state comes without what came before."""
-        self._seen.update((seen.probe, seen) for seen in fresh)
+        self._seen = {**self._seen, **fresh}
         self._facts = self._facts if facts is None else facts
-        report = replace(state.report, observations=tuple(self._seen.values()), facts=self._facts)
-        self.latest = replace(state, report=report)
+        self.latest = replace(state, report={**state.report, "facts": self._facts}, answers=self._seen)

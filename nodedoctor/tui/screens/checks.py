@@ -8,12 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.model import Result
+from nodedoctor.report.document import Result, severity_of
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import detail
-from nodedoctor.tui.lines.ticket import commands, markdown
+from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -25,7 +26,7 @@ HINTS = (
     ("/", "Filter"),
     ("n", "Next problem"),
     ("r", "Re-run"),
-    ("c", "Copy fix"),
+    ("c", "Copy a step"),
     ("2", "Topology"),
     (":", "Commands"),
     ("s", "Save"),
@@ -47,7 +48,7 @@ class ChecksScreen(Screen[None]):
         Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
         Binding("p", "passes", "Hide or show passes", id="passes"),
         Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
-        Binding("c", "copy_fix", "Copy fix command", id="copy-fix"),
+        Binding("c", "copy_fix", "Copy a step of the fix", id="copy-fix"),
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
@@ -75,7 +76,7 @@ class ChecksScreen(Screen[None]):
         self.watch(self.app, "state", self.show)
 
     def show(self, state: State | None) -> None:
-        """Show a new state. A selection nobody made moves on to the first problem that turns up."""
+        """Show a new state. A selection nobody made stays on the worst problem there is."""
         self.state = state
         if state is None:
             return
@@ -84,7 +85,7 @@ class ChecksScreen(Screen[None]):
         listing = self.panes.listing
         listing.show(self._rows(state))
         problems = self._problems()
-        if not self._by_hand and problems and listing.key not in problems:
+        if not self._by_hand and problems and listing.key != problems[0]:
             listing.select(problems[0], by_hand=False)
         self._show_detail()
 
@@ -145,28 +146,27 @@ class ChecksScreen(Screen[None]):
             return
         if result is None or self.state is None:
             return
-        if result.check in self.state.running:
-            self.notify(f"{result.check} is still running", markup=False)
+        if result["check"] in self.state.running:
+            self.notify(f"{result['check']} is still running", markup=False)
             return
         self._by_hand = True
-        self._engine.again(result.check)
+        self._engine.again(result["check"])
 
     def action_copy_fix(self) -> None:
-        """Copy the commands of the fix."""
+        """Show the steps of the fix, to copy one."""
         result = self._selected()
-        found = commands(result) if result else ()
-        if not found:
+        found = steps(result) if result else ()
+        if result is None or not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
-            return
-        self.app.copy_to_clipboard("\n".join(found))
-        self.notify("copied: " + "; ".join(found), markup=False)
+        else:
+            self.app.push_screen(StepsScreen(result["check"], found))
 
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""
         result = self._selected()
         if result is not None and self.state is not None:
             self.app.copy_to_clipboard(markdown(result, self.state.report))
-            self.notify(f"copied {result.check} as Markdown", markup=False)
+            self.notify(f"copied {result['check']} as Markdown", markup=False)
 
     def action_clear(self) -> None:
         """Show everything again; with nothing to clear, back to the fleet this node is one of."""
@@ -190,36 +190,37 @@ class ChecksScreen(Screen[None]):
         return ", ".join(words + (["passes hidden"] if self._hide_passes else []))
 
     def _rows(self, state: State) -> list[Row]:
-        results = sorted(state.report.results, key=lambda result: _order(result, state))
+        results = sorted(state.report["results"], key=lambda result: _order(result, state))
         return [
-            detail.row(result, state.running.get(result.check))
+            detail.row(result, state.running.get(result["check"]))
             for result in results
-            if self._filter.fits(result, result.check in state.running)
-            and (not self._hide_passes or result.check in state.running or result.severity > 1)
+            if self._filter.fits(result, result["check"] in state.running)
+            and (not self._hide_passes or result["check"] in state.running or severity_of(result) > 1)
         ]
 
     def _problems(self) -> list[str]:
         if self.state is None:
             return []
-        bad = {r.check for r in self.state.report.results if r.severity > 1} - set(self.state.running)
+        results, running = self.state.report["results"], self.state.running
+        bad = {r["check"] for r in results if severity_of(r) > 1 and r["check"] not in running}
         return [row.key for row in self.panes.listing.rows if row.key in bad]
 
     def _selected(self) -> Result | None:
         key = self.panes.listing.key
-        results = self.state.report.results if self.state else ()
-        return next((result for result in results if result.check == key), None)
+        results = self.state.report["results"] if self.state else ()
+        return next((result for result in results if result["check"] == key), None)
 
     def _show_detail(self) -> None:
         result, page = self._selected(), self.panes.page
         if result is None or self.state is None:
             page.show("", [Para("nothing fits this filter" if self._filter.text else "no checks")])
             return
-        check = self._engine.about.checks.get(result.check)
+        check = self._engine.about.checks.get(result["check"])
         full = self.panes.zoomed == "page"
-        page.show(result.check, detail.detail(self.state, result, check, full=full))
+        page.show(result["check"], detail.detail(self.state, result, check, full=full))
 
 
 def _order(result: Result, state: State) -> tuple[float, str]:
     """Problems, then what still runs, then the rest: a running check may yet become a problem."""
-    severity = 1.5 if result.check in state.running else float(result.severity)
-    return (-severity, result.check)
+    severity = 1.5 if result["check"] in state.running else float(severity_of(result))
+    return (-severity, result["check"])

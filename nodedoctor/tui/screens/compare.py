@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.cli.compare import Change, Comparison, FactChange, compare, heading, told
-from nodedoctor.model import Result
-from nodedoctor.report import json as report_json
+from nodedoctor.model import Status
+from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, told
+from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
@@ -41,7 +40,7 @@ class CompareScreen(Screen[None]):
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
-        self._saved: Mapping[str, Any] | None = None
+        self._saved: Report | None = None
         self._state: State | None = None
         self._comparison = Comparison((), ())
         self._items: dict[str, Change | FactChange] = {}
@@ -57,7 +56,7 @@ class CompareScreen(Screen[None]):
         """Follow the app's state."""
         self.watch(self.app, "state", self.show)
 
-    def against(self, document: Mapping[str, Any]) -> None:
+    def against(self, document: Report) -> None:
         """Compare with this report from now on."""
         self._saved = document
         self.show(self._state)
@@ -69,9 +68,8 @@ class CompareScreen(Screen[None]):
             hint = "   press d and name a saved report (.json) or a recorded node"
             self.query_one(Lines).show([(("compare", LABEL), (hint, ""))])
             return
-        now = json.loads(report_json.render(state.report))
-        now["results"] = [entry for entry in now["results"] if entry["check"] not in state.running]
-        self._comparison = compare(self._saved, now)
+        known = [result for result in state.report["results"] if result["check"] not in state.running]
+        self._comparison = compare(self._saved, {**state.report, "results": known})
         self._items = dict(_items(self._comparison))
         title = inert(f"   {heading(self._saved)} -> now")
         self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
@@ -135,6 +133,6 @@ def _told(item: Change | FactChange | None) -> Iterator[Para]:
 def _side(name: str, result: Result | None) -> Iterator[Para]:
     yield Para()
     yield Para("" if result else "this check was not run", f"{name:<9} ")
-    for finding in sorted(result.findings, key=lambda f: -f.severity) if result else ():
-        word = finding.status.word
-        yield Para(sentence(finding), f"{word}  ", lead_style=STYLE[finding.status])
+    for finding in sorted(result["findings"], key=lambda f: -severity(f)) if result else ():
+        status = Status(finding["status"])
+        yield Para(sentence(finding), f"{status.word}  ", lead_style=STYLE[status])

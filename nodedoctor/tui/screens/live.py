@@ -73,7 +73,7 @@ class LiveScreen(Screen[None]):
         """Show a new state: it knows who is which rank."""
         self._state = state
         if state is not None and self.recorded:
-            self._sample = LoadSample(loads=tuple(load.recorded(state.report.facts or {})))
+            self._sample = LoadSample(loads=tuple(load.recorded(state.report["facts"] or {})))
         self._draw()
 
     def on_listing_moved(self) -> None:
@@ -176,7 +176,7 @@ def _problem(sample: LoadSample) -> str:
 
 def _ranks(state: State | None) -> dict[int, str]:
     """Who is which rank, by pid."""
-    facts = (state.report.facts or {}) if state else {}
+    facts = state.report["facts"] if state else {}
     found = facts.get("processes")
     rows = found.get("all") if isinstance(found, dict) else None
     said: dict[int, str] = {}

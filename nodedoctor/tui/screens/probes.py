@@ -9,9 +9,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from nodedoctor.model import Observation, Outcome
+from nodedoctor.model import Outcome
+from nodedoctor.report.document import Probe
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.tui.lines.detail import LONGEST, observation_line
+from nodedoctor.tui.lines.detail import LONGEST, probe_line
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
@@ -70,17 +71,17 @@ class ProbesScreen(Screen[None]):
         elif name in state.asking:
             self.panes.page.show(name, [Para(f"{name} has been running for {state.asking[name]:.0f} s")])
         else:
-            seen = next(seen for seen in state.report.observations if seen.probe == name)
+            seen = next(seen for seen in state.report["probes"] if seen["name"] == name)
             about = self._engine.about.probes.get(name, "")
-            self.panes.page.show(name, list(_told(seen, about)))
+            self.panes.page.show(name, list(_told(seen, about, _printed(state, name))))
 
 
 def _title(state: State) -> Iterator[tuple[str, str]]:
-    seen = state.report.observations
+    seen = state.report["probes"]
     yield "probes", LABEL
     yield f"   {len(seen)} answered or given up", ""
     for outcome in _ORDER[:-1]:
-        count = sum(one.outcome is outcome for one in seen)
+        count = sum(one["outcome"] == outcome.value for one in seen)
         if count:
             yield f"  {count} {outcome.value}", STYLE[outcome]
     if state.asking:
@@ -90,38 +91,45 @@ def _title(state: State) -> Iterator[tuple[str, str]]:
 def _rows(state: State) -> Iterator[Row]:
     for name, seconds in sorted(state.asking.items()):
         yield Row(name, "running", RUN, name, "", f"{seconds:.0f} s")
-    for seen in sorted(state.report.observations, key=_urgency):
-        if seen.probe not in state.asking:
-            text = inert(shlex.join(seen.argv)) if seen.answered else inert(seen.note.partition("\n")[0])
-            text = text or _kind(seen)
-            rc = f"rc {seen.rc}  " if seen.rc else ""
-            yield Row(seen.probe, seen.outcome.value, STYLE[seen.outcome], seen.probe, rc + text, _end(seen))
+    for seen in sorted(state.report["probes"], key=_urgency):
+        name, outcome, note = seen["name"], Outcome(seen["outcome"]), seen["note"] or ""
+        if name not in state.asking:
+            text = inert(shlex.join(seen["argv"]) if outcome is Outcome.OK else note.partition("\n")[0])
+            text = text or _kind(_printed(state, name))
+            rc = f"rc {seen['rc']}  " if seen["rc"] else ""
+            yield Row(name, outcome.value, STYLE[outcome], name, rc + text, _end(seen))
 
 
-def _urgency(seen: Observation) -> tuple[int, str]:
-    place = _ORDER.index(seen.outcome) if seen.outcome in _ORDER else len(_ORDER)
-    return place, seen.probe
+def _urgency(seen: Probe) -> tuple[int, str]:
+    outcome = Outcome(seen["outcome"])
+    place = _ORDER.index(outcome) if outcome in _ORDER else len(_ORDER)
+    return place, seen["name"]
 
 
-def _kind(seen: Observation) -> str:
-    return f"{seen.text.count(chr(10))} lines" if seen.text else ""
+def _printed(state: State, name: str) -> str:
+    """All that a probe printed, where it is known: a saved report does not hold it."""
+    return state.answers[name].text if name in state.answers else ""
 
 
-def _end(seen: Observation) -> str:
-    return f"{seen.seconds:.1f} s" if seen.seconds else ""
+def _kind(printed: str) -> str:
+    return f"{printed.count(chr(10))} lines" if printed else ""
 
 
-def _told(seen: Observation, about: str) -> Iterator[Para]:
-    yield Para(observation_line(seen), f"{seen.probe}  ", STYLE[seen.outcome])
+def _end(seen: Probe) -> str:
+    return f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
+
+
+def _told(seen: Probe, about: str, printed: str) -> Iterator[Para]:
+    yield Para(probe_line(seen), f"{seen['name']}  ", STYLE[Outcome(seen["outcome"])])
     if about:
         yield Para(about)
-    if seen.argv:
-        yield Para(inert(shlex.join(seen.argv)), "$ ", "bold cyan", "cyan", verbatim=True)
-    for line in inert_lines(seen.note):
+    if seen["argv"]:
+        yield Para(inert(shlex.join(seen["argv"])), "$ ", "bold cyan", "cyan", verbatim=True)
+    for line in inert_lines(seen["note"] or ""):
         yield Para(line, "note  ")
     yield Para()
-    lines = seen.text.split("\n") if seen.text else []
-    if seen.truncated:
+    lines = printed.split("\n") if printed else []
+    if seen["truncated"]:
         yield Para("the beginning was not kept", style=QUIET)
     for line in lines[:MOST_LINES]:
         yield Para(inert(line.rstrip("\r"))[:LONGEST], verbatim=True)

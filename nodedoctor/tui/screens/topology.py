@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.model import Finding, Result
+from nodedoctor.model import Status
+from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import TOKENS, Matrix, matrices
 from nodedoctor.tui.lines.detail import sentence
@@ -62,7 +63,7 @@ class TopologyScreen(Screen[None]):
         self._state = state
         if state is None:
             return
-        found = matrices(state.report.facts or {})
+        found = matrices(state.report["facts"])
         if not found:
             self.query_one("#head", Lines).show([(("topology", LABEL),)])
             self.panes.page.show("", list(_nothing(state)))
@@ -79,7 +80,7 @@ class TopologyScreen(Screen[None]):
         """Say what is known about the GPU under the cursor."""
         if self._state is not None and self.panes.listing.key:
             gpu = self.panes.listing.key
-            found = matrices(self._state.report.facts or {})
+            found = matrices(self._state.report["facts"])
             self.panes.page.show(gpu, list(_about(gpu, found, self._findings(gpu))))
 
     def on_listing_chosen(self) -> None:
@@ -88,7 +89,7 @@ class TopologyScreen(Screen[None]):
 
     def action_cycle(self) -> None:
         """Show the next matrix."""
-        found = matrices(self._state.report.facts or {}) if self._state else []
+        found = matrices(self._state.report["facts"]) if self._state else []
         if len(found) < 2:
             self.notify("nothing else is known: no PCIe paths from NVML, no measured bandwidth", markup=False)
         self._which += 1
@@ -98,22 +99,22 @@ class TopologyScreen(Screen[None]):
         """Go to the worst finding about this GPU."""
         found = self._findings(self.panes.listing.key or "")
         if found:
-            self.post_message(ShowCheck(found[0].check))
+            self.post_message(ShowCheck(found[0]["check"]))
         else:
             self.notify("no finding names this GPU", markup=False)
 
     def _findings(self, gpu: str) -> list[Result]:
-        results = self._state.report.problems_first() if self._state else ()
-        return [result for result in results if any(_names(f.subject, gpu) for f in _bad(result))]
+        results = problems_first(self._state.report["results"]) if self._state else ()
+        return [result for result in results if any(_names(f["subject"], gpu) for f in _bad(result))]
 
 
 def _bad(result: Result) -> Iterator[Finding]:
-    return (finding for finding in result.findings if finding.severity > 1)
+    return (finding for finding in result["findings"] if severity(finding) > 1)
 
 
-def _names(subject: str, gpu: str) -> bool:
+def _names(subject: str | None, gpu: str) -> bool:
     """Whether `gpu:3` or `pair:0-3` speaks of GPU3."""
-    kind, _, rest = subject.partition(":")
+    kind, _, rest = (subject or "").partition(":")
     number = gpu.removeprefix("GPU")
     return (kind == "gpu" and rest == number) or (kind == "pair" and number in rest.split("-"))
 
@@ -176,10 +177,10 @@ def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Par
             yield Para(text, f"{'odd':<9} ", lead_style=ODD)
     for result in results:
         for finding in _bad(result):
-            if _names(finding.subject, gpu):
-                word = finding.status.word
+            if _names(finding["subject"], gpu):
+                status = Status(finding["status"])
                 yield Para(
-                    f"{result.check}  {sentence(finding)}", f"{word:<9} ", lead_style=STYLE[finding.status]
+                    f"{result['check']}  {sentence(finding)}", f"{status.word:<9} ", lead_style=STYLE[status]
                 )
     yield Para()
     for token, meaning in TOKENS:
@@ -189,7 +190,7 @@ def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Par
 def _nothing(state: State) -> Iterator[Para]:
     yield Para("No link between GPUs is known here." if not state.running else "Nothing is known yet.")
     yield Para()
-    for seen in state.report.observations:
-        if seen.probe in ("nvml", "nvidia-smi-topo"):
-            note = seen.note.partition("\n")[0] or seen.outcome.value
-            yield Para(inert(note), f"{seen.probe:<16} ")
+    for seen in state.report["probes"]:
+        if seen["name"] in ("nvml", "nvidia-smi-topo"):
+            note = (seen["note"] or "").partition("\n")[0] or seen["outcome"]
+            yield Para(inert(note), f"{seen['name']:<16} ")

@@ -14,6 +14,7 @@ from nodedoctor.tui.lines import diagnosis
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import AskTriage
 from nodedoctor.tui.process import reading
+from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
@@ -77,13 +78,12 @@ class TriageScreen(Screen[None]):
         self.post_message(AskTriage())
 
     def action_copy(self) -> None:
-        """Copy the commands of the selected fix or measurement."""
+        """Show the steps of the selected fix or measurement, to copy one."""
         entry = self._entries.get(self.panes.listing.key or "")
-        if entry is None or not entry.commands:
+        if entry is None or not entry.steps:
             self.notify("no command to copy here; they stand at fix and next", markup=False)
             return
-        self.app.copy_to_clipboard("\n".join(entry.commands))
-        self.notify("copied: " + "; ".join(entry.commands), markup=False)
+        self.app.push_screen(StepsScreen(entry.row.text, entry.steps))
 
     @work(group="around", exclusive=True)
     async def _read_around(self, key: str, source: str, line: int) -> None:

@@ -368,7 +368,7 @@ def test_a_crash_of_nvml_beside_an_answer_is_a_warning():
     [
         ("DRIVER_NOT_LOADED", HOST, "sudo modprobe nvidia"),
         ("LIB_RM_VERSION_MISMATCH", HOST, "apt-mark hold"),
-        ("LIB_RM_VERSION_MISMATCH", DOCKER, "docker restart"),
+        ("LIB_RM_VERSION_MISMATCH", DOCKER, "Restart the container"),
         ("UNKNOWN", DOCKER, "nvidia-ctk system create-dev-char-symlinks"),
         ("UNKNOWN", HOST, "nvidia-bug-report.sh"),
         ("NO_PERMISSION", HOST, "ls -l /dev/nvidia*"),
@@ -387,7 +387,9 @@ def test_errors_by_class_have_their_fix(name: str, where: Container, command: st
     (found,) = answered(bus(2), driven(2), Gpus("nvml", init_error=error), where, both)
     assert found.status.value == "fail" and found.summary.startswith(f"{name}: ")
     assert [line.probe for line in found.evidence] == ["nvml", "nvidia-smi-xml"]
-    assert found.fix is not None and any(command in line for line in found.fix.commands)
+    assert found.fix is not None and command in "\n".join(
+        [found.fix.text, *(step.command for step in found.fix.steps)]
+    )
 
 
 def test_a_container_that_lost_its_devices_is_told_so():
@@ -411,7 +413,7 @@ def test_a_sick_gpu_is_named(read: Gpus, subject: str, command: str):
     findings = answered(bus(2), driven(2), read, HOST, DriverAnswers((NVML,)))
     assert brief(findings) == [("fail", subject)]
     fix = findings[0].fix
-    assert fix is not None and any(command in line for line in fix.commands)
+    assert fix is not None and command in "\n".join(step.command for step in fix.steps)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from asking import checks, judge
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ GPUS = st.builds(
 NOTHING = Observation("nothing", Outcome.MISSING)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(GPUS, max_size=4))
 def test_no_check_raises(listed: list[Gpu]):
     gpus = Gpus("nvml", gpus=tuple(replace(gpu, index=index) for index, gpu in enumerate(listed)))

@@ -67,6 +67,7 @@ def only(result, status):
     return found[0]
 
 
+@pytest.mark.slow
 def test_eight_healthy_gpus(diagnose):
     results, report = diagnose(gpus=8)
     assert results["bandwidth.p2p"]["status"] == "pass", results["bandwidth.p2p"]
@@ -90,6 +91,7 @@ def test_one_slow_gpu_is_named(diagnose):
     assert only(results["bandwidth.p2p"], "fail")["subject"] == "gpu:3"
 
 
+@pytest.mark.slow
 def test_everything_slow_is_the_system(diagnose):
     results, _ = diagnose({"speed": 25})
     finding = only(results["bandwidth.p2p"], "fail")
@@ -102,6 +104,7 @@ def test_peer_access_denied_on_an_nvlink_board(diagnose):
     assert results["bandwidth.p2p"]["status"] == "fail"
 
 
+@pytest.mark.slow
 def test_peer_access_denied_on_l4_is_normal(diagnose):
     l4 = {"name": "NVIDIA L4", "links": 0, "pci_device_id": 0x27B810DE, "pcie_width_max": 0}
     results, _ = diagnose({"access": 0, "speed": 12}, l4)
@@ -115,6 +118,7 @@ def test_wrong_data_at_full_speed(diagnose):
     assert finding["subject"] == "pair:0-2" and finding["fix"]["action"] == "drain"
 
 
+@pytest.mark.slow
 def test_a_copy_that_never_ends_is_named_and_the_run_ends(diagnose):
     began = time.monotonic()
     results, _ = diagnose({"hang.2-1": 1}, words=("--deadline", "9", "bandwidth.p2p"))
@@ -144,6 +148,7 @@ def test_measuring_is_given_up_when_it_was_promised():
     assert (probes[QUICK].timeout, probes[DEEP].timeout) == (20, 60)
 
 
+@pytest.mark.slow
 def test_no_memory_left(diagnose):
     results, _ = diagnose({"gpu1.error.alloc": 2})
     finding = only(results["bandwidth.p2p"], "unknown")
@@ -151,6 +156,7 @@ def test_no_memory_left(diagnose):
     assert results["bandwidth.host"]["status"] == "pass", "the others are measured"
 
 
+@pytest.mark.slow
 def test_a_busy_gpu_is_left_alone_and_its_user_named(diagnose, tmp_path):
     trace = tmp_path / "contexts"
     busy = {"gpu1.processes": "4242:1024", "program.4242": "/usr/bin/python3 train.py"}
@@ -182,6 +188,7 @@ def test_memory_is_measured_only_with_deep():
     assert bandwidth.memory_gbytes_s == {0: 2600.0}
 
 
+@pytest.mark.slow
 def test_cuda_does_not_start(diagnose):
     results, _ = diagnose({"error.init": 802})
     assert "SYSTEM_NOT_READY" in only(results["bandwidth.p2p"], "fail")["summary"]

@@ -115,7 +115,12 @@ def test_without_nvidia_hardware_the_job_runs_on_processors(python):
     none = Observation("nvml", Outcome.SKIPPED, note=NONE_HERE)
     empty = Observation("pci", text=json.dumps({"lists": {"/sys/bus/pci/devices": []}}))
     planned = plan_smoke(
-        Options(), none, Observation("processes"), target, empty, Observation("driver-files")
+        Options(),
+        none,
+        Observation("processes"),
+        target,
+        empty,
+        Observation("driver-files", text=json.dumps({"files": {}})),
     )
     assert isinstance(planned, Command), planned
     assert planned.argv[planned.argv.index("--backend") + 1] == "gloo"

@@ -113,6 +113,7 @@ def links_of(text: str, errors: str | None = None) -> NvLinks:
 
 H100 = "NVIDIA H100 80GB HBM3"
 FULL = listing(H100, *["26.562 GB/s"] * 18)
+FEWER = listing(H100, *["26.562 GB/s"] * 16)  # and none is said to be down
 DARK = "NVML: Unable to retrieve Nvlink information as all links are inActive\n"
 MIG = "Nvlink queries are not supported for Devices in MIG mode\n"
 
@@ -123,6 +124,8 @@ MIG = "Nvlink queries are not supported for Devices in MIG mode\n"
         (status(FULL, FULL), [("pass", "")]),
         (status(FULL, listing(H100, *["26.562 GB/s"] * 16, "<inactive>", "<inactive>")), [("fail", "gpu:1")]),
         (status(listing("NVIDIA H100 NVL", *["26.562 GB/s"] * 12, *["<inactive>"] * 6)), [("pass", "")]),
+        (status(*[FEWER] * 8), [("warn", f"gpu:{i}") for i in range(7)]),  # the last may be cut off
+        (status(*[FEWER] * 7, FULL), [("fail", f"gpu:{i}") for i in range(7)]),
         (status("Tesla V100-SXM2-32GB\n" + "\t Link 0: 25.781 GB/s\n" * 1), [("pass", "")]),
         (status(f"{H100} {UUID}\n{DARK}"), [("skip", "")]),
         (status(*[f"{H100} {UUID}\n{DARK}"] * 8), [("fail", f"gpu:{i}") for i in range(8)]),
@@ -140,6 +143,8 @@ MIG = "Nvlink queries are not supported for Devices in MIG mode\n"
         "full",
         "two down",
         "nvl",
+        "another build",
+        "one of the usual build",
         "old driver",
         "one dark",
         "all dark",

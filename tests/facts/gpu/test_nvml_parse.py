@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from examples import examples
 from fakes import nvml_env, write_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +54,7 @@ def test_any_document_is_read_or_unseen(said: dict[str, Any]):
     sound(Observation("nvml", text=json.dumps(said)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_any_value_may_be_nonsense(document: str, data: st.DataObject):
     said = json.loads(document)
@@ -68,7 +69,7 @@ def test_any_value_may_be_nonsense(document: str, data: st.DataObject):
     sound(Observation("nvml", text=json.dumps(said)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_document_cut_off_anywhere_keeps_its_whole_gpus(document: str, data: st.DataObject):
     cut = data.draw(st.integers(0, len(document) - 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,7 +84,7 @@ def test_no_answer_keeps_its_reason():
     assert isinstance(stuck, Unseen) and stuck.reason == "stuck"
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text("GPUNIC0123 XVSYPB\t\n-,[m\x1b", max_size=200) | st.text(max_size=60))
 def test_any_text_is_a_matrix_or_a_reason(text: str):
     for said in (text, NEW[: len(text)] + text):

@@ -178,7 +178,7 @@ def test_xid_names_the_gpu_by_number_when_it_can():
     assert brief(found("kernel.xid", xid(79), pci=pci(A_GPU))) == [("fail", "gpu:0")]
     assert brief(found("kernel.xid", xid(79))) == [("fail", f"pci:{GPU3}")]
     (one,) = found("kernel.xid", xid(119), gpus=gpus())
-    assert one.fix is not None and one.fix.commands == ("sudo nvidia-smi --gpu-reset -i 3",)
+    assert one.fix is not None and "sudo nvidia-smi --gpu-reset -i 3" in one.fix.commands
 
 
 def test_the_driver_s_recovery_action_decides_the_fix_and_the_error_is_named():

@@ -226,9 +226,9 @@ def test_commands_go_to_the_environment_they_are_for():
         TargetPython("x", path="/venv/bin/python"),
         TargetPython("x", path="/venv/bin/python", uv=True),
     )
-    assert plain.install("torch==2.9.0") == "/venv/bin/python -m pip install torch==2.9.0"
-    assert made_by_uv.install("torch") == "uv pip install --python /venv/bin/python torch"
-    assert plain.uninstall("a", "b") == "/venv/bin/python -m pip uninstall -y a b"
-    assert made_by_uv.uninstall("a") == "uv pip uninstall --python /venv/bin/python a"
+    assert plain.install("torch==2.9.0").command == "/venv/bin/python -m pip install torch==2.9.0"
+    assert made_by_uv.install("torch").command == "uv pip install --python /venv/bin/python torch"
+    assert plain.uninstall("a", "b").command == "/venv/bin/python -m pip uninstall -y a b"
+    assert made_by_uv.uninstall("a").command == "uv pip uninstall --python /venv/bin/python a"
     spaced = TargetPython("x", path="/my env/$(reboot)/python")
-    assert spaced.install("triton~=3.9") == "'/my env/$(reboot)/python' -m pip install 'triton~=3.9'"
+    assert spaced.install("triton~=3.9").command == "'/my env/$(reboot)/python' -m pip install 'triton~=3.9'"

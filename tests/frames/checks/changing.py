@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nodedoctor.engine.registry import Command, Options, check, fact, probe
 from nodedoctor.model import Finding, Fix, Observation, Unseen
+from nodedoctor.steps import repair
 
 
 @probe("changing")
@@ -54,7 +55,7 @@ def changing(said: Changing) -> Iterator[Finding]:
     if said.text == "well":
         yield Finding.ok("well")
     else:
-        yield Finding.fail(said.text, fix=Fix("Write well into it.", ("echo well > file",), "config"))
+        yield Finding.fail(said.text, fix=Fix("Write well into it.", (repair("echo well > file"),), "config"))
 
 
 @check("changing.steady", "A number")

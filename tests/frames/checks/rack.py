@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nodedoctor.engine.registry import Command, Options, check, fact, probe
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Unseen
+from nodedoctor.steps import repair
 
 
 @probe("rack-links")
@@ -72,7 +73,7 @@ def links(rack: RackLinks) -> Iterator[Finding]:
     for gpu, lines in rack.down.items():
         fix = Fix(
             f"Drain the node and reset GPU {gpu}; if the links stay down after a reset, have it replaced.",
-            (f"nvidia-smi --gpu-reset -i {gpu}",),
+            (repair("nvidia-smi --gpu-reset -i {}", gpu),),
             "reset-gpu",
             f"every job on GPU {gpu}",
             "nodedoctor rack.links",

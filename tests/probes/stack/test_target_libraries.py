@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from examples import examples
 from fake_python import add_package, add_torch, compile_library, make_env, make_nccl, observe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -150,7 +151,7 @@ def test_without_section_headers_the_version_is_still_found(folder, tmp_path):
     assert elf is not None and elf.soname == "libnccl.so.2" and nccl_version(elf) == ("2.30.7", "13.0")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(st.data())
 def test_a_damaged_library_never_raises(folder, tmp_path, data):
     whole = (folder / "preload" / "libnccl.so.2").read_bytes()

@@ -107,7 +107,7 @@ def test_a_python_too_old_says_so():
         exec("from find_python import _program", namespace)
     finally:
         sys.path.remove(str(PROBES))
-    source = namespace["_program"]({}, False)[3]  # type: ignore[operator]
+    source = namespace["_program"]({}, False, {})[4]  # type: ignore[operator]
     done = subprocess.run([sys.executable, "-c", code + source], capture_output=True, text=True, check=True)
     seen = Observation("target-python", text=done.stdout, rc=0)
     found = TargetPython.parse(seen, NOTHING, NO_LIST)
@@ -258,10 +258,12 @@ def test_an_active_environment_without_an_interpreter_is_named(env, tmp_path):
     assert told["found"]["others"][0]["problem"] == "there is no interpreter"
 
 
-def test_what_a_startup_file_prints_is_passed_over(tmp_path):
-    (make_env(tmp_path) / "banner.pth").write_text("import sys; print('Welcome')\n")
-    seen = observe("--python", str(tmp_path))
-    assert seen.text.startswith("Welcome") and target(seen).prefix == str(tmp_path)
+def test_what_a_prefix_prints_first_is_passed_over(env, tmp_path):
+    prefix = tmp_path / "reach"
+    prefix.write_text(f'#!/bin/sh\necho Welcome\nPATH={env}/bin:$PATH exec "$@"\n')
+    prefix.chmod(0o755)
+    seen = observe("--", str(prefix))
+    assert seen.text.startswith("Welcome") and target(seen).prefix == str(env)
 
 
 def test_a_shim_is_resolved(env, tmp_path):
@@ -389,6 +391,10 @@ def test_root_becomes_the_owner_of_the_environment(elsewhere):
         "stack/find_python", "--python", str(elsewhere / "venv"), env={"MY_TOKEN": "secret", "LANG": "C"}
     )
     assert told["uid"] == 12345 and told["owner"] == 12345
+    assert not mark.exists()  # nothing of it is run, not even as its owner
+    (site / "torch.py").write_text("raise ImportError('no such library')\n")
+    told = ask("stack/find_python", "--deep", "--python", str(elsewhere / "venv"))
+    assert told["deep"]["error"] == "ImportError: no such library"
     assert set(mark.read_text().split("12345")) == {""}
 
 

@@ -11,8 +11,8 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
-from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, whole
-from nodedoctor.facts.gpu.nvml.reading import seconds_of
+from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
+from nodedoctor.json_shapes import int_of, listed, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -87,7 +87,7 @@ def _sample(line: str) -> _Sample | None:
         said = mapping(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    moment = seconds_of(said.get("time_seconds"))
+    moment = number(said.get("time_seconds"))
     if moment is None:
         return None
     return moment, dict(_counts(said))
@@ -107,7 +107,7 @@ def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[
 
 def _numbers(entry: Any) -> _Counts:
     raw = Raw.of(entry)
-    read = {name: raw.read(name, whole)[0] for name in raw.values}
+    read = {name: raw.read(name, int_of)[0] for name in raw.values}
     return {name: count for name, count in read.items() if count is not None}
 
 

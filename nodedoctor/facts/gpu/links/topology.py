@@ -12,7 +12,7 @@ from dataclasses import field
 
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, reason_not_to_ask, signs
+from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here, reason_not_to_ask
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Observation, Unseen
@@ -62,7 +62,7 @@ class Topology:
     ) -> Topology | Unseen:
         """Read the matrix; Unseen when there is none, and nothing to see where nothing is of NVIDIA's."""
         if not seen.answered:
-            none = looked(pci, driver) and not signs(pci, driver)
+            none = nothing_here(pci, driver)
             return Unseen.skip(NONE_HERE) if none else Unseen.of(seen)
         lines = _CSI.sub("", seen.text).splitlines()
         names = {match[1]: match[2] for line in lines if (match := _LEGEND.match(line))}

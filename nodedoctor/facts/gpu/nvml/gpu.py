@@ -14,8 +14,9 @@ from nodedoctor.facts.gpu.gpu import BankAvailability, Gpu
 from nodedoctor.facts.gpu.nvml import enums as words
 from nodedoctor.facts.gpu.nvml.links import links_of, peers_of
 from nodedoctor.facts.gpu.nvml.processes import processes_of
-from nodedoctor.facts.gpu.nvml.raw import Raw, mib, text, whole
+from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
+from nodedoctor.json_shapes import int_of, text_of
 
 Read = Callable[[Any], Any]
 """Takes a raw answer; raises a ReadError when it cannot be one, None when it says nothing."""
@@ -77,7 +78,7 @@ def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping
     told = [(name, *said.read(key, read)) for name, key, read in _ROWS]
     told += [("nvlinks", *links_of(said)), ("processes", *processes_of(said, programs))]
     told.append(("clock_event_seconds", *_family(said, "{}_ns", _CLOCK_EVENTS, _nanoseconds)))
-    told.append(("pcie_errors", *_family(said, "pcie_{}", _PCIE_ERRORS, whole)))
+    told.append(("pcie_errors", *_family(said, "pcie_{}", _PCIE_ERRORS, int_of)))
     for name, value, error in told:
         if value is not None:
             found.setdefault(name, value)
@@ -92,23 +93,23 @@ def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping
 
 def flag(value: Any) -> bool:
     """NVML's 0 and 1."""
-    return whole(value) != 0
+    return int_of(value) != 0
 
 
 def signed(value: Any) -> int:
     """A temperature that drivers may hand out as an unsigned number."""
-    number = whole(value)
+    number = int_of(value)
     return number - 2**32 if number >= 2**31 else number
 
 
 def thousandths(value: Any) -> float:
     """Milliwatts as watts, millijoules as joules."""
-    return whole(value) / 1000
+    return int_of(value) / 1000
 
 
 def named(meaning: Mapping[int, str]) -> Read:
     """A number of an enumeration as its word."""
-    return lambda value: words.word(meaning, whole(value))
+    return lambda value: words.word(meaning, int_of(value))
 
 
 def part(key: str | int, read: Read) -> Read:
@@ -118,7 +119,7 @@ def part(key: str | int, read: Read) -> Read:
 
 def ranges(value: Any) -> str | None:
     """Words of 64 bits as the numbers that are set, `0-47,96-143`; None when none is."""
-    if len(value) > 64 or min(whole(word) for word in value) < 0:
+    if len(value) > 64 or min(int_of(word) for word in value) < 0:
         raise ValueError(value)
     bits = "".join(f"{word:064b}"[::-1] for word in value)
     numbers = [number for number, bit in enumerate(bits) if bit == "1"]
@@ -129,50 +130,50 @@ def ranges(value: Any) -> str | None:
 
 
 def _nanoseconds(value: Any) -> float:
-    return whole(value) / 1e9
+    return int_of(value) / 1e9
 
 
 def _not_negative(value: Any) -> int | None:
-    return number if (number := whole(value)) >= 0 else None
+    return number if (number := int_of(value)) >= 0 else None
 
 
 def _capability(value: Any) -> str:
     major, minor = value
-    return f"{whole(major)}.{whole(minor)}"
+    return f"{int_of(major)}.{int_of(minor)}"
 
 
 def _device_id(value: Any) -> str:
-    return f"{whole(value) >> 16 & 0xFFFF:04x}"
+    return f"{int_of(value) >> 16 & 0xFFFF:04x}"
 
 
 def _subsystem_id(value: Any) -> str:
-    return f"{whole(value) >> 16 & 0xFFFF:04x}:{whole(value) & 0xFFFF:04x}"
+    return f"{int_of(value) >> 16 & 0xFFFF:04x}:{int_of(value) & 0xFFFF:04x}"
 
 
 def _banks(value: Any) -> BankAvailability:
-    return BankAvailability(*(whole(value[name]) for name in ("max", "high", "partial", "low", "none")))
+    return BankAvailability(*(int_of(value[name]) for name in ("max", "high", "partial", "low", "none")))
 
 
 def _sram_units(value: Any) -> dict[str, int]:
-    return {name: whole(value[key]) for name, key in _SRAM_UNITS.items()}
+    return {name: int_of(value[key]) for name, key in _SRAM_UNITS.items()}
 
 
 def _parity_and_secded(counter: str) -> Read:
-    return lambda value: whole(value[f"{counter}UncParity"]) + whole(value[f"{counter}UncSecDed"])
+    return lambda value: int_of(value[f"{counter}UncParity"]) + int_of(value[f"{counter}UncSecDed"])
 
 
 def _state(value: Any) -> str:
     # One byte in nvml.h; pynvml reads four, three of which are padding.
-    return words.word(words.FABRIC_STATE, whole(value["state"]) & 0xFF)
+    return words.word(words.FABRIC_STATE, int_of(value["state"]) & 0xFF)
 
 
 def _uuid(value: Any) -> str:
-    raw = bytes(whole(byte) for byte in value["clusterUuid"]).hex()
+    raw = bytes(int_of(byte) for byte in value["clusterUuid"]).hex()
     return "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
 
 
 def _health(value: Any) -> dict[str, str] | None:
-    return words.fabric_health(whole(value["healthMask"]), whole(value.get("healthSummary", 0))) or None
+    return words.fabric_health(int_of(value["healthMask"]), int_of(value.get("healthSummary", 0))) or None
 
 
 def _family(said: Raw, key: str, names: tuple[str, ...], read: Read) -> tuple[Any, str | None]:
@@ -183,7 +184,7 @@ def _family(said: Raw, key: str, names: tuple[str, ...], read: Read) -> tuple[An
 
 
 def _plain_rows() -> Rows:
-    for names, read in ((_TEXTS, text), (_WHOLES, whole), (_FLAGS, flag), (_SIGNED, signed)):
+    for names, read in ((_TEXTS, text_of), (_WHOLES, int_of), (_FLAGS, flag), (_SIGNED, signed)):
         yield from ((name, name, read) for name in names.split())
 
 
@@ -191,7 +192,7 @@ def _identity_rows() -> Rows:
     yield "brand", "brand", named(words.BRAND)
     yield "architecture", "architecture", named(words.ARCHITECTURE)
     yield "compute_capability", "compute_capability", _capability
-    yield "bus_id", "pci", part("busId", lambda value: normal_bus_id(text(value) or ""))
+    yield "bus_id", "pci", part("busId", lambda value: normal_bus_id(text_of(value) or ""))
     yield "pci_device_id", "pci", part("pciDeviceId", _device_id)
     yield "pci_subsystem_id", "pci", part("pciSubSystemId", _subsystem_id)
     yield "compute_mode", "compute_mode", named(words.COMPUTE_MODE)
@@ -209,14 +210,14 @@ def _memory_rows() -> Rows:
     yield "bar1_total_mib", "bar1_bytes", part("bar1Total", mib)
     yield "bar1_used_mib", "bar1_bytes", part("bar1Used", mib)
     for counter in ("volatile", "aggregate"):
-        yield f"ecc_{counter}_sram_correctable", "sram_errors", part(f"{counter}Cor", whole)
+        yield f"ecc_{counter}_sram_correctable", "sram_errors", part(f"{counter}Cor", int_of)
         yield f"ecc_{counter}_sram_uncorrectable", "sram_errors", _parity_and_secded(counter)
     yield "sram_threshold_exceeded", "sram_errors", part("bThresholdExceeded", flag)
     yield "sram_uncorrectable_by_unit", "sram_errors", _sram_units
     for place, name in enumerate(("channel_repair_pending", "tpc_repair_pending")):
         yield name, "repairs_pending", part(place, flag)
     for place, name in enumerate(("remapped_correctable", "remapped_uncorrectable")):
-        yield name, "remapped_rows", part(place, whole)
+        yield name, "remapped_rows", part(place, int_of)
     yield "remap_pending", "remapped_rows", part(2, flag)
     yield "remap_failure", "remapped_rows", part(3, flag)
     yield "remap_banks", "remap_banks", _banks
@@ -228,15 +229,19 @@ def _running_rows() -> Rows:
     yield "power_limit_min_w", "power_limits_mw", part(0, thousandths)
     yield "power_limit_max_w", "power_limits_mw", part(1, thousandths)
     yield "energy_j", "energy_mj", thousandths
-    yield "clock_event_reasons", "clock_event_reasons", lambda value: words.clock_event_reasons(whole(value))
-    yield "gpu_utilization_percent", "utilization", part("gpu", whole)
-    yield "memory_utilization_percent", "utilization", part("memory", whole)
+    yield (
+        "clock_event_reasons",
+        "clock_event_reasons",
+        lambda value: words.clock_event_reasons(int_of(value)),
+    )
+    yield "gpu_utilization_percent", "utilization", part("gpu", int_of)
+    yield "memory_utilization_percent", "utilization", part("memory", int_of)
     yield "cpu_affinity", "cpu_affinity", ranges
     yield "numa_nodes", "numa_nodes", ranges
     yield "gpu_numa_node", "gpu_numa_node", _not_negative
     yield "fabric_state", "fabric", _state
     yield "fabric_status", "fabric", part("status", named(words.RETURN))
-    yield "fabric_clique_id", "fabric", part("cliqueId", whole)
+    yield "fabric_clique_id", "fabric", part("cliqueId", int_of)
     yield "fabric_cluster_uuid", "fabric", _uuid
     yield "fabric_health", "fabric", _health
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from nodedoctor.facts.gpu.gpu import GpuPeer, NvLink
 from nodedoctor.facts.gpu.nvml import enums as words
-from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, text, whole
+from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
+from nodedoctor.json_shapes import int_of, listed, text_of
 
 # What NVML says about the links of a GPU that has none.
 _NONE_SUCH = frozenset({"NOT_SUPPORTED", "INVALID_ARGUMENT", "FUNCTION_NOT_FOUND"})
@@ -42,7 +43,7 @@ def links_of(said: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
     ]
     if entries:
         return tuple(_link(entry) for entry in entries), None
-    count, error = said.read("nvlink_count", whole)
+    count, error = said.read("nvlink_count", int_of)
     hidden = said.values.get("mig_mode") not in (None, [0, 0]) or said.values.get("virtualization_mode") == 2
     if count == 0 or (error in _NONE_SUCH and not hidden):
         return (), None
@@ -55,12 +56,12 @@ def peers_of(pairs: Sequence[Raw]) -> tuple[GpuPeer, ...]:
 
 
 def _link(said: Raw) -> NvLink:
-    active, no_state = said.read("active", lambda value: whole(value) != 0)
-    version, no_version = said.read("version", lambda value: words.word(words.NVLINK_VERSION, whole(value)))
-    remote, no_remote = said.read("remote_type", lambda value: words.word(words.NVLINK_REMOTE, whole(value)))
-    address, no_address = said.read("remote_pci", lambda value: normal_bus_id(text(value["busId"]) or ""))
+    active, no_state = said.read("active", lambda value: int_of(value) != 0)
+    version, no_version = said.read("version", lambda value: words.word(words.NVLINK_VERSION, int_of(value)))
+    remote, no_remote = said.read("remote_type", lambda value: words.word(words.NVLINK_REMOTE, int_of(value)))
+    address, no_address = said.read("remote_pci", lambda value: normal_bus_id(text_of(value["busId"]) or ""))
     speed, no_speed = said.read("speed_mbytes_s", _speed)
-    counters = {name: said.read(name, whole) for name in _COUNTERS if said.asked(name)}
+    counters = {name: said.read(name, int_of) for name in _COUNTERS if said.asked(name)}
     ber = {name: said.read(key, _rate) for name, key in _BER.items() if said.asked(key)}
     errors = {
         "active": no_state,
@@ -85,21 +86,21 @@ def _link(said: Raw) -> NvLink:
 
 def _speed(value: Any) -> float | None:
     """MB/s as GB/s; a link that is down has 0."""
-    return whole(value) / 1000 or None
+    return int_of(value) / 1000 or None
 
 
 def _rate(value: Any) -> float:
     """A bit error rate, given as mantissa and negative exponent: 0xffe is 15e-254, which means none."""
-    number = whole(value)
+    number = int_of(value)
     return float(f"{number >> 8 & 0xF}e-{number & 0xFF}")
 
 
 def _peer(said: Raw) -> GpuPeer:
     status = {
-        kind: said.read(kind, lambda value: words.word(words.P2P_STATUS, whole(value)))
+        kind: said.read(kind, lambda value: words.word(words.P2P_STATUS, int_of(value)))
         for kind in ("read", "write", "nvlink", "atomics", "pcie")
     }
-    status["path"] = said.read("path", lambda value: words.TOPOLOGY[whole(value)])
+    status["path"] = said.read("path", lambda value: words.TOPOLOGY[int_of(value)])
     return GpuPeer(
         index=said.entry["peer"],
         **{kind: word for kind, (word, _) in status.items()},

@@ -7,8 +7,8 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import GpuReading
-from nodedoctor.facts.gpu.nvml.raw import mapping
 from nodedoctor.facts.gpu.nvml.reading import document_of, reading_of
+from nodedoctor.json_shapes import mapping
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.record import record
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodedoctor.facts.gpu.gpu import GpuProcess
-from nodedoctor.facts.gpu.nvml.raw import Raw, mapping, mib, whole
+from nodedoctor.facts.gpu.nvml.raw import Raw, mib
+from nodedoctor.json_shapes import int_of, mapping
 
 _LISTS = {"compute": "compute_processes", "graphics": "graphics_processes", "mps": "mps_processes"}
 _NUMBERS = {"pid": "pid", "gpu_instance": "gpuInstanceId", "compute_instance": "computeInstanceId"}
@@ -41,7 +42,7 @@ def _process(kind: str, entry: Any, programs: Mapping[str, Any]) -> GpuProcess |
 def _numbers(entry: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     said = Raw(entry, {}, entry)
     for name, key in _NUMBERS.items():
-        number, _ = said.read(key, whole)
+        number, _ = said.read(key, int_of)
         if number is not None and 0 <= number < _NONE:
             yield name, number
     used, _ = said.read("usedGpuMemory", mib)

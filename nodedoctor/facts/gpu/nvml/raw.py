@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodedoctor.json_shapes import int_of, mapping, part, whole
 from nodedoctor.record import record
 
 ReadError = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
@@ -23,7 +24,7 @@ class Raw:
     def of(cls, entry: Any) -> Raw:
         """Take an entry apart; what has a wrong shape counts as empty."""
         kept = mapping(entry)
-        return cls(mapping(kept.get("values")), mapping(kept.get("errors")), kept)
+        return cls(part(kept, "values"), part(kept, "errors"), kept)
 
     def read(self, key: str, read: Callable[[Any], Any]) -> tuple[Any, str | None]:
         """A value, or None and the name of the reason."""
@@ -47,37 +48,12 @@ class Raw:
         return name if isinstance(name, str) else None
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """A JSON object, empty for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def listed(value: Any) -> list[Any]:
-    """A JSON list, empty for anything else."""
-    return value if isinstance(value, list) else []
-
-
-def whole(value: Any) -> int:
-    """A whole number of at most 64 bits; ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**64:
-        raise ValueError(value)
-    return value
-
-
 def mib(value: Any) -> int:
     """Bytes as MiB."""
-    return whole(value) // 2**20
-
-
-def text(value: Any) -> str | None:
-    """A text without blanks around it, None when it is empty; ValueError for anything else."""
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value.strip() or None
+    return int_of(value) // 2**20
 
 
 def index_of(entry: Any, key: str = "index") -> int | None:
     """The number of the GPU an entry is about; None when it has none."""
-    number = mapping(entry).get(key)
-    sound = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1024
-    return number if sound else None
+    number = whole(mapping(entry), key)
+    return number if number is not None and number < 1024 else None

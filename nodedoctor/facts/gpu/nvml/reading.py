@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from nodedoctor.facts import shapes
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
-from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, text, whole
+from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
+from nodedoctor.json_shapes import int_of, listed, mapping, number, text_of
 from nodedoctor.model import Observation, Outcome, Unseen
 
 MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
@@ -49,8 +51,8 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
         library=_text(started.get("library")),
         excluded=tuple(_excluded(system)),
         init_error=init_error_of(started),
-        seconds=seconds_of(document.get("seconds")),
-        init_seconds=seconds_of(started.get("seconds")),
+        seconds=number(document.get("seconds")),
+        init_seconds=number(started.get("seconds")),
         slow_calls=tuple(_slow_calls(document)),
         errors={"counted": no_count} if no_count else {},
     )
@@ -58,12 +60,16 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
     return reading if complete and seen.answered else _interrupted(reading, seen)
 
 
+def _driver_version(value: Any) -> str | None:
+    return shapes.version(text_of(value)) or None
+
+
 def _with_versions(reading: GpuReading, system: Raw) -> GpuReading:
     told = {
-        "driver_version": system.read("driver_version", text),
-        "nvml_version": system.read("nvml_version", text),
+        "driver_version": system.read("driver_version", _driver_version),
+        "nvml_version": system.read("nvml_version", text_of),
         "cuda_version": system.read("cuda_version", _cuda_version),
-        "driver_branch": system.read("driver_branch", lambda value: text(value["branch"])),
+        "driver_branch": system.read("driver_branch", lambda value: text_of(value["branch"])),
         "confidential_compute": system.read("confidential_compute", lambda value: flag(value["ccFeature"])),
     }
     values = {name: value for name, (value, _) in told.items()}
@@ -126,7 +132,7 @@ def init_error_of(started: Mapping[str, Any]) -> InitError | None:
 
 def _slow_calls(document: Mapping[str, Any]) -> Iterator[SlowCall]:
     for entry in listed(document.get("slow")):
-        call, seconds = mapping(entry).get("call"), seconds_of(mapping(entry).get("seconds"))
+        call, seconds = mapping(entry).get("call"), number(mapping(entry).get("seconds"))
         if isinstance(call, str) and seconds is not None:
             yield SlowCall(index_of(entry), call, seconds)
 
@@ -162,21 +168,15 @@ def _call(pattern: re.Pattern[str], where: str) -> str:
 
 def _cuda_version(value: Any) -> str:
     """12080 as 12.8."""
-    number = whole(value)
+    number = int_of(value)
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _count(value: Any) -> int:
-    number = whole(value)
+    number = int_of(value)
     if not 0 <= number <= MOST_GPUS:
         raise ValueError(value)
     return number
-
-
-def seconds_of(value: Any) -> float | None:
-    """A time span or a moment; None for anything else."""
-    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
-    return float(value) if number else None
 
 
 def _text(value: Any) -> str | None:

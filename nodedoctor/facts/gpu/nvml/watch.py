@@ -9,8 +9,9 @@ from typing import Any
 
 from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpu.nvml.gpu import gpu_of
-from nodedoctor.facts.gpu.nvml.raw import Raw, index_of, listed, mapping, whole
-from nodedoctor.facts.gpu.nvml.reading import init_error_of, seconds_of, unopened
+from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
+from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
+from nodedoctor.json_shapes import int_of, listed, mapping, number
 from nodedoctor.record import record
 
 # Counter, rate it gives, and what a MiB is in its unit.
@@ -63,7 +64,7 @@ def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
         return LoadSample(waiting=str(waiting))
     if error := init_error_of(mapping(said.get("init"))):
         return LoadSample(init_error=error)
-    now = seconds_of(said.get("time_seconds"))
+    now = number(said.get("time_seconds"))
     if now is None:
         return None
     passed = now - before.time_seconds if before and before.time_seconds is not None else 0.0
@@ -76,11 +77,11 @@ def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
 
 
 def _load(index: int, said: Raw, earlier: Mapping[str, int], passed: float) -> GpuLoad:
-    told = {name: said.read(name, whole)[0] for name in _COUNTERS}
+    told = {name: said.read(name, int_of)[0] for name in _COUNTERS}
     counters = {name: count for name, count in told.items() if count is not None}
     rates: dict[str, Any] = {}
     for name, rate in _RATES.items():
-        sampled = said.read(name, whole)[0]
+        sampled = said.read(name, int_of)[0]
         rates[rate] = None if sampled is None else sampled / 1024
     for name, (rate, unit) in _COUNTERS.items():
         grown = counters[name] - earlier[name] if name in counters and name in earlier else -1

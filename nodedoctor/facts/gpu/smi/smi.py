@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import count, islice
 
 from nodedoctor.engine.registry import Command, Lane, Options, fact, pasted, probe, skipped
+from nodedoctor.facts import shapes
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, LostGpu
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
@@ -185,7 +186,7 @@ def _unseen(seen: Observation) -> Unseen:
 def _version(root: Section, *names: str) -> str | None:
     """The first word, when it is a version: R610 adds `[Deprecated; ...]`, containers may say N/A."""
     words = ((root.value(name) or "").partition(" ")[0] for name in names)
-    return next((word for word in words if word[:1].isdecimal()), None)
+    return next((word for word in words if shapes.version(word)), None)
 
 
 def _said(seen: Observation) -> str:

@@ -1,0 +1,103 @@
+"""Resetting one GPU and loading the driver again: the same steps wherever a check suggests them.
+
+Both write down what ran before and start exactly that again. Sources: nvidia-smi(1) on --gpu-reset (no
+process, no monitor and no persistence daemon may hold the device), modprobe(8), and for unloading the modules
+docs.nvidia.com/datacenter/tesla/driver-installation-guide.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from nodedoctor.model import Fix, Step
+from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
+
+KERNEL_LOG = look("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
+HOLDERS = look("sudo fuser -v /dev/nvidia*")
+_MONITORS_TO_FILE = (
+    "systemctl list-units --state=running --plain --no-legend 'nvidia-persistenced*' '*dcgm*' '*exporter*' "
+    "| awk '{print $1}' > nodedoctor-stopped.txt"
+)
+_SERVICES_TO_FILE = (
+    "systemctl list-units --state=running --plain --no-legend 'nvidia*' '*dcgm*' '*exporter*' "
+    "| awk '{print $1}' > nodedoctor-stopped.txt"
+)
+_MONITORS = "monitoring of this node's GPUs"
+_MODULES = "nodedoctor-modules.txt"
+_UNTRIED = "not tried on this model"
+_MADE_HERE = re.compile(
+    r"nodedoctor-(?:stopped|modules)\.txt|nvidia-smi -i \S+ -pm [01]$|modprobe -(?:r|a) |/dev/nvidia\*$"
+)
+_ELSEWHERE = {
+    "container": (
+        "From inside a container neither can be done: it is up to whoever runs the host.",
+        "you own the host and stand on it",
+    ),
+    "rented": (
+        "This machine is virtual or rented: reboot it from the provider's console, or ask for a replacement.",
+        "the provider's support asks for it",
+    ),
+}
+
+
+def gpu_reset(
+    index: int | str, disturbs: str = "what runs on this GPU; with NVSwitch, on all"
+) -> tuple[Step, ...]:
+    """Reset one GPU (its index, or several with commas); the reboot comes last."""
+    return (
+        HOLDERS,
+        repair(_MONITORS_TO_FILE, disturbs="nothing"),
+        repair("xargs -r sudo systemctl stop < nodedoctor-stopped.txt", disturbs=_MONITORS),
+        repair("sudo nvidia-smi -i {} -pm 0", index, when="persistence mode is on", disturbs="nothing"),
+        repair(
+            "sudo nvidia-smi --gpu-reset -i {}",
+            index,
+            when=f"nothing holds the GPU any more ({_UNTRIED})",
+            disturbs=disturbs,
+        ),
+        repair("sudo nvidia-smi -i {} -pm 1", index, when="persistence mode was on", disturbs="nothing"),
+        repair("xargs -r sudo systemctl start < nodedoctor-stopped.txt", disturbs="nothing"),
+        reboot("the reset fails and the node is drained"),
+    )
+
+
+def driver_reload() -> tuple[Step, ...]:
+    """Load the driver's kernel modules again without a reboot; the reboot comes last."""
+    idle = f"no job runs on this node and nothing holds a GPU ({_UNTRIED})"
+    after = "the step before this one worked"
+    return (
+        HOLDERS,
+        repair(_SERVICES_TO_FILE, disturbs="nothing"),
+        repair("lsmod | awk '/^nvidia/ {print $1}' > nodedoctor-modules.txt", disturbs="nothing"),
+        last_resort("xargs -r sudo systemctl stop < nodedoctor-stopped.txt", when=idle, disturbs=ALL_JOBS),
+        last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=after, disturbs=ALL_JOBS),
+        last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=after, disturbs="nothing"),
+        last_resort("xargs -r sudo systemctl start < nodedoctor-stopped.txt", when=after, disturbs="nothing"),
+        reboot("a module stays in use and the node is drained"),
+    )
+
+
+def where_it_stands(fix: Fix, *, inside: bool, rented: bool) -> Fix:
+    """The fix for this place: no GPU reset or driver reload first where others own the machine.
+
+    That is in a container and on a virtual or rented machine. Of such a recipe only the reset itself and the
+    reboot are left, both as last resorts.
+    """
+    if not (inside or rented) or not touches_driver(fix):
+        return fix
+    words, when = _ELSEWHERE["container" if inside else "rented"]
+    steps = [
+        replace(step, role="last-resort", when=when, disturbs=step.disturbs or fix.disturbs)
+        if resets(step.command) or "reboot" in step.command
+        else step
+        for step in fix.steps
+        if not _MADE_HERE.search(step.command)
+    ]
+    action = "reboot" if rented and fix.action == "reset-gpu" else fix.action
+    return replace(fix, text=f"{fix.text} {words}", steps=tuple(steps), action=action)
+
+
+def touches_driver(fix: Fix) -> bool:
+    """Whether a fix resets a GPU or reloads the driver."""
+    return any(resets(step.command) or _MODULES in step.command for step in fix.steps)

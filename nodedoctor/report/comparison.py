@@ -1,0 +1,206 @@
+"""Two reports of a node, or of two nodes: which results got worse or better, and which facts differ.
+
+Made for "it worked before the upgrade": values that change by themselves (temperatures, counters) are left
+out, what somebody decided (versions, counts, settings) is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from nodedoctor.model import Status
+from nodedoctor.record import record
+from nodedoctor.report.document import Finding, Report, Result, is_blind, read, severity, severity_of, worst
+
+Direction = Literal["worse", "better", "other"]
+_KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
+"""What tells the elements of a list apart, the first that all of them have."""
+
+_RESTLESS = frozenset(
+    """
+    age aggregate argv available begins ber bytes c clock clocks counter counters dirty ends energy errors
+    evidence fan files free gained inodes line lines load mhz open packets percent pid pids power pressure
+    processes pstate replays rx seconds seen started swap temperature text throttle tx uptime used
+    utilization volatile w when
+    """.split()  # noqa: SIM905
+)
+"""Words in the keys of facts whose values differ between any two moments of a healthy node."""
+
+
+@record
+class Change:
+    """One check that ended differently. A status is None where the check was not run."""
+
+    check: str
+    before: Result | None
+    after: Result | None
+    way: Direction
+
+    @property
+    def words(self) -> str:
+        """`PASS -> FAIL`."""
+        return f"{word(self.before)} -> {word(self.after)}"
+
+
+@record
+class FactChange:
+    """One value of one fact that differs; None on the side where there is none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def words(self) -> str:
+        """`550.54.15 -> 570.86.10`."""
+        return f"{self.before or '(none)'} -> {self.after or '(none)'}"
+
+
+@record
+class Comparison:
+    """What differs between two reports, the worst first."""
+
+    changes: tuple[Change, ...]
+    facts: tuple[FactChange, ...]
+
+    @property
+    def worse(self) -> bool:
+        """True when at least one result got worse."""
+        return any(change.way == "worse" for change in self.changes)
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """Compare two reports."""
+    old, new = results(before), results(after)
+    pairs = ((check, old.get(check), new.get(check)) for check in sorted({*old, *new}))
+    changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
+    order = {"worse": 0, "other": 1, "better": 2}
+    changes.sort(key=lambda change: (order[change.way], -(severity_of(change.after) if change.after else 0)))
+    facts = sorted(_between(before["facts"], after["facts"]), key=lambda change: change.name)
+    return Comparison(tuple(changes), tuple(facts))
+
+
+def results(report: Report) -> dict[str, Result]:
+    """The results of a report by check."""
+    return {result["check"]: result for result in report["results"]}
+
+
+def heading(report: Report) -> str:
+    """Which node, and when."""
+    host = report["node"].get("hostname") or "unnamed node"
+    return f"{host} {report['started'][:16].replace('T', ' ')}".strip()
+
+
+def render(comparison: Comparison, before: str, after: str) -> str:
+    """The comparison as text: worse first, then facts."""
+    from nodedoctor.report.inert import inert
+
+    lines = [f"{before}  ->  {after}"]
+    for change in comparison.changes:
+        lines.append(f"{change.way:<6} {change.words}  {change.check}  {told(change)}")
+    lines += [f"fact   {fact.name}  {fact.words}" for fact in comparison.facts]
+    if len(lines) == 1:
+        lines.append("nothing differs")
+    return "\n".join(inert(line) for line in lines) + "\n"
+
+
+def told(change: Change) -> str:
+    """What the later result says about it (the earlier one, where there is no later).
+
+    Where both are called the same, it is what one of them has and the other has not.
+    """
+    before, after = change.before or _nothing(), change.after or _nothing()
+    if change.before and change.after and before["status"] == after["status"]:
+        for way, one, other in (("also", after, before), ("no longer", before, after)):
+            if news := [f for f in one["findings"] if severity(f) > _problems(other).get(f["subject"], 1)]:
+                return f"{way} {_said(max(news, key=severity))}"
+    return _said(worst(change.after or before))
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding['subject']}: {finding['summary']}" if finding["subject"] else finding["summary"]
+
+
+def _differs(before: Result | None, after: Result | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return before["status"] != after["status"] or _problems(before) != _problems(after)
+
+
+def _way(before: Result | None, after: Result | None) -> Direction:
+    """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
+    if before is None or after is None or is_blind(worst(after)):
+        return "other"
+    new = {subject for subject, rank in _problems(after).items() if rank > _problems(before).get(subject, 1)}
+    if new:
+        return "worse"
+    return "better" if _problems(before) and not is_blind(worst(before)) else "other"
+
+
+def _problems(result: Result) -> dict[str | None, int]:
+    """How bad each subject is, for those that are not well."""
+    ranks: dict[str | None, int] = {}
+    for finding in result["findings"]:
+        if severity(finding) > 1:
+            ranks[finding["subject"]] = max(ranks.get(finding["subject"], 0), severity(finding))
+    return ranks
+
+
+def word(result: Result | None) -> str:
+    """The status on one side."""
+    return Status(result["status"]).word if result else "none"
+
+
+def _nothing() -> Result:
+    entry = {"check": "", "findings": [{"status": "skip", "summary": "not looked at"}]}
+    return read({"results": [entry]})["results"][0]
+
+
+def _between(before: Any, after: Any, name: str = "") -> Iterator[FactChange]:
+    """Every settled value that differs with its path (`driver.version`, `gpus[3].vbios`).
+
+    What is on one side only is one change, however much there is in it.
+    """
+    if before in _NOTHING or after in _NOTHING:
+        if before not in _NOTHING or after not in _NOTHING:
+            yield FactChange(name, _brief(before), _brief(after))
+    elif isinstance(before, dict) and isinstance(after, dict):
+        for key in {*before, *after}:
+            if _RESTLESS.isdisjoint(str(key).split("_")):
+                inner = f"{name}.{key}" if name else str(key)
+                yield from _between(before.get(key), after.get(key), inner)
+    elif isinstance(before, list) and isinstance(after, list) and _has_parts([*before, *after]):
+        old, new = _by_name(before, after), _by_name(after, before)
+        for key in {*old, *new}:
+            yield from _between(old.get(key), new.get(key), f"{name}[{key}]")
+    elif before != after:
+        yield FactChange(name, _brief(before), _brief(after))
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+
+
+def _by_name(values: list[Any], others: list[Any]) -> dict[Any, Any]:
+    """Elements by what tells them apart on both sides, or by their place."""
+    both = [*values, *others]
+    for key in _KEYS:
+        if all(isinstance(value, dict) and isinstance(value.get(key), str | int) for value in both):
+            return {value[key]: value for value in values}
+    return dict(enumerate(values))
+
+
+def _has_parts(values: list[Any]) -> bool:
+    return any(isinstance(value, dict | list) for value in values)
+
+
+def _brief(value: Any) -> str | None:
+    """A value in a few words; None for nothing."""
+    if value in _NOTHING:
+        return None
+    if isinstance(value, dict):
+        return "(1 value)" if len(value) == 1 else f"({len(value)} values)"
+    if isinstance(value, list):
+        entries = "(1 entry)" if len(value) == 1 else f"({len(value)} entries)"
+        return entries if _has_parts(value) else ", ".join(map(str, value))
+    return str(value)

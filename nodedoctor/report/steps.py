@@ -1,0 +1,58 @@
+"""The steps of a fix as every view shows them: what each is for, when to take it, and what it interrupts.
+
+Made from the report's document, so that a view needs no more than that.
+"""
+
+from __future__ import annotations
+
+from nodedoctor.record import record
+from nodedoctor.report.document import Fix, Step
+from nodedoctor.report.inert import inert
+
+_WORDS = {
+    "look": "look",
+    "keep": "keep",
+    "repair": "repair",
+    "last-resort": "LAST RESORT",
+    "verify": "verify",
+}
+
+
+@record
+class Told:
+    """One step in words, all inert: what it is for, its condition and what it interrupts, the command."""
+
+    word: str
+    when: str
+    interrupts: str
+    command: str
+    last: bool = False
+
+    @property
+    def detail(self) -> str:
+        """`when persistence mode is on; interrupts monitoring`; "" when there is nothing to say."""
+        parts = (("when", self.when), ("interrupts", self.interrupts))
+        return "; ".join(f"{label} {text}" for label, text in parts if text)
+
+    @property
+    def heading(self) -> str:
+        """What stands over the command."""
+        return f"{self.word}: {self.detail}" if self.detail else self.word
+
+
+def told(fix: Fix | None) -> list[Told]:
+    """The steps of a fix but for the one that verifies, which views show on a line of its own."""
+    return [told_step(step) for step in fix["steps"] if step["role"] != "verify"] if fix else []
+
+
+def told_step(step: Step) -> Told:
+    """One step in words."""
+    role, disturbs = step["role"], step["disturbs"] or ""
+    interrupts = disturbs if role in ("repair", "last-resort") and disturbs != "nothing" else ""
+    return Told(
+        _WORDS.get(role, "repair"),
+        inert(step["when"] or ""),
+        inert(interrupts),
+        inert(step["command"]),
+        role == "last-resort",
+    )

@@ -1,0 +1,131 @@
+"""Commands that people copy: the one place where they are built and quoted.
+
+A template is a literal of ours; what comes from the node is a value, and every value becomes one quoted word
+(or a part of one: `--pid={}`). So nothing that a node says can become shell code for whoever copies it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from nodedoctor.model import Step
+
+ALL_JOBS = "every job on this node"
+
+# What ends the work of others, or takes the node away from whoever is logged in to it.
+_DRASTIC = re.compile(
+    r"""\b(?:reboot|poweroff|halt|shutdown|kexec)\b
+    | /proc/sysrq-trigger
+    | \bray\ stop\b
+    | \brmmod\b | \bmodprobe\ (?:-\S+\ )*-r
+    | \b(?:systemctl|service)\ .*\b(?:stop|restart|kill)\b .*\b
+      (?:slurmd|slurmctld|docker|containerd|kubelet|crio|systemd-logind|nvidia-fabricmanager|nvidia-imex|opensm)\b
+    | \bdocker\ (?:restart|stop|kill)\b
+    | \bwsl\ --shutdown\b
+    | \b(?:kill|pkill|killall)\ (?!-0\ )
+    | \bchassis\ power\b
+    """,
+    re.VERBOSE,
+)
+_RESET = re.compile(r"\bnvidia-smi\b.* (?:--gpu-reset\b|-r\b)")
+_ONE_GPU = re.compile(r" (?:-i|--id)[ =]\S")
+
+
+def line(template: str, *values: object) -> str:
+    """A command: each `{}` of the template is filled with one value, quoted; a list becomes several words.
+
+    Raises ValueError when values and places do not match, which is a bug of ours.
+    """
+    pieces = template.split("{}")
+    if len(pieces) != len(values) + 1:
+        raise ValueError(f"{template!r} has {len(pieces) - 1} places for {len(values)} values")
+    filled = pieces[0]
+    for value, piece in zip(values, pieces[1:], strict=True):
+        filled += _words(value) + piece
+    return filled
+
+
+def look(template: str, *values: object, when: str = "") -> Step:
+    """A command that only reads."""
+    return Step("look", line(template, *values), when, "nothing", _as_root(template))
+
+
+def looks(*templates: str) -> tuple[Step, ...]:
+    """Several commands that only read and need no value."""
+    return tuple(map(look, templates))
+
+
+def keep(template: str, *values: object, when: str = "") -> Step:
+    """A command that keeps what would be lost by a repair: evidence, a list of what ran."""
+    return Step("keep", line(template, *values), when, "nothing", _as_root(template))
+
+
+def repair(template: str, *values: object, when: str = "", disturbs: str = "") -> Step:
+    """A command that changes something; what it disturbs is the fix's own answer unless it is given."""
+    return Step("repair", line(template, *values), when, disturbs, _as_root(template))
+
+
+def last_resort(template: str, *values: object, when: str, disturbs: str) -> Step:
+    """A command that ends the work of others: never copied with anything else, shown behind its condition."""
+    return Step("last-resort", line(template, *values), when, disturbs, _as_root(template))
+
+
+def reboot(when: str = "nothing above helped and the node is drained") -> Step:
+    """Restart the node."""
+    return last_resort("sudo reboot", when=when, disturbs=ALL_JOBS)
+
+
+def stop_ray(when: str) -> Step:
+    """Stop Ray on this node; how it is started again only its owner knows."""
+    return last_resort("ray stop", when=when, disturbs="every Ray job of this node")
+
+
+def drastic(command: str) -> bool:
+    """Whether a command ends the work of others, by what it says; resets that name no GPU count."""
+    return bool(_DRASTIC.search(command) or (_RESET.search(command) and not _ONE_GPU.search(command)))
+
+
+def resets(command: str) -> bool:
+    """Whether a command resets a GPU."""
+    return bool(_RESET.search(command))
+
+
+def as_steps(commands: Iterable[str]) -> tuple[Step, ...]:
+    """Steps of bare commands, as older documents have them: what is drastic is a last resort."""
+    return tuple(
+        Step("last-resort", command, "nothing else helped", ALL_JOBS, _as_root(command))
+        if drastic(command)
+        else Step("repair", command, needs_root=_as_root(command))
+        for command in commands
+    )
+
+
+def word(value: object) -> str:
+    """One value as one word of a shell, on one line: what cannot be printed is written out."""
+    text = str(value)
+    if not text.isprintable():
+        return "$'" + "".join(map(_escaped, text)) + "'"
+    return shlex.quote(text)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(word, value))
+    return word(value)
+
+
+def _escaped(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no text, as Python's surrogateescape keeps it
+        return f"\\x{code - 0xDC00:02x}"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "replace"))
+
+
+def _as_root(command: str) -> bool:
+    return "sudo" in command.split()

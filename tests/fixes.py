@@ -1,0 +1,105 @@
+"""Every fix there is: of all recorded nodes and demos, of the tables, of the checks' own constants."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from nodedoctor import knowledge
+from nodedoctor.demo import DEMOS
+from nodedoctor.demo import folder as demo_folder
+from nodedoctor.engine.registry import Check
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.knowledge import nvml_errors, recipes
+from nodedoctor.knowledge.fixes import gpu as gpu_fixes
+from nodedoctor.knowledge.fixes import limits, rdma
+from nodedoctor.model import Fix, Report
+
+REPOSITORY = Path(__file__).parent.parent
+NODES = REPOSITORY / "tests" / "nodes"
+RUNTIMES = (None, "docker", "podman", "containerd", "kubernetes", "enroot", "apptainer", "lxc", "other")
+
+
+@functools.cache
+def reports() -> dict[str, Report]:
+    """All recorded nodes and demos, judged with every check."""
+    return {name: judged(folder) for name, folder in sorted(folders().items())}
+
+
+def folders() -> dict[str, Path]:
+    """Where the recorded nodes and demos lie."""
+    found = {path.parent.name: path.parent for path in NODES.glob("*/manifest.json")}
+    return {**found, **{f"demo {name}": Path(demo_folder(name)) for name in DEMOS}}
+
+
+def sources() -> Iterator[Path]:
+    """Our own code."""
+    for folder in ("checks", "nodedoctor"):
+        yield from sorted((REPOSITORY / folder).rglob("*.py"))
+
+
+def judged(folder: Path) -> Report:
+    """One recorded node."""
+    return asyncio.run(Session(Request(replay=folder)).diagnosis().run())
+
+
+def of_report(report: Report) -> Iterator[tuple[str, Fix]]:
+    """The fixes of one report, by check."""
+    for result in report.results:
+        for finding in result.findings:
+            if finding.fix is not None:
+                yield f"{result.check}@{finding.subject}", finding.fix
+
+
+@functools.cache
+def every_fix() -> dict[str, Fix]:
+    """All of them, by where they come from."""
+    found = {
+        f"{name}: {check}": fix for name, report in reports().items() for check, fix in of_report(report)
+    }
+    return {**found, **dict(_of_tables()), **dict(_of_modules())}
+
+
+def _of_tables() -> Iterator[tuple[str, Fix]]:
+    gpu = Gpu(index=3)
+    for row in (*nvml_errors._ROWS, nvml_errors.nvml_error("NEVER_HEARD_OF")):
+        for inside in (False, True):
+            for index in (None, 3):
+                yield f"{row.name} {inside} {index}", row.fix_here(inside, index)
+    for runtime in RUNTIMES:
+        yield f"shm {runtime}", limits.more_shm(runtime)
+        for name in ("memlock", "nofile"):
+            for ray in (False, True):
+                yield f"{name} {runtime} {ray}", limits.raise_limit(name, runtime, ray)
+    yield "replace", gpu_fixes.replace_gpu(gpu, "It is worn out.", "memory.ecc")
+    yield "reset", gpu_fixes.reset_gpu(gpu, "It is confused.", "memory.ecc")
+    yield "enable", rdma.enable("mlx5_0", 1, None, True)
+    yield "bring up", rdma.enable("mlx5_0", 1, "ens1", False)
+    yield "subnet manager", rdma.subnet_manager()
+    for place in ({"inside": True, "rented": False}, {"inside": False, "rented": True}):
+        yield f"reload {place}", recipes.where_it_stands(nvml_errors.RELOAD, **place)
+
+
+def _of_modules() -> Iterator[tuple[str, Fix]]:
+    files = {id(check.function.__globals__): check.function.__globals__ for check in checks().values()}
+    spaces = [vars(module) for module in _tables()] + list(files.values())
+    for space in spaces:
+        for name, value in space.items():
+            if isinstance(value, Fix):
+                yield f"{space['__name__']}.{name}", value
+
+
+def checks() -> dict[str, Check]:
+    """Every check there is."""
+    return dict(Session(Request()).catalogue.checks)
+
+
+def _tables() -> Iterator[ModuleType]:
+    for found in pkgutil.iter_modules(knowledge.__path__, "nodedoctor.knowledge."):
+        yield importlib.import_module(found.name)
