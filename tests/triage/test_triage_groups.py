@@ -51,3 +51,15 @@ def test_no_credential_is_quoted(tmp_path: Path) -> None:
     text = raised(0, "ValueError: cannot fetch s3://me:hunter2secret@host/bucket")
     document = as_document(judged(tmp_path, text))
     assert document["evidence"] and "hunter2secret" not in str(document)
+
+
+def test_a_page_about_a_failure_is_no_log(tmp_path: Path) -> None:
+    sentence = (
+        "In part {} the author explains why the job of the team stopped and what they did to repair it.\n"
+    )
+    told = "".join(sentence.format(number) for number in range(20))
+    quoted = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    verdict = judged(tmp_path, told + quoted + told.replace("part", "chapter")).verdict
+    assert (verdict.cause, verdict.confidence, verdict.culprits) == ("undetermined", "low", ())
+    assert "page" in verdict.headline
+    assert judged(tmp_path, steps(1, 9) + quoted).verdict.cause == "peer_died"

@@ -111,7 +111,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     prose, last = Prose(), None
     for line in _joined(lines):
         last = line
-        prose.read(line.text)
+        prose.read(line)
         events = list(_events(line, traces, block))
         yield from open_errors.told(line)
         if events:

@@ -6,7 +6,7 @@ import re
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import manner
-from nodedoctor.triage.model import Line
+from nodedoctor.triage.model import Line, Who
 
 
 @record
@@ -26,30 +26,37 @@ class Article:
     """Most of the text is written for people: an article, an issue or a chat about a failure."""
 
 
-_SENTENCE = re.compile(r"^(?:[-*#>\d.)\s]{0,6})[A-Z][^:=\[\]{}|]{30,}[a-z)][.?!:]?$")
+_SENTENCE = re.compile(r"^[-*#>\d.)\s]{0,6}[A-Z][a-z']*,? .{40,}")
 _SMALL_WORDS = re.compile(
     r"\b(?:the|a|an|of|to|and|that|which|you|your|we|I|is|are|this|with|for|when|how)\b"
 )
+SENTENCES_KEPT = 4096
+"""Different sentences remembered."""
+_NOBODY = Who()
 SENTENCES = 12
 """Lines of prose that make a text an article; a program's advice seldom has more than a few."""
 
 
 class Prose:
-    """Counts how much of a text is sentences."""
+    """Counts how much of a text is sentences that no process printed."""
 
     def __init__(self) -> None:
-        self._lines = self._sentences = 0
+        self._lines = 0
+        self._sentences: set[str] = set()
 
-    def read(self, text: str) -> None:
+    def read(self, line: Line) -> None:
         """Take a line in."""
         self._lines += 1
-        if _SENTENCE.match(text) and len(_SMALL_WORDS.findall(text)) >= 4:
-            self._sentences += 1
+        if line.level or line.origin or line.time is not None or line.who != _NOBODY:
+            return
+        prose = _SENTENCE.match(line.text) and len(_SMALL_WORDS.findall(line.text)) >= 4
+        if prose and len(self._sentences) < SENTENCES_KEPT:
+            self._sentences.add(line.text[:80])
 
     @property
     def is_article(self) -> bool:
         """True when a quarter of the lines or more are sentences."""
-        return self._sentences >= SENTENCES and 4 * self._sentences >= self._lines
+        return len(self._sentences) >= SENTENCES and 4 * len(self._sentences) >= self._lines
 
 
 _ANNOUNCES = re.compile(
