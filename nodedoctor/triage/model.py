@@ -30,7 +30,7 @@ Cause = Literal[
 """What a job can die of; the values are public."""
 
 Confidence = Literal["high", "medium", "low"]
-Outcome = Literal["failure", "clean", "undetermined"]
+Outcome = Literal["failure", "clean", "recovered", "undetermined"]
 
 LARGEST_WORLD = 1 << 20
 """Ranks of a job; the largest runs known have some 10^5 GPUs. A larger number in a log is no world size."""
@@ -39,6 +39,27 @@ LARGEST_PID = 1 << 22
 
 DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
+
+
+Owner = Literal["NODE", "CODE", "CONFIG", "UNDETERMINED"]
+"""Whose move it is: who runs the machines, who wrote the program, who started the job with these settings."""
+
+OWNERS: dict[Cause, Owner] = {
+    "gpu_hardware_xid": "NODE",
+    "nvlink_fabric": "NODE",
+    "network_ib": "NODE",
+    "p2p_pcie_acs_iommu": "NODE",
+    "driver_problem": "NODE",
+    "shm_or_limits": "NODE",
+    "user_code_exception": "CODE",
+    "collective_mismatch": "CODE",
+    "peer_cuda_oom": "CONFIG",
+    "peer_host_oom": "CONFIG",
+    "timeout_too_short_legit_work": "CONFIG",
+    "version_mismatch": "CONFIG",
+    "network_socket_interface": "CONFIG",
+}
+"""By cause; for the others the logs do not tell whose move it is."""
 
 
 @record
@@ -96,12 +117,24 @@ class Line:
     level: str = ""
 
 
+@record
+class RankState:
+    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing."""
+
+    who: Who
+    state: str
+    last_event: str = ""
+    op: str = ""
+    seq: int | None = None
+    place: Place | None = None
+
+
 W = TypeVar("W", covariant=True)
 
 
 @dataclass(frozen=True)
 class Event(Generic[W]):
-    """Something a line says happened: `what` is the family's own noun."""
+    """Something a line says happened: `what` is the family's own noun, `manner` how the line says it."""
 
     what: W
     place: Place
@@ -110,6 +143,7 @@ class Event(Generic[W]):
     text: str
     repeated: int = 0
     origin: str = ""
+    manner: str = "plain"
 
 
 @record
@@ -211,3 +245,5 @@ class Verdict:
     incidents: int = 0
     coverage: Coverage = Coverage()
     jobs: tuple[OtherJob, ...] = ()
+    owner: Owner = "UNDETERMINED"
+    ranks: tuple[RankState, ...] = ()
