@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -98,13 +99,18 @@ NOBODY = Who()
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
 
+COMPILED = re.compile(r"\.(?:c|cc|cpp|cu|h|hpp):\d+$")
+"""The end of a line's origin that is a place in a compiled library."""
+
+
 @record
 class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
-    the program's logger gave it: D I W E F, '' when it gave none.
+    the program's logger gave it: D I W E F, '' when it gave none. Of those who pass on what a program prints
+    only E and F are kept: they call everything INFO, or what stands on stderr an error.
     """
 
     text: str
@@ -115,6 +121,11 @@ class Line:
     repeated: int = 0
     key: str = ""
     level: str = ""
+
+    @property
+    def severity(self) -> str:
+        """The level of a compiled library such as c10: these pass nobody's errors on as INFO."""
+        return self.level if COMPILED.search(self.origin) else ""
 
 
 @record

@@ -207,7 +207,7 @@ def _signs(line: Line) -> Iterator[Event[Any]]:
         if not said:
             continue
         what, match = said
-        how = manner(line.text, match.start(), match.end(), line.level)
+        how = manner(line, match.start(), match.end())
         if isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
             how = "plain"
         elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from nodedoctor.triage.model import Line
+
 Manner = Literal["plain", "warning", "handled", "described", "quoted"]
 
 _PYTHON_WARNS = re.compile(r"\b[A-Z]\w*Warning\b(?!: CUDA initialization:)\W|\bwarnings?\.warn\b")
@@ -55,9 +57,10 @@ def handled(text: str) -> bool:
     return _HANDLED.search(text) is not None and not text.startswith("Exception ignored")
 
 
-def manner(text: str, start: int, end: int, level: str = "") -> Manner:
-    """How `text` says what stands from `start` to `end`; `level` is the severity that its logger gave."""
-    if warned(text, end) or level in ("W", "I", "D"):
+def manner(line: Line, start: int, end: int) -> Manner:
+    """How a line says what stands in it from `start` to `end`."""
+    text = line.text
+    if warned(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
     if _HANDLED.search(text):
         return "handled"
@@ -66,7 +69,7 @@ def manner(text: str, start: int, end: int, level: str = "") -> Manner:
     outside, quoted = _unquoted(text[:start], text[start:])
     if _LABEL.search(outside):
         return "plain"
-    if _WARNS.search(text[: start + 40]):
+    if line.level in ("W", "I", "D") or _WARNS.search(text[: start + 40]):
         return "warning"
     if quoted:
         return "quoted"

@@ -73,4 +73,4 @@ def unread(line: Line) -> Unread | None:
         return None
     if found is None:
         return Unread() if line.level in ("E", "F") else None
-    return Unread() if manner(line.text, found.start(), found.end(), line.level) == "plain" else None
+    return Unread() if manner(line, found.start(), found.end()) == "plain" else None

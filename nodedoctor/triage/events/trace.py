@@ -57,9 +57,7 @@ def _announced(line: Line | None) -> Manner:
         return "plain"
     if line.text.startswith("Exception ignored in"):
         return "handled"
-    return (
-        "warning" if manner(line.text, len(line.text), len(line.text), line.level) == "warning" else "plain"
-    )
+    return "warning" if manner(line, len(line.text), len(line.text)) == "warning" else "plain"
 
 
 class Tracebacks:
@@ -101,7 +99,7 @@ class Tracebacks:
             return
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
-        if line.level in ("W", "I", "D"):
+        if line.severity in ("W", "I", "D"):
             how = "warning"
         what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later)
         yield what, self._spawned.get(line.key), how
