@@ -10,8 +10,10 @@ from nodedoctor.steps import as_steps
 from nodedoctor.triage import guesses
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
+from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.model import Cause, Verdict
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.remedies import remedies
+from nodedoctor.triage.story import Story, follows
 
 TORCH_BY_LINE = {
     737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
@@ -76,10 +78,12 @@ def frameworks(story: Story) -> list[str]:
 
 
 def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
-    """The fixes for the verdict's cause, and the framework's own setting where the timeout is the matter."""
-    found = [
-        Fix(text, as_steps(commands), action) for text, commands, action in _FIXES.get(verdict.cause, ())
-    ]
+    """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set."""
+    found = next((list(own) for event in verdict.evidence if (own := remedies(event))), [])
+    if not found or verdict.cause == "undetermined":
+        found = [
+            Fix(text, as_steps(commands), action) for text, commands, action in _FIXES.get(verdict.cause, ())
+        ]
     if verdict.cause in ("timeout_too_short_legit_work", "undetermined") and story.waits:
         found += timeout_settings(story)
     return tuple(found)
@@ -114,6 +118,15 @@ def not_the_cause(
     told: list[tuple[str, str]] = []
     if sentence and explains is False:
         told.append(("network bandwidth or the amount of data", sentence))
+    echoes = [event for event in story.of(ActorDied) if follows(story, event)]
+    if echoes:
+        told.append(
+            (
+                "an out-of-memory kill, as Ray's list of possible causes says",
+                "that list is the same for every lost worker; this one gave up waiting and ended itself, and"
+                " Ray saw the end",
+            )
+        )
     if story.waits:
         told.append(NO_SUCH_VARIABLE)
         other = guesses.other_group(story)
@@ -127,7 +140,7 @@ def not_the_cause(
 
 def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
-    if verdict.outcome == "clean":
+    if verdict.cause == "none":
         return ()
     told: list[Fix] = []
     if verdict.outcome == "undetermined" and not story.trouble:
@@ -154,7 +167,7 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
         told.append(
             Fix(
                 "If it hangs again, look before it is killed.",
-                as_steps(("nodedoctor triage --live", "ncclras")),
+                as_steps(("nodedoctor triage --live",)),
             )
         )
     return tuple(told)
@@ -192,7 +205,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             ("nodedoctor",),
             "drain",
         ),
-        ("Reset or return the GPU as its Xid asks.", ("nodedoctor explain XID",), "reset-gpu"),
+        ("Reset or return the GPU as its check asks.", (), "reset-gpu"),
     ),
     "peer_host_oom": (
         (
@@ -239,7 +252,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     "cpu_stuck_or_slow_rank": (
         (
             "See what that rank does when it happens again: storage, data loader, a lock, a prompt.",
-            ("py-spy dump --pid PID",),
+            ("nodedoctor triage --live",),
             "investigate",
         ),
     ),
@@ -250,7 +263,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
         ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
         (
             "Exclude the adapter or the node until it is repaired.",
-            ("export NCCL_IB_HCA=^mlx5_BAD",),
+            (),
             "config",
         ),
     ),
@@ -262,7 +275,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
         ),
         (
             "Check address, port and firewall of the rendezvous.",
-            ("nc -zv MASTER_ADDR MASTER_PORT",),
+            (),
             "investigate",
         ),
     ),
@@ -283,7 +296,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
         ("In a VM without NVSwitches only NVLS has to go.", ("export NCCL_NVLS_ENABLE=0",), "config"),
     ),
     "shm_or_limits": (
-        ("Give the container shared memory.", ("docker run --ipc=host --shm-size=64g ...",), "config"),
+        ("Give the container shared memory: docker run with --ipc=host, or --shm-size.", (), "config"),
         ("Raise the limit that was hit.", ("ulimit -n 1048576", "ulimit -l unlimited"), "config"),
     ),
     "version_mismatch": (

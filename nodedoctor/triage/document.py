@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
-from nodedoctor.triage.model import CollectiveCall, Event, OtherJob, Verdict, Who
+from nodedoctor.triage.model import CollectiveCall, Event, OtherJob, RankState, Verdict, Who
 from nodedoctor.triage.physics import physics
 from nodedoctor.whole_numbers import spans
 
@@ -41,6 +41,8 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "fixes": [_fix(fix) for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next(fix) for fix in verdict.next],
+        "owner": verdict.owner,
+        "ranks": [_rank(state) for state in verdict.ranks],
         "incidents": verdict.incidents,
         "coverage": {
             "files": coverage.files,
@@ -111,6 +113,19 @@ def _evidence(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
         "time": clock(event.time),
         "rank": event.who.rank,
         "text": event.text[:1000],
+    }
+
+
+def _rank(state: RankState) -> dict[str, Any]:
+    return {
+        "rank": state.who.rank,
+        "world": state.who.world,
+        "host": state.who.host,
+        "state": state.state,
+        "event": state.last_event,
+        "op": state.op,
+        "seq": state.seq,
+        "source": state.place.source if state.place else None,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage import advice, here, live_judge, verdict
 from nodedoctor.triage.events.ras import RasRunning
@@ -22,8 +23,11 @@ from nodedoctor.triage.read.reader import Reading, read, unexpected
 from nodedoctor.triage.read.runs import Job, events_of, jobs
 from nodedoctor.triage.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
+from nodedoctor.triage.story.states import states
 from nodedoctor.triage.unpickle import PickleRefused
 
+QUOTED = 4096
+"""Characters of a line that are quoted at most."""
 _DUMPS = ("pickle", "json")
 
 
@@ -172,9 +176,21 @@ def advised(judged: Verdict, story: Story) -> Verdict:
     """The verdict with its fixes, what it is not, and what would decide."""
     told = physics(judged.collective or CollectiveCall())
     suspects = [who.rank for who in (*judged.culprits, *judged.parties)]
+    judged = _without_secrets(judged)
     return replace(
         judged,
+        ranks=states(story, judged),
         fixes=advice.fixes(story, judged),
         not_the_cause=advice.not_the_cause(story, suspects, told.sentence, told.can_explain),
         next=advice.measurements(story, judged),
+    )
+
+
+def _without_secrets(judged: Verdict) -> Verdict:
+    """The verdict with no credential in what it quotes: lines of logs hold URLs and whole command lines."""
+    return replace(
+        judged,
+        headline=scrubbed(judged.headline),
+        evidence=tuple(replace(event, text=scrubbed(event.text[:QUOTED])) for event in judged.evidence),
+        alternatives=tuple((cause, scrubbed(why)) for cause, why in judged.alternatives),
     )

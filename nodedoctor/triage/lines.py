@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD, NOBODY, Line, Place, Who
+from nodedoctor.triage.model import (
+    COMPILED,
+    DEFAULT_WORLD,
+    LARGEST_PID,
+    LARGEST_WORLD,
+    NOBODY,
+    Line,
+    Place,
+    Who,
+)
 from nodedoctor.triage.read.unwrap import moment
 from nodedoctor.whole_numbers import whole
 
@@ -92,6 +101,8 @@ _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
 )
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
+SERIOUS = ("E", "F")
+"""Severities that are kept whoever gave them."""
 _REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
@@ -107,13 +118,15 @@ _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 @record
 class Habit:
-    """What the lines of one file have in common in front: learned prefixes, and blanks.
+    """What the lines of one file have in common in front: learned prefixes, blanks, and a severity.
 
-    With each prefix stands which of its numbers may be ranks.
+    With each prefix stands which of its numbers may be ranks. A severity in front of every line, `leveled`,
+    is that of whoever passes the lines on.
     """
 
     learned: tuple[tuple[re.Pattern[str], frozenset[int]], ...] = ()
     margin: int = 0
+    leveled: bool = False
 
 
 NO_HABIT = Habit()
@@ -148,6 +161,13 @@ def bare(text: str) -> str:
 def is_known(text: str) -> bool:
     """Whether a line begins with a prefix that is known."""
     return _take(text, _Prefix(NOBODY)) is not None
+
+
+def is_leveled(text: str, habit: Habit) -> bool:
+    """Whether the severity in front of a line may be that of whoever passes the line on."""
+    prefix = _Prefix(NOBODY)
+    _prefixed(_COLOUR.sub("", text[:LONGEST].rpartition("\r")[2]).rstrip(), Place("", 0), prefix, habit)
+    return prefix.severities[:1] == (True,)
 
 
 def seconds(month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> float:
@@ -189,6 +209,8 @@ class _Prefix:
     time: float | None = None
     origin: str = ""
     level: str = ""
+    severities: tuple[bool, ...] = ()
+    """For each severity, the outermost first, whether it may be that of somebody who passes lines on."""
     logged: bool = False
     """A logger speaks: what follows a time or a severity may be its name."""
     labels: tuple[tuple[str, int], ...] = ()
@@ -227,7 +249,9 @@ def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT)
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
-    return Line(text, place, who, prefix.time, prefix.origin, count, key, prefix.level)
+    passed_on = habit.leveled and prefix.severities == (True,)
+    level = "" if passed_on and prefix.level not in SERIOUS else prefix.level
+    return Line(text, place, who, prefix.time, prefix.origin, count, key, level)
 
 
 def _take(text: str, prefix: _Prefix) -> str | None:
@@ -311,11 +335,13 @@ def _read_rfc5424(found: re.Match[str], prefix: _Prefix) -> None:
 def _read_level(found: re.Match[str], prefix: _Prefix) -> None:
     first = (found[1] or found[2])[0]
     prefix.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(first, first)
+    prefix.severities += (True,)
     prefix.logged = True
 
 
 def _read_command(found: re.Match[str], prefix: _Prefix) -> None:
     prefix.level = {"error": "E", "warning": "W"}.get(found[1] or found[2], prefix.level)
+    prefix.severities += (True,)
 
 
 def _read_rank(found: re.Match[str], prefix: _Prefix) -> None:
@@ -372,6 +398,7 @@ def _read_pdsh(found: re.Match[str], prefix: _Prefix) -> None:
 def _read_glog(found: re.Match[str], prefix: _Prefix) -> None:
     prefix.level = found[1]
     prefix.origin = found[9]
+    prefix.severities += (not COMPILED.search(found[9]),)
     if found[2]:
         month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
         prefix.time = seconds(month, day, hour, minute, second, found[7])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -30,7 +31,7 @@ Cause = Literal[
 """What a job can die of; the values are public."""
 
 Confidence = Literal["high", "medium", "low"]
-Outcome = Literal["failure", "clean", "undetermined"]
+Outcome = Literal["failure", "clean", "recovered", "undetermined"]
 
 LARGEST_WORLD = 1 << 20
 """Ranks of a job; the largest runs known have some 10^5 GPUs. A larger number in a log is no world size."""
@@ -39,6 +40,27 @@ LARGEST_PID = 1 << 22
 
 DEFAULT_WORLD = "default"
 """The world of a job that has only one. RL jobs have several: policy, reference, inference."""
+
+
+Owner = Literal["NODE", "CODE", "CONFIG", "UNDETERMINED"]
+"""Whose move it is: who runs the machines, who wrote the program, who started the job with these settings."""
+
+OWNERS: dict[Cause, Owner] = {
+    "gpu_hardware_xid": "NODE",
+    "nvlink_fabric": "NODE",
+    "network_ib": "NODE",
+    "p2p_pcie_acs_iommu": "NODE",
+    "driver_problem": "NODE",
+    "shm_or_limits": "NODE",
+    "user_code_exception": "CODE",
+    "collective_mismatch": "CODE",
+    "peer_cuda_oom": "CONFIG",
+    "peer_host_oom": "CONFIG",
+    "timeout_too_short_legit_work": "CONFIG",
+    "version_mismatch": "CONFIG",
+    "network_socket_interface": "CONFIG",
+}
+"""By cause; for the others the logs do not tell whose move it is."""
 
 
 @record
@@ -77,13 +99,18 @@ NOBODY = Who()
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
 
+COMPILED = re.compile(r"\.(?:c|cc|cpp|cu|h|hpp):\d+$")
+"""The end of a line's origin that is a place in a compiled library."""
+
+
 @record
 class Line:
     """One line as one process printed it: prefixes taken off and understood.
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
-    the program's logger gave it: D I W E F, '' when it gave none.
+    the program's logger gave it: D I W E F, '' when it gave none. Of those who pass on what a program prints
+    only E and F are kept: they call everything INFO, or what stands on stderr an error.
     """
 
     text: str
@@ -95,13 +122,30 @@ class Line:
     key: str = ""
     level: str = ""
 
+    @property
+    def severity(self) -> str:
+        """The level of a compiled library such as c10: these pass nobody's errors on as INFO."""
+        return self.level if COMPILED.search(self.origin) else ""
+
+
+@record
+class RankState:
+    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing."""
+
+    who: Who
+    state: str
+    last_event: str = ""
+    op: str = ""
+    seq: int | None = None
+    place: Place | None = None
+
 
 W = TypeVar("W", covariant=True)
 
 
 @dataclass(frozen=True)
 class Event(Generic[W]):
-    """Something a line says happened: `what` is the family's own noun."""
+    """Something a line says happened: `what` is the family's own noun, `manner` how the line says it."""
 
     what: W
     place: Place
@@ -110,6 +154,7 @@ class Event(Generic[W]):
     text: str
     repeated: int = 0
     origin: str = ""
+    manner: str = "plain"
 
 
 @record
@@ -211,3 +256,5 @@ class Verdict:
     incidents: int = 0
     coverage: Coverage = Coverage()
     jobs: tuple[OtherJob, ...] = ()
+    owner: Owner = "UNDETERMINED"
+    ranks: tuple[RankState, ...] = ()

@@ -10,9 +10,10 @@ from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told
 
+CALM = ("clean", "recovered")
 _EVIDENCE = 7
-_WORDS = {"failure": "FAIL", "clean": "PASS", "undetermined": "UNKN"}
-_COLOUR = {"failure": "1;31", "clean": "32", "undetermined": "35"}
+_WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined": "UNKN"}
+_COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
 
 
 def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
@@ -21,10 +22,10 @@ def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
     outcome, headline = text(document, "outcome"), text(document, "headline")
     word = _WORDS.get(outcome, _WORDS["undetermined"])
     shown = f"\x1b[{_COLOUR.get(outcome, _COLOUR['undetermined'])}m{word}\x1b[0m" if colour else word
-    sure = "" if outcome == "clean" else f"  (confidence: {inert(text(document, 'confidence'))})"
+    sure = "" if outcome in CALM else f"  (confidence: {inert(text(document, 'confidence'))})"
     page.lines.append(f"{shown} {inert(text(document, 'cause'))}{sure}")
     page.text(headline[:1].upper() + headline[1:] + ".")
-    page.evidence("Seen" if outcome == "clean" else "Why", parts(document, "evidence"))
+    page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
     page.pairs("What it is not", document, "not_the_cause", "claim", "why")
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     page.pairs(maybe, document, "alternatives", "cause", "why_less_likely")
@@ -75,7 +76,7 @@ class _Page:
         seen = part(document, "coverage")
         expected, count = whole(seen, "ranks_expected"), len(listed(seen.get("ranks_seen")))
         ranks = f", {count} of {expected} ranks" if expected else ""
-        earlier = (whole(document, "incidents") or 0) - (outcome != "clean")
+        earlier = (whole(document, "incidents") or 0) - (outcome not in CALM)
         again = f"; {earlier} earlier failure(s) before this attempt" if earlier > 0 else ""
         files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
         self.head(f"Read: {files} file(s), {size} bytes{ranks}{again}")

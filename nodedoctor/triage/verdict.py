@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage import guesses
-from nodedoctor.triage.causes import candidates
-from nodedoctor.triage.causes.who import distinct
+from nodedoctor.triage.causes import candidates, groups, order
+from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.progress import Finished, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
+from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.slurm import OrderedStop
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
-from nodedoctor.triage.model import Candidate, Coverage, Event, Verdict, Who
+from nodedoctor.triage.model import OWNERS, Candidate, Coverage, Event, Outcome, Verdict, Who
+from nodedoctor.triage.nodes import NodeFault
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
@@ -25,10 +27,12 @@ _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
     found = sorted([*candidates(story), *more], key=lambda candidate: candidate.order)
+    weak = [candidate for candidate in found if _is_weak(candidate)]
+    found = [candidate for candidate in found if not _is_weak(candidate)]
     if (not story.trouble or _teardown(story)) and not more:
         return _calm(story, coverage, calm)
-    if not found:
-        return _undetermined(story, coverage)
+    if not found or story.of(Article):
+        return _undetermined(story, coverage, [*found, *weak])
     best = found[0]
     return Verdict(
         outcome="failure",
@@ -41,9 +45,17 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
         collective=best.collective or (story.first_wait.work if story.first_wait else None),
         evidence=_evidence(best.evidence),
         timeline=_timeline(story),
-        alternatives=_alternatives(best, found),
+        owner=OWNERS.get(best.cause, "UNDETERMINED"),
+        alternatives=_alternatives(best, [*found, *weak]),
         incidents=story.incidents,
         coverage=coverage,
+    )
+
+
+def _is_weak(candidate: Candidate) -> bool:
+    """True for a cause that only hints speak for: what came after others had given up is a consequence."""
+    return candidate.order >= order.HINT and not any(
+        isinstance(e.what, NodeFault) for e in candidate.evidence
     )
 
 
@@ -51,22 +63,28 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
     stops = story.of(OrderedStop)
     done = story.of(Finished)
-    running = story.of(RasRunning)
-    alive = story.steps >= 2 or done or stops or running or rested
+    running, serving = story.of(RasRunning), story.of(Serving)
+    alive = story.steps > 0 or done or stops or running or serving or rested
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
-    elif rested and story.steps < 2:
+    elif rested and not story.steps:
         headline = "no failure: in the flight recorder's dumps no rank waits for another"
-    elif alive:
-        headline = "no failure in what was read: the job was making progress"
+    elif story.steps:
+        headline = "no failure in what was read: the job was making progress where it ends"
+    elif serving:
+        headline = "no failure in what was read: the server was up"
     else:
         headline = "nothing was read that shows a failure or progress"
+    outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
+    if outcome == "recovered":
+        times = "once" if story.survived == 1 else f"{story.survived} times"
+        headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
     return Verdict(
-        "clean" if alive else "undetermined",
+        outcome,
         "none" if alive else "undetermined",
         "high" if alive else "low",
         headline,
@@ -86,29 +104,50 @@ def _teardown(story: Story) -> bool:
     )
 
 
-def _undetermined(story: Story, coverage: Coverage) -> Verdict:
+def _undetermined(story: Story, coverage: Coverage, suspected: list[Candidate]) -> Verdict:
     waits = story.waits
-    if waits:
-        first = min(waits, key=lambda wait: story.moment(wait.event))
-        who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
-        limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
-        what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
-        headline = f"{who} waited{limit} in {what} for a rank that these logs do not show"
-    else:
-        headline = "the job failed, and what was read does not say why"
+    told = [(c.cause, f"only suspected: {c.headline}") for c in suspected]
+    causes = {cause for cause, _ in told}
+    told += [(cause, why) for cause, why in guesses.alternatives(story) if cause not in causes]
     return Verdict(
         "undetermined",
         "undetermined",
         "low",
-        headline,
+        _open_question(story),
         victims=tuple(distinct(wait.who for wait in waits)),
         collective=waits[0].work if waits else None,
         evidence=_evidence(tuple(story.trouble)),
         timeline=_timeline(story),
-        alternatives=guesses.alternatives(story),
+        alternatives=tuple({cause: (cause, why) for cause, why in reversed(told)}.values())[::-1][:5],
         incidents=story.incidents,
         coverage=coverage,
     )
+
+
+def _open_question(story: Story) -> str:
+    """What is known of a failure whose cause is not."""
+    if story.of(Article):
+        return "this is a page about a failure and not its log: what it quotes does not decide"
+    first = story.first_wait
+    if first is None:
+        return "the job failed, and what was read does not say why"
+    who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
+    limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
+    what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
+    size = groups.entered(story)
+    if size is not None:
+        return (
+            f"all {size} ranks entered {what}, number {first.work.seq}, and none left it in time: the path"
+            " between their GPUs, an earlier operation on one of them, or two groups in a different order"
+        )
+    if not first.work.op:
+        ranks = called(wait.who for wait in story.waits) or "a rank"
+        return f"{ranks} gave up waiting{limit}; their lines tell neither the collective nor its number"
+    seen = {wait.who.rank for wait in story.waits}
+    others = sorted(story.ranks_seen - seen)
+    if others and len(story.ranks_seen) == story.expected:
+        return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
+    return f"{who} waited{limit} in {what} for a rank that these logs do not show"
 
 
 def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:

@@ -10,7 +10,7 @@ from nodedoctor.report.document import fix
 from nodedoctor.report.html import blocks, ranks, shell
 from nodedoctor.report.html.markup import Markup, each, element, joined, lines
 
-_WORDS = {"failure": ("FAIL", "fail"), "clean": ("PASS", "pass")}
+_WORDS = {"failure": ("FAIL", "fail"), "clean": ("PASS", "pass"), "recovered": ("PASS", "pass")}
 _UNKNOWN = ("UNKN", "unknown")
 
 
@@ -19,7 +19,7 @@ def render(document: Mapping[str, Any]) -> str:
     outcome, cause = words(document.get("outcome")), words(document.get("cause"))
     headline = words(document.get("headline")) or "(nothing is said)"
     word, tone = _WORDS.get(outcome, _UNKNOWN)
-    why = "Seen" if outcome == "clean" else "Why"
+    why = "Seen" if outcome in ("clean", "recovered") else "Why"
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     return shell.page(
         f"{word} {cause}: {headline}"[:120],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodedoctor.triage.causes import bare, collectives, deaths, local, missing, network, nodes, ras
+from nodedoctor.triage.causes import bare, collectives, deaths, groups, local, missing, network, nodes, ras
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
 
@@ -17,6 +17,7 @@ RULES: tuple[Rule, ...] = (
     *local.RULES,
     *deaths.RULES,
     *collectives.RULES,
+    *groups.RULES,
     *missing.RULES,
     *network.RULES,
     *bare.RULES,

@@ -20,7 +20,7 @@ def heartbeat(story: Story) -> Iterator[Candidate]:
     stuck = distinct(event.who for event in beats)
     others = len(story.ranks_seen) - len(stuck)
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
-    place = order.STUCK + 3 if not story.waits or culprits else order.HINT + 20
+    place = order.STUCK + 3 if culprits else order.HINT + 20
     who = called(culprits) or "the process"
     headline = f"{who} stood still in a call that its watchdog could not pass (GIL, CUDA, storage)"
     yield Candidate(

@@ -7,15 +7,26 @@ from typing import Any
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct
-from nodedoctor.triage.events.exits import Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, StoreWait
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Candidate, Confidence, Event, Who
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Story, follows
 
-_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
 
 
 def killed(story: Story) -> Iterator[Candidate]:
@@ -44,22 +55,43 @@ def killed(story: Story) -> Iterator[Candidate]:
 
 
 def ray_deaths(story: Story) -> Iterator[Candidate]:
-    """Ray noticed a dead worker. Its list of possible reasons is constant text."""
-    died = story.of(ActorDied)
+    """Ray noticed a dead worker. Its list of possible reasons is constant text.
+
+    A worker that gave up waiting ends itself, and Ray then finds it dead: what Ray says of it, or says only
+    after the first timeout, follows from the timeout and is no cause.
+    """
+    died = [event for event in story.of(ActorDied) if not follows(story, event)]
     if not died:
         return
     named: list[Event[Any]] = [e for e in [*died, *story.of(ActorPid)] if e.who.pid is not None]
+    named = [event for event in named if not follows(story, event)]
     culprits = blamed(*(event.who for event in named))
-    waited = bool(story.waits)
     yield Candidate(
         "peer_died",
-        order.DIED + (order.HINT if waited else 1),
+        order.DIED + 1,
         "medium",
         f"Ray's worker {called(culprits) or ''} is gone, for a reason that Ray does not know".replace(
             "  ", " "
         ),
         tuple([*died, *named][:4]),
-        () if waited else culprits[:1],
+        culprits[:1],
+    )
+
+
+def signalled(story: Story) -> Iterator[Candidate]:
+    """The launcher got a signal from outside: nothing in the job failed."""
+    ended = story.of(Ended)
+    if not ended:
+        return
+    signal = ended[0].what.signal
+    name = _SIGNALS.get(signal, f"signal {signal}")
+    why = {
+        1: "the terminal or the ssh session that it ran in was closed",
+        15: "a scheduler, the kubelet or a person ended it",
+        2: "somebody pressed Ctrl-C",
+    }.get(signal, "somebody else sent it")
+    yield Candidate(
+        "peer_died", order.DIED + 4, "medium", f"the launcher was ended by {name}: {why}", tuple(ended[:3])
     )
 
 
@@ -151,4 +183,4 @@ def _before_stop(story: Story, deaths: list[Event[Exit]]) -> list[Event[Exit]]:
     return early or [Event(e.what, e.place, Who(), e.time, e.text) for e in deaths]
 
 
-RULES = (killed, ray_deaths, nodes_lost, store_host_gone, connections_closed)
+RULES = (killed, ray_deaths, signalled, nodes_lost, store_host_gone, connections_closed)

@@ -31,6 +31,7 @@ _ORDER: dict[Cause, int] = {
     "p2p_pcie_acs_iommu": order.P2P,
     "user_code_exception": order.CUDA_FAULT,
     "collective_mismatch": order.DECLARED_MISMATCH,
+    "peer_died": order.DIED + 2,
 }
 _UNREACHABLE = frozenset(
     ("connect-failed", "no-route", "store-unreachable", "mesh-failed", "name-unresolved", "rendezvous-failed")

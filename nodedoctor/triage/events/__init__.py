@@ -21,9 +21,12 @@ from nodedoctor.triage.events import (
     store,
     watchdog,
 )
+from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.exits import ElasticBlock
-from nodedoctor.triage.events.sign import Sign, identified
-from nodedoctor.triage.events.trace import Tracebacks
+from nodedoctor.triage.events.manner import handled, manner, warned
+from nodedoctor.triage.events.seen import Article, Prose, unread
+from nodedoctor.triage.events.sign import Sign, Symptom, identified
+from nodedoctor.triage.events.trace import Raised, Tracebacks
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -43,48 +46,140 @@ SIGNS: tuple[Sign, ...] = (
 )
 """Every sign of every family."""
 
-LIFE = (progress.Step, progress.Finished, progress.LongWork)
+LIFE = (progress.Step, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
 ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
 """What a line tells in passing: it may still be one about progress."""
 
-_BY_NEEDLE: dict[str, list[Sign]] = {}
-for _sign in SIGNS:
-    for _needle in _sign.needles:
-        _BY_NEEDLE.setdefault(_needle, []).append(_sign)
+SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
+"""What may be handled by the program that says it, so that it matters how it is said."""
+
+TOLD_AS_WARNING = (
+    exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed, watchdog.Status, watchdog.Left,
+    watchdog.GilHeld, watchdog.Heartbeat, slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
+    progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
+    oom.MemoryUser,
+)  # fmt: skip
+"""What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
+
+BEHIND = 2
+"""Lines behind an exception in which its handler may say so."""
+
+_NUMBER = re.compile(r"\d+")
+_SHAPES_KEPT = 4096
+"""Shapes of lines remembered; logs repeat a few hundred."""
+
+
 NEEDLES: tuple[str, ...] = (
-    *(n for n in _BY_NEEDLE if len(n) > 6 or n in ("Xid", "Killed")),
+    *(
+        n
+        for n in {needle: None for sign in SIGNS for needle in sign.needles}
+        if len(n) > 6 or n in ("Xid (", "Killed")
+    ),
     "Traceback (most recent",
 )
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 
-_PLAIN = sorted(_BY_NEEDLE, key=len, reverse=True)
+
+class _Shapes:
+    """Which signs can read lines of one shape: logs repeat their lines with other numbers in them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Sign, ...]] = {}
+        self._words = [(tuple(_NUMBER.sub("0", word) for word in sign.needles), sign) for sign in SIGNS]
+
+    def signs(self, text: str) -> tuple[Sign, ...]:
+        """The signs of which the line has a word."""
+        shape = _NUMBER.sub("0", text)
+        found = self._known.get(shape)
+        if found is None:
+            found = tuple(sign for words, sign in self._words if any(word in shape for word in words))
+            if len(self._known) >= _SHAPES_KEPT:
+                self._known.clear()
+            self._known[shape] = found
+        return found
+
+
+_SHAPES = _Shapes()
 
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
-    traces, block = Tracebacks(), ElasticBlock()
+    counters = Counters()
+    traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
+    prose, last = Prose(), None
     for line in _joined(lines):
-        found = False
-        for event in _signs(line):
-            found = found or not isinstance(event.what, ASIDE)
-            yield event
-        listed = block.read(line.text)
-        if listed:
-            yield _listed(line, *listed)
+        last = line
+        prose.read(line)
+        events = list(_events(line, traces, block))
+        yield from open_errors.told(line)
+        if events:
+            yield from open_errors.released()
+        if any(isinstance(event.what, Raised) for event in events):
+            yield from counters.flush()
+            open_errors.hold(line, events)
             continue
-        for raised, spawned in traces.read(line):
-            who = (
-                replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
-            )
-            yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin)
-            found = True
-        if not found:
-            alive = progress.read(line.text)
-            if alive is not None:
-                who = _speaker(line)
-                yield Event(alive, line.place, who, line.time, line.text, line.repeated, line.origin)
+        if events and not all(isinstance(event.what, ASIDE) for event in events):
+            yield from counters.flush()
+            yield from events
+            continue
+        yield from events
+        counted = progress.counter(line.text)
+        if counted is not None:
+            counters.read(line, _speaker(line), *counted)
+    yield from open_errors.released()
+    yield from counters.flush()
+    if last is not None and prose.is_article:
+        yield Event(Article(), last.place, Who(), None, last.text)
+
+
+class _OpenErrors:
+    """Exceptions that wait for the lines behind them: these tell whether the process handled them."""
+
+    def __init__(self) -> None:
+        self._held: list[Event[Any]] = []
+        self._key = ""
+        self._left = 0
+
+    def hold(self, line: Line, events: list[Event[Any]]) -> None:
+        """Keep the events of a line that ends a traceback."""
+        self._held, self._key, self._left = events, line.key, BEHIND
+
+    def told(self, line: Line) -> Iterator[Event[Any]]:
+        """The held events, when this line decides about them."""
+        if not self._held:
+            return
+        if line.key == self._key and handled(line.text):
+            self._held = [replace(event, manner="handled") for event in self._held]
+            self._left = 0
+        self._left -= 1
+        if self._left <= 0 or line.text.startswith("Traceback (most recent"):
+            yield from self.released()
+
+    def released(self) -> Iterator[Event[Any]]:
+        """All that is held."""
+        yield from self._held
+        self._held = []
+
+
+def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:
+    """What one line says, other than how far a counter is."""
+    found = False
+    for event in _signs(line):
+        found = found or not isinstance(event.what, ASIDE)
+        yield event
+    listed = block.read(line.text)
+    if listed:
+        yield _listed(line, *listed)
+        return
+    for raised, spawned, how in traces.read(line):
+        who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
+        yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+        found = True
+    alive = None if found else progress.read(line.text) or unread(line)
+    if alive is not None:
+        yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
 
 
 def _joined(lines: Iterable[Line]) -> Iterator[Line]:
@@ -107,26 +202,26 @@ _HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
 def _signs(line: Line) -> Iterator[Event[Any]]:
-    tried: set[int] = set()
-    for needle in _PLAIN:
-        if needle not in line.text:
+    for sign in _SHAPES.signs(line.text):
+        said = sign.read(line.text)
+        if not said:
             continue
-        for sign in _BY_NEEDLE[needle]:
-            if id(sign) in tried:
-                continue
-            tried.add(id(sign))
-            said = sign.read(line.text)
-            if said:
-                what, match = said
-                yield Event(
-                    what,
-                    line.place,
-                    identified(line.who, match),
-                    line.time,
-                    line.text,
-                    line.repeated,
-                    line.origin,
-                )
+        what, match = said
+        how = manner(line, match.start(), match.end())
+        if isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
+            how = "plain"
+        elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
+            continue
+        elif how != "warning" and not isinstance(what, SUSPICIONS):
+            how = "plain"
+        who = identified(line.who, match)
+        yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+
+
+def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
+    """True for what its program tells as a warning although it is none, if only the level says so."""
+    own = isinstance(what, TOLD_AS_WARNING) or (isinstance(what, Symptom) and what.as_warning)
+    return own and not warned(line.text, match.end())
 
 
 def _speaker(line: Line) -> Who:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, numeral, sign
+from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
            "SIGKILL": 9,
@@ -38,6 +38,13 @@ class Stopped:
 
 
 @record
+class Ended:
+    """The launcher got a signal and took its workers down: the terminal closed, or somebody ended it."""
+
+    signal: int
+
+
+@record
 class NodeLost:
     """A whole node went away, says a scheduler."""
 
@@ -60,100 +67,102 @@ _NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "(exitcode: ",
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
         lambda found: Exit(numeral(found["code"]), first=True),
     ),
     sign(
-        "forcefully exit",
+        r"Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal"
+        r"|SignalException: Process \d+ got signal: (?:Signals\.)?(?P<signal>\d+|SIG[A-Z]+)",
+        lambda found: Ended(-_signal(found["name"] or found["signal"])),
+    ),
+    sign(
         r"Unable to shutdown process (?P<pid>\d+) via \d+, forcefully exit",
         lambda _: Forced(),
     ),
-    sign("closing signal", r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
+    sign(r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
     sign(
-        "Job step aborted|Terminating StepId|sigkill_handler",
         r"Job step aborted|Terminating StepId"
         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)",
         lambda _: Stopped(),
     ),
     sign(
-        "oot Cause|oot cause|oot failure",
         r"[Rr]oot (?:[Cc]ause|failure)(?: on"
         r"|:)? (?P<who>rank):? ?(?P<rank>\d+)\b(?:.{0,20}exit ?code:? ?(?P<code>-?\d+))?"
         r"(?:.{0,20}(?P<signal>SIG[A-Z]+))?",
         _prose,
     ),
     sign(
-        "exitcode",
         r"rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *(?P<code>-?\d+) "
         r"\(pid: (?P<pid>\d+)\)",
         lambda found: Exit(numeral(found["code"]), first=True),
     ),
     sign(
-        "terminated with signal|terminated with exit code",
         r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
         _prose,
     ),
     sign(
-        "exited on signal",
         r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal "
         r"(?P<signal>\d+)",
         lambda found: Exit(-numeral(found["signal"]), first=True),
     ),
     sign(
-        ": task",
         _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
         r"|Illegal instruction)",
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign(
-        ": task",
         _NODE + r"Exited with exit code (?P<code>\d+)",
         lambda found: Exit(numeral(found["code"])),
     ),
     sign(
-        ": task",
         r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault"
         r"|Bus error|Aborted)",
         lambda found: Exit(_signal(found["signal"])),
     ),
-    sign("exits with return code", r"exits with return code = (-?\d+)", _deepspeed),
+    sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
-        "Exit Code:|exitCode|exit code 137|exit code 139|exit code: 137",
         r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
         lambda found: Exit(numeral(found["code"])),
     ),
     sign(
-        "Killed|Segmentation fault|core dumped",
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
         r"(?: +\(core dumped\))?(?: +\S.*)?$",
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign(
-        "SIGSEGV|SIGBUS|Fatal Python error|Signal 11|died with <Signals",
-        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error)"
-        r"|SIGSEGV received"
+        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted)"
+        r"|(?P<received>SIGSEGV|SIGABRT|SIGBUS) received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: Exit(
-            -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or "SIGSEGV"))
+            -int(
+                found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or found["received"])
+            )
         ),
     ),
     sign(
-        "DataLoader worker",
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
         r"(?P<signal>Killed|Segmentation"
-        r" fault|Aborted)|exited unexpectedly)",
-        lambda found: Exit(_signal(found["signal"] or "Killed")),
+        r" fault|Aborted))",
+        lambda found: Exit(_signal(found["signal"])),
+    ),
+    symptom(
+        "peer_died",
+        "loader-ended",
+        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) exited unexpectedly",
+        "a data-loader worker ended, and how is not told",
+        personal=True,
+    ),
+    symptom(
+        "peer_died",
+        "engine-died",
+        r"Worker proc \S+ died unexpectedly|Engine core proc \S+ died unexpectedly",
+        "an inference worker's process ended, and how is not told",
     ),
     sign(
-        "NODE FAILURE|Node failure|NODE_FAIL|node failure",
         r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",
         lambda _: NodeLost(),
     ),
     sign(
-        "health check failed|missed too many heartbeats|node was terminated|Node is dead"
-        "|NodeDiedError|NodeLost"
-        "|node is not ready|lease expired",
         r"health check failed|missed too many heartbeats|node was terminated unexpectedly"
         r"|Node is dead|NodeDiedError",
         lambda _: NodeLost(),

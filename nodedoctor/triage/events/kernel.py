@@ -31,28 +31,26 @@ class Stalled:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "Xid",
-        r"(?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?",
-        lambda found: Xid(numeral(found["code"]), found["pci"].lower(), found["kind"] == "SXid"),
+        r"(?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?"
+        r"(?:.*\bcaused by previous Xid (?P<previous>\d+))?",
+        lambda found: Xid(
+            numeral(found["previous"] or found["code"]), found["pci"].lower(), found["kind"] == "SXid"
+        ),
     ),
     symptom(
         "network_ib",
         "link-down",
-        "ink down|Link DOWN|ink is down",
         r"(?:mlx\d|ib\d|hfi1|bnxt|irdma|port \d).*[Ll]ink (?:is )?(?:down|DOWN)",
         "a network link went down",
     ),
     symptom(
         "gpu_hardware_xid",
         "pcie-fatal",
-        "AER:",
         r"AER:.*Uncorrect\w* \((?:Fatal|Non-Fatal)\)|AER: .*[Ff]atal error",
         "a PCIe device reported an uncorrectable error",
         decisive=False,
     ),
     sign(
-        "blocked for more than|not responding|connection lost|was evicted by"
-        "|Connection to .* was lost|Connection to ",
         r"task (?P<name>\S+):(?P<pid>\d+) blocked for more than \d+ seconds"
         r"|nfs: server (?P<srv>\S+) not responding"
         r"|Lustre(?:Error)?:.*(?:connection lost|was lost|evicted)",

@@ -11,7 +11,6 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _LIMITS,
         "loader-bus-error",
-        "Bus error|bus error|insufficient shared memory",
         r"(?:DataLoader|worker).*killed by signal: Bus error|insufficient shared memory \(shm\)"
         r"|Unexpected bus error encountered in worker",
         "a data-loader worker ran out of shared memory",
@@ -19,23 +18,20 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _LIMITS,
         "open-files",
-        "Too many open files|ancdata|out of file descriptors",
         r"Too many open files|received 0 items of ancdata|out of file descriptors",
         "the limit of open files was reached",
     ),
     symptom(
         _LIMITS,
         "threads",
-        "can't start new thread|Thread creation failed|pthread_create failed|fork: retry"
-        "|Resource temporarily",
         r"can't start new thread|Thread creation failed|pthread_create failed|fork: retry"
-        r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
+        r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable"
+        r"|(?:\bthread|\bclone|\bfork(?:\(\))?|spawn\w*): (?:retry: )?Resource temporarily unavailable",
         "the limit of processes and threads was reached",
     ),
     symptom(
         _LIMITS,
         "cannot-map",
-        "unable to mmap|unable to allocate shared memory|unable to open shared memory|Cannot allocate memory",
         r"unable to (?:mmap|allocate shared memory|open shared memory|write to file).*(?:/torch|shm|bytes)"
         r"|OSError: \[Errno 12\] Cannot allocate memory",
         "memory could not be mapped or shared",
@@ -43,7 +39,6 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _LIMITS,
         "disk-full",
-        "No space left on device|Disk quota exceeded|low on resource: ephemeral",
         r"No space left on device|Disk quota exceeded|low on resource: ephemeral-storage",
         "a file system (or /dev/shm) is full",
     ),

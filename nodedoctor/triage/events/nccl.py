@@ -53,19 +53,15 @@ def _communicator(found: re.Match[str]) -> Communicator:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "Duplicate GPU detected",
         r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
         lambda found: DuplicateGpu((rank_number(found[1]), rank_number(found[2]))),
     ),
     sign(
-        "ncclRemoteError|ncclSystemError|ncclInternalError|ncclUnhandledCudaError|ncclInvalidUsage"
-        "|unhandled cuda error|unhandled system error",
         r"\b(nccl(?:Remote|System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)(?:Error)?)\b"
         r"|(unhandled (?:cuda|system) error)",
         lambda found: NcclError(found[1] or found[2]),
     ),
     sign(
-        "nranks ",
         r"rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).*?"
         r"(?:busId (?P<bus>[0-9a-f]{1,9})\b.*)?"
         r"(?P<step>Init START|Init COMPLETE|Abort COMPLETE|Destroy COMPLETE)",
@@ -74,14 +70,12 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "no-interface",
-        "o socket interface found|no interface found|No interface found in the same subnet",
         r"[Nn]o (?:socket )?interface found",
         "NCCL found no network interface that fits NCCL_SOCKET_IFNAME",
     ),
     symptom(
         _SOCKET,
         "connect-failed",
-        "onnect to ",
         r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect"
         r"|\w*[sS]ocket\w*) ?: [Cc]onnect to \S+ "
         r"(?:failed|returned .*exceeded error retry count)",
@@ -90,38 +84,32 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "no-route",
-        "No route to host|Network is unreachable|Software caused connection abort",
         r"No route to host|Network is unreachable|Software caused connection abort",
         "there is no way to the peer's address",
     ),
     sign(
-        "failed : Connection timed out",
         r"Call to \w+ (?:from|to) (?P<peer>\S+) failed : Connection timed out",
         lambda found: PeerGone(found["peer"], timed_out=True),
     ),
     sign(
-        "Got completion",
         r"Got completion from peer (?P<peer>\S+) with (?:error|status)[ =](?:5\b|IBV_WC_WR_FLUSH_ERR)",
         lambda found: IbFlush(found["peer"]),
     ),
     symptom(
         _IB,
         "ib-completion-error",
-        "Got completion",
         r"Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)",
         "InfiniBand gave up on a peer: its port, the cable, the switch, or its process is gone",
     ),
     symptom(
         _IB,
         "ib-event",
-        "NET/IB",
         r"NET/IB ?: .*(?:async fatal event|Got async event|port error)",
         "the InfiniBand adapter reported a fault",
     ),
     symptom(
         _IB,
         "ib-setup",
-        "ibv_",
         r"(?:Call to )?ibv_(?:modify_qp|create_qp|open_device|poll_cq|query_port|query_gid"
         r"|alloc_pd)\w* failed",
         "an InfiniBand queue pair could not be set up",
@@ -129,21 +117,18 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _IB,
         "network-plugin-missing",
-        "NCCL WARN Error: network",
         r"NCCL WARN Error: network \S+ not found",
         "the network that NCCL_NET asks for is not available",
     ),
     symptom(
         "shm_or_limits",
         "memlock",
-        "ibv_reg_mr|ibv_create_cq|ibv_reg_",
         r"ibv_(?:reg_\w+|create_cq)\w* failed.*(?:Cannot allocate memory|error 12)",
         "memory could not be pinned for InfiniBand: the memlock limit",
     ),
     symptom(
         "shm_or_limits",
         "dev-shm",
-        "/dev/shm|shared memory segment",
         r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left"
         r"|open of|could not|"
         r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)",
@@ -152,14 +137,12 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "version_mismatch",
         "nccl-versions-differ",
-        "Mismatched NCCL version|mismatched NCCL version",
         r"[Mm]ismatched NCCL version",
         "ranks run different NCCL versions",
     ),
     symptom(
         "nvlink_fabric",
         "nvls",
-        "NVLS|nvls.cc|NVLink SHARP",
         r"(?:[Ff]ailed to (?:bind|create|allocate|map).*(?:NVLS|NVLink SHARP|[Mm]ulticast)"
         r"|(?:bind|creat|allocat)\w* .*NVLS.*(?:CUDA|fail|error)|nvls\.cc:\d+.*(?:[Cc]uda failure"
         r"|CUDA (?:error )?\d+|fail))",
@@ -168,7 +151,6 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "nvlink_fabric",
         "imex",
-        "IMEX|MNNVL",
         r"(?:IMEX|MNNVL).*(?:fail|error|not (?:running|ready|available)|WARN)|WARN.*(?:IMEX|MNNVL)",
         "the multi-node NVLink service (IMEX) does not work",
         decisive=False,
@@ -176,7 +158,6 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "nvlink_fabric",
         "p2p-off-on-nvlink",
-        "P2P is disabled between NVLINK",
         r"P2P is disabled between NVLINK connected GPUs",
         "P2P is off between GPUs that NVLink connects",
         decisive=False,
@@ -184,21 +165,31 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "p2p_pcie_acs_iommu",
         "acs-hint",
-        "HINT:|IO_PAGE_FAULT|DMAR: [DMA",
         r"HINT:.*\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA",
         "the way between the GPUs over PCIe is redirected or blocked (ACS, IOMMU)",
     ),
     symptom(
         "p2p_pcie_acs_iommu",
         "p2p-broken",
-        "peer access is not supported|Verification ",
         r"peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)",
         "the GPUs cannot reach each other's memory",
     ),
     symptom(
         "collective_mismatch",
+        "declared-mismatch",
+        r"Mismatched collective detected|DistributedOperationException"
+        r"|disagree(?:ment|d|s)? (?:error )?between rank ?\d+ and rank ?\d+",
+        "the ranks were compared, and they do not do the same",
+    ),
+    symptom(
+        "user_code_exception",
+        "rank-given-twice",
+        r"rank \d+ of \d+ ranks has already checked in",
+        "two processes were started with the same rank",
+    ),
+    symptom(
+        "collective_mismatch",
         "message-truncated",
-        "Message truncated",
         r"Message truncated : received \d+ bytes instead of \d+",
         "a peer sent more than this rank expected",
         decisive=False,

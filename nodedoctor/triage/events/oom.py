@@ -30,44 +30,37 @@ def _killed(said_by: str) -> object:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "Killed process|oom-kill:|Killed Process",
         r"(?:[Oo]ut of memory: )?Killed process (?P<pid>\d+)|oom-kill:.*\bpid=(?P<pid2>\d+)",
         lambda found: HostOom("the kernel", number(found["pid"] or found["pid2"])),
     ),
     sign(
-        "invoked oom-killer|oom_kill event|oom-kill event|OOM Killed|out-of-memory handler"
-        "|OUT_OF_MEMORY|oom_kill ",
-        r"invoked oom-killer|[Dd]etected \d+ oom[_-]kill event|OOM Killed|cgroup out-of-memory handler"
+        r"exceeded (?:job |step |virtual )?memory limit"
+        r"|invoked oom-killer|[Dd]etected \d+ oom[_-]kill event|OOM Killed|cgroup out-of-memory handler"
         r"|\bOUT_OF_MEMORY\b|\boom_kill [1-9]",
         lambda found: HostOom("the kernel" if "invoked" in found[0] else "Slurm"),
     ),
     sign(
-        "Out Of Memory",
         r"error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): Out Of Memory",
         lambda found: HostOom("Slurm", task=number(found["rank"]) if not found["more"] else None),
     ),
     sign(
-        "OOMKilled|low on resource: memory|MemoryPressure|memory limit exceeded",
         r"OOMKilled|low on resource: memory",
         lambda _: HostOom("Kubernetes"),
     ),
     sign(
-        "running low on memory|NODE_OUT_OF_MEMORY|killed due to the node|killed due to memory pressure",
-        r"(?:killed due to the node running low on memory|NODE_OUT_OF_MEMORY|killed due to memory pressure)",
+        r"(?:[Ss]ystem memory (?:is )?low.{0,80}killing"
+        r"|killed due to the node running low on memory|NODE_OUT_OF_MEMORY|killed due to memory pressure)",
         lambda _: HostOom("Ray"),
     ),
     sign(
-        "memory used=",
         r"pid=(?P<pid>\d+), memory used=(?P<used>[\d.]+)GB\) was running",
         lambda found: HostOom("Ray", numeral(found["pid"])),
     ),
     sign(
-        "ray::",
         r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+)",
         lambda found: MemoryUser(numeral(found["pid"]), float(found["gb"]), found["command"]),
     ),
     sign(
-        "std::bad_alloc|DefaultCPUAllocator|MemoryError",
         r"std::bad_alloc|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
         r"|(?:^|\s)(?:numpy\S*ArrayMemoryError|MemoryError)\b",
         lambda _: HostOom("the program"),

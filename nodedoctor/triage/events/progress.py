@@ -12,7 +12,28 @@ from nodedoctor.whole_numbers import whole
 
 @record
 class Step:
-    """Training or evaluation went on: a step, an iteration, a moving progress bar."""
+    """A counter of steps moved, or was seen for the first time.
+
+    `series` is the counter's own name and process: only the same series can go on. `part` counts how often it
+    began again (a new epoch, a new run); `first` and `last` are its values in this part so far. `rises`: how
+    often it passed its highest value of this part since the last event about it; a redrawn bar rises never.
+    """
+
+    series: str = ""
+    part: int = 0
+    first: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
+    rises: int = 0
+
+    @property
+    def begins(self) -> bool:
+        """True when this part of the counter starts where counters start."""
+        return all(value <= BEGINNING for value in self.first)
+
+
+@record
+class Serving:
+    """A server says that it is up."""
 
 
 @record
@@ -63,14 +84,23 @@ class Roster:
     pids: tuple[int, ...]
 
 
+BEGINNING = 1.0
+"""Counters of steps and epochs start at 0 or 1."""
+
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
-_STEP = re.compile(
-    r"\b(?:step|iter(?:ation)?|epoch|batch|update|global_step|train_loss|loss"
-    r"|lm loss)s?\b['\"]?\s*[:=]?\s*[\[(]?\s*\d"
-    r"|\d+(?:\.\d+)?\s?(?:it/s|s/it|tokens?/s|samples/s|tok/s)|\bstep-log\b"
-    r"|Application startup complete|Uvicorn running|generation throughput: |\[\d+:\d\d<\d+:\d\d",
+_COUNTED = re.compile(
+    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?)(?:[_ ]?(?:idx|num|no))?"
+    r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
+    r"(?P<value>\d{1,12}(?:\.\d{1,6})?)(?![\w%]|\.\d)",
     re.IGNORECASE,
 )
+_BAR = re.compile(
+    r"(?P<done>\d{1,12})(?:\.\d+)?/(?P<total>\d{1,12})(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
+)
+_SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
+"""Names whose number is a setting and no count: `save_steps=500`."""
+_SERVING = re.compile(r"Application startup complete|Uvicorn running")
+_TROUBLE = re.compile(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception")
 _WORK = (
     ("saving a checkpoint", r"[Ss]aving (?:model |the )?(?:checkpoint|state|weights)"
                             r"|[Ss]aving .*(?:checkpoint|\.pt\b|"
@@ -98,7 +128,8 @@ _DONE = re.compile(
     r"|Done training"
     r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
     r"|[Jj]ob (?:completed|finished) success"
-    r"|^step-log .*finished|COMPLETED\b.*ExitCode 0|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
+    r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
+    r"|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
     r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
     r"|peak memory consumption"
 )
@@ -116,36 +147,53 @@ def read(text: str) -> object | None:
     for kind, pattern in _WORKS:
         if pattern.search(text):
             return LongWork(kind)
-    if _STEP.search(text) and not re.search(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception", text):
-        return Step()
+    if _SERVING.search(text):
+        return Serving()
     return None
+
+
+def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """Name and value of the counter of steps in a line, None when it has none.
+
+    An epoch counts before the step within it. The name is what stands around the number, so that two bars,
+    or a bar and a log line, are two series.
+    """
+    bar = _BAR.search(text)
+    if bar:
+        title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: bar.start()]).strip()
+        return f"{title[-60:]}/{bar['total']}", (float(bar["done"]),)
+    if _TROUBLE.search(text):
+        return None
+    found: dict[str, float] = {}
+    for match in _COUNTED.finditer(text):
+        name = match["name"].lower()
+        if not _SETTING.search(name):
+            found.setdefault(name, float(match["value"]))
+    if not found:
+        return None
+    order = sorted(found, key=lambda name: ("epoch" not in name, name))
+    return " ".join(order), tuple(found[name] for name in order)
 
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "sleeping|SLEEP|Sleeping|breakpoint|(Pdb)|Enter your choice|[y/N]",
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?"
         r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
         lambda _: Asleep(),
     ),
     sign(
-        "local failure|injecting|simulated failure|raising ",
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:(?:injecting"
         r"|simulat\w+) (?:a )?(?:local )?(?:failure|exception|error|crash))",
         lambda _: LocalFailure(),
     ),
     sign(
-        "world_size|WORLD_SIZE|world size|world=|size: |distributed world|nranks ",
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
         r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
         lambda found: Size(world_size(found["n"] or found["n2"] or found["n3"])),
     ),
     sign(
-        "kyrl|kyRL|SKYRL|policy_train|deepspeed|DeepSpeed|openrlhf|OpenRLHF|verl|WorkerDict|egatron"
-        "|swift|torchtitan|lightning"
-        "|NCCL_TIMEOUT|accelerate|transformers|llamafactory",
-        r"(?P<skyrl>[Ss]ky[Rr][Ll]|SKYRL_|policy_train)|(?P<deepspeed>[Dd]eep[Ss]peed)"
-        r"|(?P<openrlhf>[Oo]pen[Rr][Ll][Hh][Ff])"
+        r"(?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)"
+        r"|(?P<openrlhf>OpenRLHF|openrlhf)"
         r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)"
         r"|(?P<torchtitan>torchtitan)"
         r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)"
@@ -153,9 +201,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Mentions(found.lastgroup or ""),
     ),
     sign(
-        "vision|image|Gemma|gemma|-VL|pixel_values",
         r"vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal",
         lambda _: Mentions("multimodal"),
     ),
-    sign("rank=", r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
+    sign(r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
 )

@@ -50,15 +50,14 @@ def _behind(found: re.Match[str]) -> RasCount | None:
 
 
 SIGNS: tuple[Sign, ...] = (
-    sign("missing rank", r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
-    sign("considered dead", r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
+    sign(r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
+    sign(r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
     sign(
-        "managing GPU",
         r"^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)",
         lambda _: RasProcess(),
     ),
-    sign("ranks have launched", r"(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
-    sign("RUNNING", r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
+    sign(r"(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
+    sign(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
 )
 
 

@@ -26,23 +26,23 @@ class TaskFailed:
 
 
 SIGNS: tuple[Sign, ...] = (
-    sign("ActorDiedError|ActorUnavailableError", r"Actor(?:Died|Unavailable)Error", lambda _: ActorDied("")),
     sign(
-        "Worker PID:",
+        r"(?:Actor(?:Died|Unavailable)|RayActor)Error",
+        lambda _: ActorDied(""),
+    ),
+    sign(
         r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: "
         r"(?P<type>[A-Z_]+))?",
         lambda found: ActorDied(found["type"] or ""),
     ),
     sign(
-        "worker process has died",
         r"worker process has died\.(?: Worker exit type: (?P<type>[A-Z_]+))?",
         lambda found: ActorDied(found["type"] or ""),
     ),
-    sign("pid: ", r"^\tpid: (?P<pid>\d+)$", lambda _: ActorPid()),
+    sign(r"^\tpid: (?P<pid>\d+)$", lambda _: ActorPid()),
     sign(
-        "RayTaskError",
         r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)",
         lambda f: TaskFailed(f["error"] or ""),
     ),
-    sign("WorkerCrashedError", r"WorkerCrashedError", lambda _: ActorDied("CRASHED")),
+    sign(r"WorkerCrashedError", lambda _: ActorDied("CRASHED")),
 )

@@ -1,8 +1,12 @@
-"""What a look at a running process showed."""
+"""What is worth keeping without being understood: a look at a process, and announcements of trouble."""
 
 from __future__ import annotations
 
+import re
+
 from nodedoctor.record import record
+from nodedoctor.triage.events.manner import manner
+from nodedoctor.triage.model import Line, Who
 
 
 @record
@@ -10,3 +14,63 @@ class Seen:
     """A process of the job was looked at; the event's text says what it does. No trouble by itself."""
 
     name: str
+
+
+@record
+class Unread:
+    """A line that announces trouble, by the severity its program gave it, and that no sign reads."""
+
+
+@record
+class Article:
+    """Most of the text is written for people: an article, an issue or a chat about a failure."""
+
+
+_SENTENCE = re.compile(r"^[-*#>\d.)\s]{0,6}[A-Z][a-z']*,? .{40,}")
+_SMALL_WORDS = re.compile(
+    r"\b(?:the|a|an|of|to|and|that|which|you|your|we|I|is|are|this|with|for|when|how)\b"
+)
+SENTENCES_KEPT = 4096
+"""Different sentences remembered."""
+_NOBODY = Who()
+SENTENCES = 12
+"""Lines of prose that make a text an article; a program's advice seldom has more than a few."""
+
+
+class Prose:
+    """Counts how much of a text is sentences that no process printed."""
+
+    def __init__(self) -> None:
+        self._lines = 0
+        self._sentences: set[str] = set()
+
+    def read(self, line: Line) -> None:
+        """Take a line in."""
+        self._lines += 1
+        if line.level or line.origin or line.time is not None or line.who != _NOBODY:
+            return
+        prose = _SENTENCE.match(line.text) and len(_SMALL_WORDS.findall(line.text)) >= 4
+        if prose and len(self._sentences) < SENTENCES_KEPT:
+            self._sentences.add(line.text[:80])
+
+    @property
+    def is_article(self) -> bool:
+        """True when a quarter of the lines or more are sentences."""
+        return len(self._sentences) >= SENTENCES and 4 * len(self._sentences) >= self._lines
+
+
+_ANNOUNCES = re.compile(
+    r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
+    r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
+    r"|terminate called|\b(?:Aborting|Aborted)\b"
+)
+
+
+def unread(line: Line) -> Unread | None:
+    """The announcement in a line that nothing else was read from."""
+    found = _ANNOUNCES.search(line.text)
+    if not line.text:
+        return None
+    if found is None:
+        return Unread() if line.level in ("E", "F") else None
+    return Unread() if manner(line, found.start(), found.end()) == "plain" else None

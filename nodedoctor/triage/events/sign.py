@@ -1,4 +1,4 @@
-"""How a line is recognised: a few literal words that a fast search finds, then a pattern that reads it.
+"""How a line is recognised: words that a fast search finds, then the pattern that they were read from.
 
 The named groups `rank grank local pid host gpu` of a pattern go into the event's identity by themselves.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Who
 from nodedoctor.whole_numbers import LARGEST, signed, whole
 
@@ -37,7 +38,8 @@ class Symptom:
     """A line that points to a cause by itself.
 
     `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
-    `personal` says that the process which printed it is the one in trouble, not a bystander.
+    `personal` says that the process which printed it is the one in trouble, not a bystander. `as_warning`:
+    its program gives it the level of a warning although it is an error.
     """
 
     cause: Cause
@@ -45,26 +47,27 @@ class Symptom:
     says: str
     decisive: bool = True
     personal: bool = False
+    as_warning: bool = False
 
 
-def sign(needles: str, pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
-    """A sign; needles are separated by `|` and searched as they are, case included."""
-    return Sign(tuple(needles.split("|")), re.compile(pattern), make)
+def sign(pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
+    """A sign; the words that a fast search finds are read from its pattern."""
+    return Sign(needles(pattern), re.compile(pattern), make)
 
 
 def symptom(
     cause: Cause,
     name: str,
-    needles: str,
     pattern: str,
     says: str,
     *,
     decisive: bool = True,
     personal: bool = False,
+    as_warning: bool = False,
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause."""
-    what = Symptom(cause, name, says, decisive, personal)
-    return sign(needles, pattern, lambda _: what)
+    what = Symptom(cause, name, says, decisive, personal, as_warning)
+    return sign(pattern, lambda _: what)
 
 
 def identified(who: Who, found: re.Match[str]) -> Who:

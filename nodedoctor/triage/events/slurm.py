@@ -18,9 +18,22 @@ class Attempt:
     """A new attempt begins; what stands before it is an earlier incident."""
 
 
+@record
+class Begun:
+    """A launcher starts, or workers meet at a rendezvous: after a death, this is a new run."""
+
+
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "CANCELLED",
+        r"Setting OMP_NUM_THREADS environment variable for each process"
+        r"|\] (?:Starting|Rendezvous'ing) worker group|Rendezvous complete for workers"
+        r"|starting workers for entrypoint|Started a local Ray instance"
+        r"|Connect(?:ing|ed) to existing Ray cluster"
+        r"|dist_world_size=\d|runner\.py:\d+:main\] cmd ="
+        r"|Initializing distributed: GLOBAL_RANK: \d+|[Jj]ob \S+ (?:was )?requeued",
+        lambda _: Begun(),
+    ),
+    sign(
         r"\*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+(?: [Dd][Uu][Ee] to (?P<lower>.*?)"
         r"| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)",
         lambda found: (
@@ -30,17 +43,14 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(
-        "KeyboardInterrupt",
         r"^\s*KeyboardInterrupt\b",
         lambda _: OrderedStop("interrupted from the keyboard"),
     ),
     sign(
-        "DeadlineExceeded|preempt|PREEMPT",
         r"DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION",
         lambda _: OrderedStop("preempted"),
     ),
     sign(
-        "restart worker group|Restarting worker group|[restart]",
         r"will restart worker group|Restarting worker group",
         lambda _: Attempt(),
     ),

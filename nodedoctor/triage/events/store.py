@@ -91,39 +91,38 @@ def fingerprints(text: str) -> tuple[Fingerprint, ...]:
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
-    dead = re.search(r"Connection reset|Broken pipe|closed|refused", found["error"] or "") is not None
+    dead = (
+        re.search(
+            r"Connection reset|Broken pipe|closed|refused|Failed to recv|remote server", found["error"] or ""
+        )
+        is not None
+    )
     return StoreWait(number(found["root"]), dead)
 
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "to complete",
         r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete",
         lambda found: GlooTimeout(number(found[1])),
     ),
     sign(
-        "losed by peer|Connection reset by peer|closed by remote peer|Broken pipe",
         r"(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error) "
         r"\[?(?P<peer>[\w.:-]+)\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)",
         lambda found: PeerGone(found["peer"] or ""),
     ),
     sign(
-        "failed to pass monitoredBarrier",
         r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
         lambda found: BarrierMissed(ranks_in(found[1])),
     ),
     sign(
-        "successfully reached monitoredBarrier",
         r"Rank (?P<rank>\d+) successfully reached monitoredBarrier",
         lambda _: BarrierVictim(),
     ),
     sign(
-        "op.preamble.length",
         r"op\.preamble\.length <= op\.nbytes\.? (\d+) vs (\d+)",
         lambda found: SizeMismatch(numeral(found[1]), numeral(found[2])),
     ),
     sign(
-        "Detected mismatch between collectives|is running |TensorShape=",
         r"Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?: ",
         lambda found: (
             Mismatch(fingerprints(found.string))
@@ -132,57 +131,50 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(
-        "store->get(",
         r"retr\w+ing ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)",
         _store_wait,
     ),
     sign(
-        "clients joined",
         r"waiting for clients\. (\d+)/(\d+) clients joined",
         lambda found: ClientsMissing(numeral(found[1]), numeral(found[2])),
     ),
-    sign("wait timeout after", r"wait timeout after \d+ms, keys: ", lambda _: StoreWait(None, False)),
+    sign(r"wait timeout after \d+ ?ms", lambda _: StoreWait(None, False)),
     symptom(
         _SOCKET,
         "interface-missing",
-        "Unable to find address for|Unable to find interface for",
         r"Unable to find (?:address|interface) for: ?\S+",
         "the network interface that gloo was told to use does not exist here",
     ),
     symptom(
         _SOCKET,
         "store-unreachable",
-        "client socket has timed out|client socket has failed to connect|failed to connect to any",
         r"client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)",
         "the rendezvous store could not be reached",
     ),
     symptom(
         _SOCKET,
         "mesh-failed",
-        "connectFullMesh failed",
         r"connectFullMesh failed",
         "gloo could not connect the ranks with each other",
     ),
     symptom(
         _SOCKET,
         "port-in-use",
-        "EADDRINUSE|Address already in use",
         r"EADDRINUSE|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use",
         "the port of the rendezvous store is taken by another process",
     ),
     symptom(
         _SOCKET,
         "rendezvous-failed",
-        "RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError",
         r"Rendezvous(?:Timeout|Connection)Error",
         "the nodes did not all meet at the rendezvous",
+        as_warning=True,
     ),
     symptom(
         _SOCKET,
         "name-unresolved",
-        "Name or service not known|name resolution|cannot be resolved|No address associated with hostname",
-        r"(?:getaddrinfo|gai error|resolv|hostname|socket\.gaierror|MASTER_ADDR|c10d|rendezvous|rdzv).*"
-        r"|(?:Name or service not known|name resolution)",
+        r"Name or service not known|in name resolution|Name does not resolve|cannot be resolved"
+        r"|No address associated with hostname",
         "a host name could not be resolved",
         decisive=False,
     ),

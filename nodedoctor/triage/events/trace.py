@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.manner import Manner, manner
 from nodedoctor.triage.model import Line
 
 LONGEST_STACK = 64
@@ -47,6 +48,16 @@ class _Open:
     first: Line
     frames: list[Frame] = field(default_factory=list)
     later: bool = False
+    manner: Manner = "plain"
+
+
+def _announced(line: Line | None) -> Manner:
+    """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
+    if line is None:
+        return "plain"
+    if line.text.startswith("Exception ignored in"):
+        return "handled"
+    return "warning" if manner(line, len(line.text), len(line.text)) == "warning" else "plain"
 
 
 class Tracebacks:
@@ -56,12 +67,18 @@ class Tracebacks:
         self._open: dict[str, _Open] = {}
         self._again: set[str] = set()
         self._spawned: dict[str, int] = {}
+        self._before: dict[str, Line] = {}
 
-    def read(self, line: Line) -> Iterator[tuple[Raised, int | None]]:
-        """Exceptions this line completes, with the rank that mp.spawn names."""
+    def read(self, line: Line) -> Iterator[tuple[Raised, int | None, Manner]]:
+        """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
+        before = self._before.get(line.key)
+        self._before[line.key] = line
+        yield from self._read(line, before)
+
+    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[Raised, int | None, Manner]]:
         text = line.text
         if text.startswith("Traceback (most recent call last)"):
-            self._open[line.key] = _Open(line, later=line.key in self._again)
+            self._open[line.key] = _Open(line, later=line.key in self._again, manner=_announced(before))
             self._again.discard(line.key)
             return
         if _AGAIN in text:
@@ -81,7 +98,11 @@ class Tracebacks:
         if raised[1] == "KeyboardInterrupt":  # an ordered end, told by a sign of its own
             return
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
-        yield Raised(raised[1], (raised[2] or "").strip("` "), frames, later), self._spawned.get(line.key)
+        how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
+        if line.severity in ("W", "I", "D"):
+            how = "warning"
+        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later)
+        yield what, self._spawned.get(line.key), how
 
     @staticmethod
     def _grown(current: _Open, text: str) -> bool:

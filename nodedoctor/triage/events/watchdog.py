@@ -145,38 +145,59 @@ def _status(found: re.Match[str]) -> Status:
     )
 
 
+def _aborting(found: re.Match[str]) -> TimedOut | Failed:
+    """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
+    work = CollectiveCall(group=ProcessGroup(found["group"] or ""))
+    reason = found["why"].strip()
+    if re.search(r"time[d ]*\s?out", reason):
+        return TimedOut(work, None, fresh=True)
+    return Failed(work, reason)
+
+
 SIGNS: tuple[Sign, ...] = (
     sign(
-        "Watchdog caught|WorkNCCL(|CCL(SeqNum",
+        r"(?:\[TC\]\[rank=\d+\]\[name=(?P<group>[^\]]{0,80})\] )?"
+        r"Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)",
+        _aborting,
+    ),
+    sign(
+        r"(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
+        r"nccl hit async error:? *(?P<why>.*)",
+        lambda found: Failed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
+    ),
+    sign(  # Ascend's HCCL: a notification of a peer did not come in time
+        r"\bEI0002\b|wait execution of the Notify register times out",
+        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
+    ),
+    sign(
+        r"(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
+        lambda found: Dying("its own watchdog takes the process down"),
+    ),
+    sign(
         r"(?:(?:\[Rank|\brank) (?P<grank>\d+)\]? )?(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),
-    sign("ast enqueued", rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status),
+    sign(rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status),
     sign(
-        "due to a collective timeout from",
         rf"(?:{GROUP}.*?)?due to a collective timeout from +(?:rank (?P<first>\d+)|this local rank)",
         lambda found: Blamed(number(found["first"])),
     ),
     sign(
-        "watchdog got stuck|Heartbeat monitor timed out",
         r"(?:watchdog got stuck for (\d+) seconds|Heartbeat monitor timed out)",
         lambda found: Heartbeat(number(found[1])),
     ),
-    sign("Could not acquire GIL", r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
+    sign(r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
     sign(
-        "To our best knowledge",
         r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging"
         r"|the lagging/dead)(?P<rest>.*)",
         lambda found: Lagging(ranks_in(found["some"] or found["rest"])),
     ),
     sign(
-        "destroying NCCL communicators|destroy_process_group entered",
         r"(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"
         r"|destroy_process_group entered)",
         lambda _: Left(),
     ),
     sign(
-        "watchdog thread terminated",
         rf"(?:{GROUP} |\[Rank (?P<grank2>\d+)\] )?(?:Process group"
         rf"|NCCL) watchdog thread terminated with exception: (?P<why>.*)",
         lambda found: Dying(found["why"]),

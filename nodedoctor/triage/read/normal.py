@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import ASIDE, read_events
-from nodedoctor.triage.lines import LONGEST, Habit, bare, is_known, parse
+from nodedoctor.triage.events import ASIDE, LIFE, read_events
+from nodedoctor.triage.lines import LONGEST, SERIOUS, Habit, bare, is_known, is_leveled, parse
 from nodedoctor.triage.model import NOBODY, Line, Place
 from nodedoctor.triage.read import unwrap
 from nodedoctor.triage.read.join import width
-from nodedoctor.triage.read.prefix import learned, margin, repeating
+from nodedoctor.triage.read.prefix import ALL, FEWEST, learned, margin, repeating
 
 SAMPLE = 1000
 """Lines at the beginning of a file from which its habits are learned."""
@@ -61,9 +61,10 @@ def normal(raws: Iterator[Raw], lost: Lost) -> Iterator[Line]:
     for piece in tail:
         entry = piece.entry
         for line in parse(entry.text, piece.place, habit, entry.who):
-            if (entry.time is not None and line.time is None) or (entry.level and not line.level):
+            level = line.level or (entry.level if entry.level in SERIOUS else "")
+            if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
-                line = replace(line, time=time, level=line.level or entry.level)
+                line = replace(line, time=time, level=level)
             if line.text:
                 yield line
 
@@ -76,15 +77,21 @@ def _habit(texts: list[str]) -> Habit:
     while len(patterns) < LAYERS and (pattern := learned(rest, is_known, _means)):
         patterns.append((pattern, repeating(pattern, rest)))
         rest = [bare(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
-    return Habit(tuple(patterns), blanks)
+    habit = Habit(tuple(patterns), blanks)
+    leveled = [is_leveled(text, habit) for text in texts if text.strip()]
+    return replace(habit, leveled=len(leveled) > FEWEST and sum(leveled) >= ALL * len(leveled))
 
 
-def _means(text: str) -> frozenset[type]:
-    """The kinds of events in a line by itself."""
-    if not text:
-        return frozenset()
-    events = read_events([Line(text, Place("", 0))])
-    return frozenset(type(event.what) for event in events if not isinstance(event.what, ASIDE))
+def _means(text: str) -> frozenset[str]:
+    """The kinds of events in a line by itself, and what of a process's identity those about trouble name."""
+    said: set[str] = set()
+    for event in read_events([Line(text, Place("", 0))]) if text else ():
+        kind = type(event.what).__name__
+        if not isinstance(event.what, ASIDE):
+            said.add(kind)
+        if not isinstance(event.what, ASIDE + LIFE):
+            said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
+    return frozenset(said)
 
 
 def _pieces(raws: Iterator[Raw], lost: Lost) -> Iterator[_Piece]:

@@ -23,7 +23,7 @@ FEWEST = 2
 TRIED = 50
 """Lines that are asked whether a known prefix follows."""
 MANY, ALL = 8, 0.95
-"""So many shapes, of which nearly all begin with the same plain word, begin with a name."""
+"""So many shapes, of which nearly all begin with the same plain word, begin with a name; ALL is that."""
 FEW = 4
 """Shapes of so few must all have it."""
 SHOWN = 160
@@ -68,7 +68,7 @@ LABEL = r" *(\d+)[-:]\ "
 
 
 def learned(
-    texts: Sequence[str], known: Callable[[str], bool], means: Callable[[str], frozenset[type]]
+    texts: Sequence[str], known: Callable[[str], bool], means: Callable[[str], frozenset[str]]
 ) -> re.Pattern[str] | None:
     """The prefix of most different lines, as a pattern with a group for each number; None without one.
 
@@ -87,7 +87,7 @@ def learned(
     return None
 
 
-def _loses(pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[type]]) -> bool:
+def _loses(pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]) -> bool:
     """Whether a line says less without this prefix: then it is no prefix. It may well say something else."""
     for found in islice((found for text in texts if (found := pattern.match(text))), TRIED * 4):
         whole, rest = means(found.string), means(found.string[found.end() :])

@@ -18,6 +18,7 @@ OUTCOME = {
     "failure": ("FAIL", "bold red"),
     "undetermined": ("UNKN", "bold magenta"),
     "clean": ("PASS", "green"),
+    "recovered": ("PASS", "green"),
 }
 LONGEST_NAME = 18
 

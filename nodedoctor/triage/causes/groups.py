@@ -1,0 +1,102 @@
+"""Who waits for whom over all groups: cycles between them, and groups that all entered and none left."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from nodedoctor.triage.causes import order
+from nodedoctor.triage.causes.who import distinct, listed
+from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.physics import implied_ranks
+from nodedoctor.triage.story import Story, Wait
+
+MISCONFIGURED_MS = 1000
+"""A limit of a second or less is shorter than one step of any training."""
+
+
+def crossed(story: Story) -> Iterator[Candidate]:
+    """Ranks of one group wait for ranks that wait in another: each order alone is right, together not."""
+    groups = _by_group(story)
+    if len(groups) < 2:
+        return
+    ranks = {name: _ranks(waits) for name, waits in groups.items()}
+    everybody = set().union(*ranks.values())
+    names = sorted(groups, key=lambda name: min(ranks[name]))
+    first = next((name for name in names if len(ranks[name]) < (_size(story, groups[name]) or 0)), None)
+    if first is None or sum(map(len, ranks.values())) != len(everybody):
+        return
+    missing = everybody - ranks[first]
+    if len(ranks[first]) + len(missing) < (_size(story, groups[first]) or 0) or not missing:
+        return
+    others = [name for name in names if name != first]
+    where = " and ".join(
+        f"ranks {listed(ranks[name])} in {_called(groups[name][0], name)}" for name in others
+    )
+    parties = tuple(distinct(wait.who for wait in story.waits))
+    yield Candidate(
+        "collective_mismatch",
+        order.NAMED_MISSING,
+        "medium",
+        f"ranks {listed(ranks[first])} wait in {_called(groups[first][0], first)} for ranks that wait"
+        f" elsewhere: {where}. The ranks call the groups' collectives in a different order",
+        tuple(waits[0].event for waits in groups.values()),
+        parties=parties,
+        collective=groups[first][0].work,
+    )
+
+
+def too_short(story: Story) -> Iterator[Candidate]:
+    """A limit that no step fits into was set in the wrong unit."""
+    short = [
+        w for w in story.waits if w.work.timeout_ms is not None and w.work.timeout_ms <= MISCONFIGURED_MS
+    ]
+    if short:
+        yield Candidate(
+            "timeout_too_short_legit_work",
+            order.NAMED_MISSING,
+            "high",
+            f"the timeout of the process group is {short[0].work.timeout_ms} ms, less than any step takes: it"
+            " was set in the wrong unit",
+            tuple(wait.event for wait in short[:3]),
+            collective=short[0].work,
+        )
+
+
+def entered(story: Story) -> int | None:
+    """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
+    signatures = {wait.work.signature[:2] for wait in story.waits}
+    if len(signatures) != 1 or story.waits[0].work.seq is None:
+        return None
+    size = _size(story, list(story.waits))
+    waiting = _ranks(list(story.waits))
+    return size if size is not None and size > 1 and len(waiting) >= size else None
+
+
+def _by_group(story: Story) -> dict[str, list[Wait]]:
+    """Waits by the name of their group, if all of them have one and a rank."""
+    groups: dict[str, list[Wait]] = defaultdict(list)
+    for wait in story.waits:
+        if not wait.work.group.name or wait.who.rank is None:
+            return {}
+        groups[wait.work.group.name].append(wait)
+    return groups
+
+
+def _size(story: Story, waits: list[Wait]) -> int | None:
+    """Ranks of a group: from the sizes that go in and come out, else the job's for its first group."""
+    implied = [size for wait in waits if (size := implied_ranks(wait.work)) is not None]
+    default = {wait.work.group.name for wait in waits} <= {"", "0"}
+    return max(implied, default=story.expected if default else None)
+
+
+def _ranks(waits: list[Wait]) -> set[int]:
+    return {wait.who.rank for wait in waits if wait.who.rank is not None}
+
+
+def _called(wait: Wait, name: str) -> str:
+    group = wait.work.group.desc or f"group {name}"
+    return f"{wait.work.op or 'a collective'} of {group}"
+
+
+RULES = (crossed, too_short)

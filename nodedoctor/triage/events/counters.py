@@ -1,0 +1,83 @@
+"""Progress is a counter that strictly rises: follows every counter of steps, per process and name.
+
+Redrawn bars, heartbeats and monitors print lines that look like progress and count nothing. What is handed
+out is not each line but how far a counter came between two other events: enough to judge a log of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.model import Event, Line, Who
+
+JUMP = 20
+"""A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
+SPREAD = 8
+"""Steps that a counter may fall back without having begun again."""
+SERIES = 4096
+"""Counters followed at once; a log with more names has something else than counters in it."""
+
+Value = tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Counter:
+    series: str
+    first: Value
+    last: Value
+    stride: float = 0.0
+    part: int = 0
+    rises: int = 0
+    told: bool = False
+    event: Event[Any] | None = None
+
+    def begin(self, value: Value) -> None:
+        """The same name starts to count again, or somewhere else."""
+        self.first = self.last = value
+        self.part, self.rises = self.part + 1, 0
+
+
+class Counters:
+    """The counters of one stream of lines."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, _Counter] = {}
+        self._moved: dict[str, _Counter] = {}
+
+    def read(self, line: Line, who: Who, name: str, value: Value) -> None:
+        """Take in one value of a counter."""
+        key = f"{line.place.source}|{who.world}|{who.rank}|{who.pid}|{who.local_rank}|{name}"
+        counter = self._all.get(key)
+        if counter is None:
+            if len(self._all) >= SERIES:
+                return
+            counter = self._all[key] = _Counter(key, value, value)
+        elif value > counter.last:
+            step = value[-1] - counter.last[-1] if value[:-1] == counter.last[:-1] else 0.0
+            if counter.stride and step > JUMP * max(counter.stride, 1.0):
+                counter.begin(value)
+            else:
+                counter.rises, counter.last = counter.rises + 1, value
+                counter.stride = max(counter.stride, step)
+        elif value < counter.last:
+            same = value[:-1] == counter.last[:-1]
+            if same and counter.last[-1] - value[-1] <= SPREAD * max(counter.stride, 1.0):
+                return  # ranks that print without a name are a few steps apart
+            counter.begin(value)
+        elif counter.told:
+            return
+        counter.told = True
+        counter.event = Event(None, line.place, who, line.time, line.text, line.repeated, line.origin)
+        self._moved[key] = counter
+
+    def flush(self) -> Iterator[Event[Step]]:
+        """One event per counter that moved since the last flush, the busiest first."""
+        for counter in sorted(self._moved.values(), key=lambda counter: -counter.rises):
+            what = Step(counter.series, counter.part, counter.first, counter.last, counter.rises)
+            counter.rises = 0
+            if counter.event is not None:
+                yield replace(counter.event, what=what)
+        self._moved.clear()

@@ -1,0 +1,104 @@
+"""How a line says what it says: as an error, as a warning, as something handled, or as a mere quotation.
+
+A program that warns goes on, and a message in a configuration, a help text or a list is no event at all. The
+words around a message tell; the message itself is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from nodedoctor.triage.model import Line
+
+Manner = Literal["plain", "warning", "handled", "described", "quoted"]
+
+_PYTHON_WARNS = re.compile(r"\b[A-Z]\w*Warning\b(?!: CUDA initialization:)\W|\bwarnings?\.warn\b")
+"""Python's own; torch tells in one that CUDA could not be initialised, and that is an error."""
+_WARNS = re.compile(
+    r"^\W{0,3}(?:WARN(?:ING)?|[Ww]arning|INFO|DEBUG|NOTICE)\b"
+    r"|(?: - |\[|\|\s{0,3}|\s)(?:WARN(?:ING)?|INFO|DEBUG)(?: - |\]|\s{0,3}\||: )"
+)
+"""The levels of loggers. NCCL's own WARN is the level of its errors, and a label."""
+_HANDLED = re.compile(
+    r"\b(?:ignor(?:ed|ing)|(?:will|can) (?:be )?ignored?|[Rr]etrying|will (?:be )?re-?tr(?:y|ied)"
+    r"|retry(?:ing)? (?:in|after)"
+    r"|[Ff]alling back|[Ff]all(?:s)? ?back|[Dd]isabling|will be (?:disabled|skipped)|[Ss]kipping|suppressed"
+    r"|(?:entering|after) retry|[Cc]ontinuing|using the default|recovered from)\b"
+)
+_LABEL = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ee]xception|[Ff]ail(?:ed|s|ure)?)\b|\w(?:Error|Exception)\b|\bWARN\b|what\(\)"
+)
+"""What announces an error; a message behind it is one."""
+_OPTION = re.compile(r"^\s*(?:-\w, )?--[a-z][\w-]*")
+_SETTING = re.compile(
+    r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
+)
+"""`retry_on: ...`: a lower-case name, indented or made of several words."""
+_TOLD_KEYS = re.compile(
+    r"(?:error|exception|reason|message|msg|detail|status|state|cause|what|kernel|stderr|stdout|exit|exitcode|code"
+    r"|signal|output|log|text|event|warning|failed|pid|rank|host|node|name)s?$"
+)
+"""Keys whose values are what happened."""
+_TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
+"""Settings that end in such a word."""
+_WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
+PROSE = 4
+"""Ordinary words in a row before a message that make it part of a sentence about it."""
+
+
+def warned(text: str, end: int) -> bool:
+    """True when one of Python's warnings says what ends at `end`."""
+    return _PYTHON_WARNS.search(text[:end]) is not None
+
+
+def handled(text: str) -> bool:
+    """True for a line that says how the program went on after an error."""
+    return _HANDLED.search(text) is not None and not text.startswith("Exception ignored")
+
+
+def manner(line: Line, start: int, end: int) -> Manner:
+    """How a line says what stands in it from `start` to `end`."""
+    text = line.text
+    if warned(text, end) or line.severity in ("W", "I", "D"):
+        return "warning"
+    if _HANDLED.search(text):
+        return "handled"
+    if _OPTION.match(text) or _is_setting(text, end):
+        return "quoted"
+    outside, quoted = _unquoted(text[:start], text[start:])
+    if _LABEL.search(outside):
+        return "plain"
+    if line.level in ("W", "I", "D") or _WARNS.search(text[: start + 40]):
+        return "warning"
+    if quoted:
+        return "quoted"
+    clause = re.split(r"[:\])>|]", outside)[-1]
+    return "described" if len(_WORD.findall(clause)) >= PROSE else "plain"
+
+
+def _is_setting(text: str, end: int) -> bool:
+    """True when a setting's name stands at the line's beginning, before what ends at `end`."""
+    found = _SETTING.match(text)
+    if found is None or found.end("key") > end:
+        return False
+    key = found["key"]
+    told = _TOLD_KEYS.search(key) is not None and not _TO_DO.search(key)
+    return not told and ("_" in key or text[:1] in " -")
+
+
+def _unquoted(lead: str, rest: str) -> tuple[str, bool]:
+    """What of a line's beginning stands outside quotation marks, and whether its end stands inside."""
+    outside: list[str] = []
+    quote, before = "", " "
+    for index, char in enumerate(lead):
+        after = lead[index + 1 : index + 2] or rest[:1] or " "
+        if quote:
+            if char == quote and not after.isalnum():
+                quote = ""
+        elif char in "'\"" and not before.isalnum() and before not in "])":
+            quote = char
+        else:
+            outside.append(char)
+        before = char
+    return "".join(outside), bool(quote) and quote in rest

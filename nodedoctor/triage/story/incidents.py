@@ -1,0 +1,104 @@
+"""What the job survived: deaths that a restart followed, and trouble after which it went on counting."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.slurm import Attempt, Begun
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.story.model import FATAL, QUIET
+
+SURVIVED = 3
+"""Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
+LONGER = 16
+"""The same after a whole traceback, for a counter that was not there before: a few steps are no long run."""
+
+
+def by_source(events: Iterable[Event[Any]]) -> Iterable[list[Event[Any]]]:
+    """The events of each source, in their order."""
+    sources: dict[str, list[Event[Any]]] = defaultdict(list)
+    for event in events:
+        sources[event.place.source].append(event)
+    return sources.values()
+
+
+def last_incident(events: list[Event[Any]]) -> tuple[list[Event[Any]], int]:
+    """What follows the last death that the job was restarted after, and how many such deaths there were.
+
+    Only a restart ends an incident: a launcher that begins again. What looks like progress does not, since
+    bars are drawn again and monitors go on after a death. A restart after which neither trouble nor
+    progress is seen leaves the death as the last that is known.
+    """
+    cuts, fatal, trouble = [0], False, False
+    for index, event in enumerate(events):
+        what = event.what
+        if (isinstance(what, Begun) and fatal) or (isinstance(what, Attempt) and trouble):
+            cuts.append(index)
+            fatal = trouble = False
+        fatal = fatal or isinstance(what, FATAL)
+        trouble = trouble or not isinstance(what, QUIET)
+    while len(cuts) > 1 and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
+        events, cuts = events[: cuts[-1]], cuts[:-1]
+    return events[cuts[-1] :], len(cuts) - 1
+
+
+def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
+    """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
+    if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in after):
+        return True
+    reached: dict[str, tuple[float, ...]] = {}
+    for event in before:
+        if isinstance(event.what, Step):
+            name = event.what.series.rpartition("|")[2]
+            reached[name] = max(reached.get(name, ()), event.what.last)
+    steps: Counter[str] = Counter()
+    for event in after:
+        if isinstance(event.what, Step):
+            name = event.what.series.rpartition("|")[2]
+            if event.what.last > reached.get(name, ()):
+                steps[name] += event.what.rises
+    return max(steps.values(), default=0) >= SURVIVED
+
+
+def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
+    kept: list[Event[Any]] = []
+    later: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    known = Counter((event.what.series, event.what.part) for event in events if isinstance(event.what, Step))
+    for event in reversed(events):
+        what = event.what
+        if isinstance(what, Step):
+            known[what.series, what.part] -= 1
+            later[what.series, what.part].append(what)
+        if isinstance(what, (*QUIET, *FATAL)) or _final(event, events) or not _survived(event, later, known):
+            kept.append(event)
+    return kept[::-1]
+
+
+def _survived(
+    event: Event[Any], later: dict[tuple[str, int], list[Step]], known: Counter[tuple[str, int]]
+) -> bool:
+    """True when a counter of before went on after this, or one began and came far."""
+    needed = LONGER if isinstance(event.what, Raised) and event.what.frames else SURVIVED
+    for key, steps in later.items():
+        rises = sum(step.rises for step in steps)
+        if rises >= SURVIVED and known[key] > 0:
+            return True
+        if rises >= needed and steps[0].begins:
+            return True
+    return False
+
+
+def _final(event: Event[Any], events: list[Event[Any]]) -> bool:
+    """True when the process that said it is never heard again, while others are known by name."""
+    rank = event.who.rank
+    if rank is None:
+        return False
+    again = [e for e in events if e.who.rank == rank and isinstance(e.what, Step)]
+    return all(e.place.offset < event.place.offset for e in again) and any(
+        e.who.rank not in (None, rank) and isinstance(e.what, FATAL) for e in events
+    )

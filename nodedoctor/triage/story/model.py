@@ -1,0 +1,116 @@
+"""The nouns of a story: its events, who waited, what counts as trouble and what nobody survives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from nodedoctor.record import record
+from nodedoctor.triage.events import LIFE
+from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.oom import MemoryUser
+from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
+from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
+from nodedoctor.triage.events.ray import ActorDied, ActorPid
+from nodedoctor.triage.events.seen import Article, Seen
+from nodedoctor.triage.events.slurm import Attempt, Begun, OrderedStop
+from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, TimedOut
+from nodedoctor.triage.model import CollectiveCall, Event, Who
+
+W = TypeVar("W")
+
+
+QUIET = (
+    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
+    ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
+)  # fmt: skip
+"""Events that are no trouble by themselves."""
+
+FATAL = (TimedOut, Dying, Exit, Forced, Failed, Ended, ActorDied, NodeLost)
+"""Events no process survives: only a restart ends them."""
+
+
+@record
+class Wait:
+    """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
+
+    who: Who
+    work: CollectiveCall
+    event: Event[TimedOut]
+    began: float | None
+
+
+@dataclass(frozen=True)
+class Story:
+    """The last incident. `hints` are events that are tied to no death: warnings, handled errors, quotations.
+    `folded`: Ray merged lines, so that silence proves nothing.
+
+    `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
+    """
+
+    events: tuple[Event[Any], ...]
+    hints: tuple[Event[Any], ...] = ()
+    incidents: int = 0
+    survived: int = 0
+    folded: bool = False
+    waits: tuple[Wait, ...] = ()
+    steps: int = 0
+    sources: int = 1
+    expected: int | None = None
+    _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, kind: type[W]) -> list[Event[W]]:
+        """All events of one kind, in order."""
+        if not self._index:
+            for event in self.events:
+                self._index.setdefault(type(event.what), []).append(event)
+        return self._index.get(kind, [])
+
+    @property
+    def trouble(self) -> list[Event[Any]]:
+        """Everything that is not a sign of life or of order."""
+        return [event for event in self.events if not isinstance(event.what, QUIET)]
+
+    @property
+    def ranks_seen(self) -> frozenset[int]:
+        """Global ranks that printed something, or that a launcher listed."""
+        return frozenset(e.who.rank for e in self.events if e.who.rank is not None)
+
+    @property
+    def first_wait(self) -> Wait | None:
+        """The earliest timeout: the rank that waited longest, a victim."""
+        return min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
+
+    def moment(self, event: Event[Any]) -> tuple[float, str, int]:
+        """When an event happened, as far as can be told: by its time, else by its place."""
+        return (
+            event.time if event.time is not None else float("inf"),
+            event.place.source,
+            event.place.offset,
+        )
+
+    def gave_up(self, who: Who) -> bool:
+        """True for a rank or process that printed a timeout of its own."""
+        return any(
+            (who.rank is not None and who.rank == wait.who.rank)
+            or (who.pid is not None and who.pid == wait.who.pid)
+            for wait in self.waits
+        )
+
+    def late(self, event: Event[Any]) -> bool:
+        """True when the others had already given up: what comes then is no cause but a consequence."""
+        first = self.first_wait
+        if first is None:
+            return False
+        if event.time is not None and first.event.time is not None:
+            return event.time > first.event.time
+        if event.who.rank is not None and event.who.rank not in {wait.who.rank for wait in self.waits}:
+            return False  # logs of several ranks may stand one after another in a file
+        same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
+        return bool(same) and event.place.offset > min(same)
+
+
+def follows(story: Story, event: Event[Any]) -> bool:
+    """True for an end that follows from a timeout: of a process that gave up, or told after one did."""
+    return bool(story.waits) and (story.late(event) or story.gave_up(event.who))

@@ -1,0 +1,87 @@
+"""Who is who: ranks filled in by process id, by PCI bus, by communicator."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.events.exits import Exit
+from nodedoctor.triage.events.kernel import Xid
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.progress import Roster, Size
+from nodedoctor.triage.model import Event
+
+
+def identified(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Fill in ranks by process id: a launcher names the pid, another line its rank."""
+    events = _of_world(events)
+    known = _rank_by_pid(events)
+    by_bus = _rank_by_bus(events)
+    alone = _one_node(events)
+
+    def named(event: Event[Any]) -> Event[Any]:
+        rank = known.get(event.who.pid) if event.who.pid is not None else None
+        if rank is None and isinstance(event.what, Xid):
+            rank = by_bus.get((_short(event.who.host), event.what.bus))
+        if rank is None and alone and isinstance(event.what, Exit):
+            rank = event.who.local_rank
+        if event.who.rank is not None or rank is None:
+            return event
+        return replace(event, who=replace(event.who, rank=rank))
+
+    return [named(event) for event in events]
+
+
+def _of_world(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The largest communicator's ranks are global ones: NCCL's lines then tell pid and GPU of each."""
+    largest = max((event.what.ranks for event in events if isinstance(event.what, Communicator)), default=0)
+
+    def ranked(event: Event[Any]) -> Event[Any]:
+        what = event.what
+        if not isinstance(what, Communicator) or what.ranks != largest or event.who.rank is not None:
+            return event
+        return replace(event, who=replace(event.who, rank=what.rank))
+
+    return [ranked(event) for event in events]
+
+
+def _rank_by_bus(events: list[Event[Any]]) -> dict[tuple[str, int], int]:
+    """Which rank used the GPU on a PCI bus of a host."""
+    return {
+        (_short(event.who.host), event.what.bus): event.who.rank
+        for event in events
+        if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
+    }
+
+
+def _short(host: str | None) -> str:
+    return (host or "").partition(".")[0].lower()
+
+
+def _one_node(events: list[Event[Any]]) -> bool:
+    """True when nothing speaks of a second node: then a local rank is the global one."""
+    hosts = {event.who.host for event in events if event.who.host is not None}
+    sizes = [event.what.ranks for event in events if isinstance(event.what, (Size, Communicator))]
+    ranks = [event.who.rank for event in events if event.who.rank is not None]
+    return len(hosts) < 2 and max([*sizes, *(rank + 1 for rank in ranks)], default=1) <= PER_NODE
+
+
+PER_NODE = 8
+"""GPUs of the largest common node; more ranks mean several nodes."""
+
+
+def _rank_by_pid(events: list[Event[Any]]) -> dict[int, int]:
+    """Process ids whose rank is told, and told the same way each time."""
+    told: dict[int, set[int]] = defaultdict(set)
+    for event in events:
+        if event.who.pid is not None and event.who.rank is not None:
+            told[event.who.pid].add(event.who.rank)
+    known = {pid: min(ranks) for pid, ranks in told.items() if len(ranks) == 1}
+    for event in events:
+        if isinstance(event.what, Roster):
+            listed = dict(zip(event.what.pids, range(len(event.what.pids)), strict=True))
+            sure = [pid for pid in listed if pid in known]
+            if len(sure) > 1 and all(known[pid] == listed[pid] for pid in sure):
+                known = {**listed, **known}
+    return known

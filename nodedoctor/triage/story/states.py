@@ -1,0 +1,59 @@
+"""Where each rank was when the story ends: the rows that a screen draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodedoctor.triage.document import kind
+from nodedoctor.triage.events.exits import Exit
+from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.model import Event, RankState, Verdict, Who
+from nodedoctor.triage.story.model import Story
+
+MOST = 4096
+"""Ranks told one by one."""
+MISSING = 256
+"""The same of ranks that nothing was read from; coverage has the ranges of all."""
+
+
+def states(story: Story, verdict: Verdict) -> tuple[RankState, ...]:
+    """One row per rank that is known or missing, in order."""
+    last: dict[tuple[str, int], Event[Any]] = {}
+    for event in story.events:
+        if event.who.rank is not None and not isinstance(event.what, BarrierMissed):
+            last[event.who.world, event.who.rank] = event
+    people: dict[tuple[str, int], Who] = {key: event.who for key, event in last.items()}
+    for who in (*verdict.victims, *verdict.parties, *verdict.culprits):
+        if who.rank is not None:
+            people[who.world, who.rank] = who.filled(people.get((who.world, who.rank), who))
+    if len({world for world, _ in people}) == 1:
+        world = next(iter(people))[0]
+        for rank in verdict.coverage.ranks_missing[:MISSING]:
+            people.setdefault((world, rank), Who(rank=rank, world=world))
+    waits = {(wait.who.world, wait.who.rank): wait for wait in story.waits}
+    rows = []
+    for key in sorted(people)[:MOST]:
+        seen, wait = last.get(key), waits.get(key)
+        rows.append(
+            RankState(
+                people[key],
+                "waited" if wait is not None else _state(seen),
+                kind(seen) if seen is not None else "",
+                wait.work.op if wait is not None else "",
+                wait.work.seq if wait is not None else None,
+                seen.place if seen is not None else None,
+            )
+        )
+    return tuple(rows)
+
+
+def _state(event: Event[Any] | None) -> str:
+    if event is None:
+        return "missing"
+    if isinstance(event.what, (Exit, Raised)):
+        return "died"
+    if isinstance(event.what, Finished):
+        return "finished"
+    return "running" if isinstance(event.what, Step) else "unknown"

@@ -1,0 +1,87 @@
+"""The events of the last incident put in relation: who is who, who waited, what the job survived."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.progress import Size, Step
+from nodedoctor.triage.events.watchdog import Status, TimedOut
+from nodedoctor.triage.model import Event, ProcessGroup
+from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
+from nodedoctor.triage.story.model import QUIET, Story, Wait
+from nodedoctor.triage.story.people import identified
+from nodedoctor.triage.story.ties import hinted
+
+
+def tell(events: Sequence[Event[Any]]) -> Story:
+    """The story of the last incident in these events, read from any number of sources."""
+    incidents = 0
+    last: list[Event[Any]] = []
+    for source in by_source(events):
+        kept, ended = last_incident(source)
+        incidents = max(incidents, ended)
+        last += unsurvived(kept)
+    last = identified(last)
+    waits, expected = tuple(_waits(last)), _expected(last)
+    hints = hinted(last, waits, expected)
+    aside = {id(event) for event in hints}
+    last = [event for event in last if id(event) not in aside]
+    return Story(
+        events=tuple(last),
+        hints=tuple(hints),
+        incidents=incidents + any(not isinstance(e.what, QUIET) for e in last),
+        survived=incidents,
+        folded=any(e.repeated for e in last),
+        waits=waits,
+        steps=_furthest(last),
+        sources=len({e.place.source for e in events}),
+        expected=expected,
+    )
+
+
+def _furthest(events: Iterable[Event[Any]]) -> int:
+    """How often the busiest counter of steps rose."""
+    rises: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event.what, Step):
+            rises[event.what.series] += event.what.rises
+    return max(rises.values(), default=0)
+
+
+def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
+    """One wait per rank, group and collective; the group may stand only in a later line about it."""
+    groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
+    for event in events:
+        what = event.what
+        if isinstance(what, Status) and what.group.name and what.stuck is not None:
+            groups.setdefault((event.who.rank, what.stuck), what.group)
+        if isinstance(what, TimedOut) and what.work.group.name:
+            groups.setdefault((event.who.rank, what.work.seq), what.work.group)
+    seen: dict[tuple[Any, ...], Wait] = {}
+    for event in events:
+        what = event.what
+        if not isinstance(what, TimedOut):
+            continue
+        rank = event.who.rank if event.who.rank is not None else event.who.group_rank
+        work = what.work
+        if not work.group.name:
+            work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
+        key = (rank, event.who.world, work.seq, work.op)
+        if key in seen:
+            continue
+        ran = what.ran_ms / 1000 if what.ran_ms is not None else None
+        began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
+        seen[key] = Wait(replace(event.who, rank=rank), work, event, began)
+    return seen.values()
+
+
+def _expected(events: list[Event[Any]]) -> int | None:
+    """The number of ranks, from a line that says so; the most frequent one when they differ."""
+    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (Size, Communicator)))
+    said = max(sizes, key=lambda size: (sizes[size], size), default=None)
+    seen = [e.who.rank for e in events if e.who.rank is not None]
+    return said if said and said > max(seen, default=0) else None

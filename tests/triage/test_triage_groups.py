@@ -1,0 +1,65 @@
+"""Who waits for whom over several groups, and what is said when every rank came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from say import as_document, caught, culprits, judged, raised, status, steps
+
+
+def test_a_cycle_between_two_groups(tmp_path: Path) -> None:
+    text = "".join(
+        caught(rank, seq=700, op="_ALLGATHER_BASE", numel=1024, out=4096)
+        + status(rank, 700, 702, 699, "1(fsdp)")
+        for rank in (0, 2)
+    ) + "".join(
+        caught(rank, seq=88, op="ALLTOALL_BASE", numel=512) + status(rank, 88, 90, 87, "5(ep)")
+        for rank in (1, 3)
+    )
+    examined = judged(tmp_path, text)
+    verdict = examined.verdict
+    assert (verdict.cause, culprits(examined), verdict.owner) == ("collective_mismatch", [], "CODE")
+    assert [who.rank for who in verdict.parties] == [0, 1, 2, 3]
+    assert "fsdp" in verdict.headline and "ep" in verdict.headline
+
+
+def test_all_entered_and_none_left(tmp_path: Path) -> None:
+    sizes = {"op": "_ALLGATHER_BASE", "numel": 1024, "out": 4096}
+    text = "".join(caught(rank, seq=9, **sizes) for rank in range(4))  # type: ignore[arg-type]
+    verdict = judged(tmp_path, text).verdict
+    assert verdict.cause == "undetermined"
+    assert "all 4 ranks entered" in verdict.headline and "do not show" not in verdict.headline
+
+
+def test_a_timeout_in_the_wrong_unit(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, caught(0, ms=1) + caught(1, ms=1)).verdict
+    assert (verdict.cause, verdict.owner) == ("timeout_too_short_legit_work", "CONFIG")
+
+
+def test_every_rank_has_its_row(tmp_path: Path) -> None:
+    text = "world_size=4\n" + steps(1, 9) + raised(1, "ValueError: bad shard") + caught(0) + caught(3)
+    rows = as_document(judged(tmp_path, text))["ranks"]
+    assert [(row["rank"], row["state"]) for row in rows] == [
+        (0, "waited"),
+        (1, "died"),
+        (2, "missing"),
+        (3, "waited"),
+    ]
+
+
+def test_no_credential_is_quoted(tmp_path: Path) -> None:
+    text = raised(0, "ValueError: cannot fetch s3://me:hunter2secret@host/bucket")
+    document = as_document(judged(tmp_path, text))
+    assert document["evidence"] and "hunter2secret" not in str(document)
+
+
+def test_a_page_about_a_failure_is_no_log(tmp_path: Path) -> None:
+    sentence = (
+        "In part {} the author explains why the job of the team stopped and what they did to repair it.\n"
+    )
+    told = "".join(sentence.format(number) for number in range(20))
+    quoted = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    verdict = judged(tmp_path, told + quoted + told.replace("part", "chapter")).verdict
+    assert (verdict.cause, verdict.confidence, verdict.culprits) == ("undetermined", "low", ())
+    assert "page" in verdict.headline
+    assert judged(tmp_path, steps(1, 9) + quoted).verdict.cause == "peer_died"

@@ -1,0 +1,101 @@
+"""What healthy jobs print too changes no verdict: warnings, handled errors, printed settings and help texts.
+
+`harmless_known.txt` was looked at while signs were written, `harmless_kept_apart.txt` was not: a failure
+there is repaired by a law, never by a sign for that text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, elastic, judged, raised, steps
+from test_triage_progress import EXAMPLES
+from test_triage_stories import CALM, STORIES
+
+from nodedoctor.triage.events import SUSPICIONS, TOLD_AS_WARNING, read_events
+from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.lines import parse
+from nodedoctor.triage.model import Place
+
+HERE = Path(__file__).parent
+HARMLESS = [
+    text.strip("\n") + "\n"
+    for name in ("harmless_known.txt", "harmless_kept_apart.txt")
+    for text in (HERE / name).read_text().split("%%\n")
+]
+HEALTHY = steps(1, 40) + "Training completed\n"
+DEAD = {
+    "a rank that never came": steps(1, 30) + caught(0, seq=90) + caught(1, seq=90) + caught(3, seq=90),
+    "a rank that was killed": steps(1, 9) + elastic([(0, -15), (1, -9), (2, -15)], 1),
+    "an exception": steps(1, 9) + raised(3, "ValueError: bad shard") + elastic([(0, -15), (3, 1)], 3),
+}
+WRAPPED = (
+    "/job/x.py:7: UserWarning: {}\n  warnings.warn(text)\n",
+    "[W1121 10:00:00.000000000 helper.cpp:31] {}\n",
+    "{{'patterns': [{!r}], 'limit': 3}}\n",
+    "  retry_on: {!r}\n",
+    "  --retry-on TEXT       what to retry on, such as {}\n",
+)
+
+
+def told() -> Iterator[str]:
+    """Every line of the tests' own logs from which a sign reads what a program may have handled."""
+    texts = [row[0] for row in STORIES.values()]
+    texts += [json.loads(row)["text"] for row in (HERE / "lines.jsonl").read_text().splitlines()]
+    for text in texts:
+        for raw in text.splitlines():
+            for line in parse(raw, Place("x", 0)):
+                events = list(read_events([line]))
+                own = [e for e in events if isinstance(e.what, TOLD_AS_WARNING) or _as_warning(e.what)]
+                if not own and any(isinstance(event.what, SUSPICIONS) for event in events):
+                    yield line.text
+
+
+def _as_warning(what: object) -> bool:
+    return isinstance(what, Symptom) and what.as_warning
+
+
+@pytest.mark.parametrize("harmless", HARMLESS, ids=[text[:50] for text in HARMLESS])
+def test_a_harmless_line_changes_nothing(harmless: str, tmp_path: Path) -> None:
+    for text in (harmless + HEALTHY, HEALTHY + harmless, steps(1, 9) + harmless + steps(10, 9)):
+        assert judged(tmp_path, text).verdict.outcome == "clean", text[:300]
+    for name, text in DEAD.items():
+        plain = judged(tmp_path, text)
+        for changed in (harmless + text, text + harmless):
+            examined = judged(tmp_path, changed)
+            assert examined.verdict.cause == plain.verdict.cause, name
+            assert culprits(examined) == culprits(plain), name
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED, ids=[text[:20] for text in WRAPPED])
+def test_the_words_of_an_error_are_no_error(wrapped: str, tmp_path: Path) -> None:
+    """The same text in a warning, a printed list, a setting and a help text."""
+    alarmed = []
+    for text in sorted(set(told())):
+        for place in (wrapped.format(text) + HEALTHY, HEALTHY + wrapped.format(text)):
+            if judged(tmp_path, place).verdict.outcome != "clean":
+                alarmed.append(text)
+    assert alarmed == []
+
+
+def test_harmless_lines_in_other_peoples_logs(tmp_path: Path) -> None:
+    """At most one verdict in thirty changes: some logs are a single line that another one outweighs."""
+    tried = changed = 0
+    paths = [*EXAMPLES.glob("joblogs/*.log"), *EXAMPLES.glob("torch-runs/*/*.log")]
+    for number, path in enumerate(sorted(paths)):
+        text, harmless = path.read_text(errors="replace"), HARMLESS[number % len(HARMLESS)]
+        plain = judged(tmp_path, text)
+        for other in (harmless + text, text.rstrip("\n") + "\n" + harmless):
+            examined = judged(tmp_path, other)
+            tried += 1
+            changed += examined.verdict.cause != plain.verdict.cause or culprits(examined) != culprits(plain)
+    assert changed <= tried / 30
+
+
+@pytest.mark.parametrize("name", CALM)
+def test_healthy_jobs_stay_healthy(name: str, tmp_path: Path) -> None:
+    alarmed = [text[:50] for text in HARMLESS if judged(tmp_path, text + CALM[name]).verdict.cause != "none"]
+    assert alarmed == []

@@ -1,0 +1,51 @@
+"""The words that a fast search looks for are in everything that their pattern matches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_triage_stories import STORIES
+
+from nodedoctor.triage.events import SIGNS
+from nodedoctor.triage.events.needles import needles
+from nodedoctor.triage.events.sign import Sign
+
+LINES = [json.loads(row)["text"] for row in (Path(__file__).parent / "lines.jsonl").read_text().splitlines()]
+TEXTS = [line for text in [*LINES, *(row[0] for row in STORIES.values())] for line in text.splitlines()]
+
+
+def test_every_sign_has_words() -> None:
+    assert [sign.pattern.pattern for sign in SIGNS if not sign.needles] == []
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=[sign.pattern.pattern[:40] for sign in SIGNS])
+def test_no_line_is_missed(sign: Sign) -> None:
+    missed = [
+        text for text in TEXTS if sign.pattern.search(text) and not any(w in text for w in sign.needles)
+    ]
+    assert missed == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(SIGNS), st.data())
+def test_texts_made_from_the_pattern_have_a_word(sign: Sign, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(sign.pattern))
+    assert any(word in text for word in sign.needles)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("abc|xyz", ("abc", "xyz")),
+        ("[Ff]ailed to (?:bind|map)", ("Failed to bind", "Failed to map", "failed to bind", "failed to map")),
+        (r"Cuda failure(?: \d+)? '?out of memory", (" out of memory", " 'out of memory")),
+        (r"\d+ ranks", (" ranks",)),
+        (r"\d+|.*", ()),
+    ],
+)
+def test_words(pattern: str, words: tuple[str, ...]) -> None:
+    assert set(needles(pattern)) == set(words)

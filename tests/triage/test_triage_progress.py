@@ -1,0 +1,145 @@
+"""What looks like progress erases no death: only a restart does, and then a counter that gets past it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, elastic, judged, raised, steps
+from test_triage_stories import ACTOR, BANNER, LOGS, STORIES
+
+from nodedoctor.triage.events.progress import counter
+
+EXAMPLES = Path(__file__).parents[3] / "shared" / "examples"
+LOOKS_LIKE_PROGRESS = {
+    "a redrawn bar": "".join(
+        f"Train:  42%|####2     | 420/1000 [07:1{second}<10:00,  1.03s/it]\r" for second in range(5)
+    )
+    + "\n",
+    "heartbeats": "".join(f"2026-11-21 11:00:0{second} worker alive, loss 0.0\n" for second in range(6)),
+    "a monitor": "".join(
+        f"gpu0 util 98 % mem 71000 MiB batch 4 power {watt} W\n" for watt in range(300, 306)
+    ),
+    "step lines": steps(900, 10),
+}
+
+
+def dead() -> Iterator[tuple[str, str]]:
+    """Logs of jobs that died: ours, and the examples where they are at hand."""
+    yield from ((name, row[0]) for name, row in STORIES.items())
+    paths = [*LOGS.glob("*.log"), *EXAMPLES.glob("joblogs/*.log"), *EXAMPLES.glob("torch-runs/*/*.log")]
+    yield from ((path.name, path.read_text(errors="replace")) for path in sorted(paths))
+
+
+@pytest.mark.parametrize("kind", LOOKS_LIKE_PROGRESS)
+def test_no_death_is_erased(kind: str, tmp_path: Path) -> None:
+    became_clean = []
+    for number, (name, text) in enumerate(dead()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        before = judged(folder, text).verdict
+        after = judged(folder, text.rstrip("\n") + "\n" + LOOKS_LIKE_PROGRESS[kind]).verdict
+        if before.outcome == "failure" and after.outcome != "failure":
+            became_clean.append(name)
+        if before.timeline and after.cause == "none" != before.cause:
+            became_clean.append(name)
+    assert became_clean == []
+
+
+@pytest.mark.parametrize(
+    ("restart", "outcome"),
+    [
+        ("", "undetermined"),
+        (BANNER, "recovered"),
+        ("INFO:torch.distributed.elastic.agent.server.api:[default] Starting worker group\n", "recovered"),
+    ],
+)
+def test_only_a_restart_ends_an_incident(restart: str, outcome: str, tmp_path: Path) -> None:
+    text = steps(1, 5) + caught(0) + elastic([(0, -6), (1, -15)], 0) + restart + steps(4, 9)
+    assert judged(tmp_path, text).verdict.outcome == outcome
+
+
+def test_a_restart_that_does_not_get_past_the_death_is_no_recovery(tmp_path: Path) -> None:
+    text = steps(1, 30) + caught(0) + BANNER + steps(10, 5)
+    assert judged(tmp_path, text).verdict.outcome == "undetermined"
+
+
+def test_a_handled_error_in_the_middle_is_survived(tmp_path: Path) -> None:
+    text = steps(1, 5) + raised(0, "RuntimeError: bad sample") + steps(6, 9)
+    assert judged(tmp_path, text).verdict.outcome == "clean"
+
+
+def test_an_abort_as_the_last_word_is_not_clean(tmp_path: Path) -> None:
+    for last in (
+        "Aborted (core dumped)\n",
+        "terminate called after throwing an instance of 'std::runtime_error'\n",
+        "[E1121 10:20:30.000000000 worker.cpp:1] the loader is broken\n",
+        "vm:1:2 [0] NCCL WARN a thing that nobody knows\n",
+        "Trainer.fit` stopped: `max_steps=9` reached.\n" + caught(0) + "Aborted (core dumped)\n",
+    ):
+        assert judged(tmp_path, steps(1, 9) + last).verdict.cause != "none", last
+
+
+def test_the_terminal_was_closed(tmp_path: Path) -> None:
+    text = steps(880, 3) + (
+        "W1103 03:11:22.123000 12 torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGHUP "
+        "death signal, shutting down workers\n"
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 1\n"
+    )
+    verdict = judged(tmp_path, text + steps(900, 9)).verdict
+    assert verdict.cause == "peer_died" and "terminal" in verdict.headline
+
+
+NCCL2 = "".join(
+    f"[rank{rank}]:[E1103 03:21:31.40182394{rank} ProcessGroupNCCL.cpp:640] [TC][rank={rank}][name=0] "
+    f"Aborting process on rank {rank} due to timeout - timeout watchdog detected operation timeout\n"
+    for rank in (1, 0, 2)
+)
+
+
+@pytest.mark.parametrize("tail", ["", elastic([(0, -6), (1, -6), (2, -6), (3, -15)], 1), ACTOR])
+def test_timeouts_of_torch_2_15(tail: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(119, 2) + NCCL2 + tail).verdict
+    assert verdict.cause in ("undetermined", "cpu_stuck_or_slow_rank")
+    assert {who.rank for who in verdict.victims} == {0, 1, 2}
+    assert not {who.rank for who in verdict.culprits} & {0, 1, 2}
+
+
+def test_an_error_of_torch_2_15_is_read(tmp_path: Path) -> None:
+    text = (
+        steps(1, 9)
+        + NCCL2.splitlines()[0].partition("Aborting")[0]
+        + "nccl hit async error: ncclRemoteError\n"
+    )
+    assert judged(tmp_path, text).verdict.outcome != "clean"
+
+
+@pytest.mark.parametrize("launcher", [ACTOR.replace("4243", "4100"), elastic([(3, -6), (1, -15)], 3)])
+def test_a_rank_that_gave_up_and_aborted_did_not_die_of_itself(launcher: str, tmp_path: Path) -> None:
+    """The watchdog timeout of a process, its own abort, and then the launcher's word that it is dead."""
+    says = "(PolicyWorker pid=4100) "
+    text = (
+        says
+        + caught(3)
+        + says
+        + "[rank3]:[E1121 10:21:30.000000000 ProcessGroupNCCL.cpp:753] [Rank 3] To avoid data inconsistency, "
+        "we are taking the entire process down.\n"
+        + says
+        + "*** SIGABRT received at time=1763961211 on cpu 45 ***\n"
+        + says
+        + "Fatal Python error: Aborted\n"
+        + launcher
+    )
+    examined = judged(tmp_path, text)
+    assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
+    told = " ".join([*(fix.text for fix in examined.verdict.fixes), *(f.text for f in examined.verdict.next)])
+    assert "out-of-memory" not in told
+
+
+def test_counters() -> None:
+    same = counter("Train:  42%|####2     | 420/1000 [07:10<10:00,  1.03s/it]")
+    assert same == counter("Train:  42%|####2     | 420/1000 [07:44<10:01,  1.04s/it]")
+    assert counter("Epoch [3/10], Step [100/500], loss 2.0") == ("epoch step", (3.0, 100.0))
+    assert counter("{'loss': 2.3, 'epoch': 0.35}") == ("epoch", (0.35,))
+    assert counter("save_steps=500 lr=1e-5 loss 2.0 98 %") is None
