@@ -109,8 +109,8 @@ class Line:
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
-    the program's logger gave it: D I W E F, '' when it gave none. Of those who pass on what a program prints
-    only E and F are kept: they call everything INFO, or what stands on stderr an error.
+    the program's logger gave it: D I W E F, '' when it gave none. D, I and W of whoever passes on what a
+    program prints are left out: they say nothing about the line.
     """
 
     text: str

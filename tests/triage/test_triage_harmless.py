@@ -41,6 +41,18 @@ WRAPPED = (
 )
 
 
+LOGGERS = (
+    "{}:root:",
+    "2026-11-21 10:00:00,123 - trainer - {} - ",
+    "2026-11-21 10:00:00,123 {} [trainer.py:17] ",
+    "[2026-11-21 10:00:00,123][__main__][{}] - ",
+    "2026-11-21 10:00:00.123 | {} | __main__:main:17 - ",
+    "[{}|trainer.py:17] 2026-11-21 10:00:00,123 >> ",
+    "{} 11-21 10:00:00 [core.py:17] ",
+)
+TROUBLE = "checkpoint mirror is slow: No space left on device"
+
+
 def told() -> Iterator[str]:
     """Every line of the tests' own logs from which a sign reads what a program may have handled."""
     texts = [row[0] for row in STORIES.values()]
@@ -79,6 +91,29 @@ def test_the_words_of_an_error_are_no_error(wrapped: str, tmp_path: Path) -> Non
             if judged(tmp_path, place).verdict.outcome != "clean":
                 alarmed.append(text)
     assert alarmed == []
+
+
+def logged(logger: str, text: str) -> str:
+    """Lines as a program logs them at the level INFO."""
+    return "".join(logger.format("INFO") + line + "\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("share", [0, 20, 32])
+@pytest.mark.parametrize("logger", LOGGERS)
+def test_a_program_warns_at_the_level_of_a_warning(logger: str, share: int, tmp_path: Path) -> None:
+    """Whether it logs none, half or most of its other lines."""
+    steps_logged = logged(logger, steps(1, share)) + steps(share + 1, 40 - share)
+    log = steps_logged + logger.format("WARNING") + TROUBLE + "\nTraining completed\n"
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("logger", LOGGERS)
+def test_the_level_in_front_of_every_line_is_not_the_programs(logger: str, tmp_path: Path) -> None:
+    for text in DEAD.values():
+        plain = judged(tmp_path, text)
+        for level in ("INFO", "WARNING", "DEBUG"):
+            examined = judged(tmp_path, logged(logger, text).replace("INFO", level))
+            assert (examined.verdict.cause, culprits(examined)) == (plain.verdict.cause, culprits(plain))
 
 
 def test_harmless_lines_in_other_peoples_logs(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def manner(line: Line, start: int, end: int) -> Manner:
     outside, quoted = _unquoted(text[:start], text[start:])
     if _LABEL.search(outside):
         return "plain"
-    if line.level in ("W", "I", "D") or _WARNS.search(text[: start + 40]):
+    if line.level == "W" or _WARNS.search(text[: start + 40]):
         return "warning"
     if quoted:
         return "quoted"
