@@ -88,7 +88,6 @@ class _Node:
         self.session = Session(Request(replay=folder))
         assert self.session.snapshot is not None
         self.recorded = dict(self.session.snapshot.observations)
-        self.changes: dict[str, list[Change]] = {}
         self.rests = {item.id: probes_of(item) for item in self.session.checks}
 
     def judge(self, probe: str, changed: Observation | None) -> dict[str, Result]:
@@ -110,44 +109,34 @@ def node(request: pytest.FixtureRequest) -> _Node:
     return _Node(request.param)
 
 
-Change = tuple[str, str, dict[str, Result], dict[str, Result]]
+SLOW = pytest.mark.slow
+KINDS = [
+    pytest.param(("gone", "cut at a line"), id="lost"),
+    pytest.param(("crash",), id="broken"),
+    pytest.param(("denied", "cut"), id="lost-otherwise", marks=SLOW),
+    pytest.param(("timeout", "stuck"), id="broken-otherwise", marks=SLOW),
+]
 
 
-def _changes(node: _Node, kinds: str) -> list[Change]:
-    """Probe, what became of it, results before and after; judged once for all tests of a node."""
-    if kinds not in node.changes:
-        variants = _lost if kinds == "lost" else _broken
-        node.changes[kinds] = [
-            (probe, kind, before, node.judge(probe, changed))
-            for probe, seen in node.recorded.items()
-            if seen.answered
-            for before in [node.judge(probe, seen)]
-            for kind, changed in variants(seen)
-        ]
-    return node.changes[kinds]
-
-
-@pytest.mark.parametrize("kinds", ["lost", "broken"])
-def test_trouble_never_becomes_health_because_less_was_seen(node: _Node, kinds: str) -> None:
-    wrong = [
-        f"{probe} {kind}: {check} {result.status.value} -> {after[check].worst}"
-        for probe, kind, before, after in _changes(node, kinds)
-        for check, result in before.items()
-        if result.status in TROUBLE and after[check].status in HEALTH
-    ]
-    assert wrong == []
-
-
-@pytest.mark.parametrize("kinds", ["lost", "broken"])
-def test_less_to_see_is_no_new_failure(node: _Node, kinds: str) -> None:
-    """Except of the driver or device whose probe hung or crashed."""
-    wrong = [
-        f"{probe} {kind}: {check}: {result.worst.summary}"
-        for probe, kind, before, after in _changes(node, kinds)
-        for check, result in after.items()
-        if result.status is Status.FAIL and before[check].status is not Status.FAIL
-        if kinds == "lost" or (probe, check) not in OWN
-    ]
+@pytest.mark.parametrize("kinds", KINDS)
+def test_less_seen_makes_no_trouble_health_and_nothing_a_failure(node: _Node, kinds: tuple[str, ...]) -> None:
+    """Only the driver or device whose probe hung or crashed may fail because of it."""
+    wrong = []
+    for probe, seen in node.recorded.items():
+        if not seen.answered:
+            continue
+        before = node.judge(probe, seen)
+        for kind, changed in (*_lost(seen), *_broken(seen)):
+            if kind not in kinds:
+                continue
+            asked = kind in ("timeout", "stuck", "crash")
+            for name, result in node.judge(probe, changed).items():
+                was = before[name].status
+                healed = was in TROUBLE and result.status in HEALTH
+                failed = result.status is Status.FAIL and was is not Status.FAIL
+                failed = failed and not (asked and (probe, name) in OWN)
+                if healed or failed:
+                    wrong.append(f"{probe} {kind}: {name} {was.value} -> {result.worst}")
     assert wrong == []
 
 
