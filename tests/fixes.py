@@ -20,6 +20,8 @@ from nodedoctor.knowledge import nvml_errors, recipes
 from nodedoctor.knowledge.fixes import gpu as gpu_fixes
 from nodedoctor.knowledge.fixes import limits, rdma
 from nodedoctor.model import Fix, Report
+from nodedoctor.triage import advice
+from nodedoctor.triage.job import examine
 
 REPOSITORY = Path(__file__).parent.parent
 NODES = REPOSITORY / "tests" / "nodes"
@@ -63,7 +65,7 @@ def every_fix() -> dict[str, Fix]:
     found = {
         f"{name}: {check}": fix for name, report in reports().items() for check, fix in of_report(report)
     }
-    return {**found, **dict(_of_tables()), **dict(_of_modules())}
+    return {**found, **dict(_of_tables()), **dict(_of_modules()), **dict(_of_triage())}
 
 
 def _of_tables() -> Iterator[tuple[str, Fix]]:
@@ -84,6 +86,19 @@ def _of_tables() -> Iterator[tuple[str, Fix]]:
     yield "subnet manager", rdma.subnet_manager()
     for place in ({"inside": True, "rented": False}, {"inside": False, "rented": True}):
         yield f"reload {place}", recipes.where_it_stands(nvml_errors.RELOAD, **place)
+
+
+def _of_triage() -> Iterator[tuple[str, Fix]]:
+    """What is said to do about a dead job: of recorded logs, and of every cause and version of torch."""
+    for log in sorted((REPOSITORY / "tests" / "triage" / "logs").glob("*.log")):
+        verdict = examine([str(log)]).verdict
+        for number, fix in enumerate((*verdict.fixes, *verdict.next)):
+            yield f"{log.name} {number}", fix
+    for cause, rows in advice._FIXES.items():
+        for number, (text, commands, action) in enumerate(rows):
+            yield f"{cause} {number}", Fix(text, advice.steps_of(commands), action)
+    for version in (None, (2, 5), (2, 9)):
+        yield f"recorder {version}", advice._recorder(version)
 
 
 def _of_modules() -> Iterator[tuple[str, Fix]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from nodedoctor.model import Action, Fix
-from nodedoctor.steps import as_steps
+from nodedoctor.model import Action, Fix, Step
+from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage import guesses
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
@@ -82,7 +82,7 @@ def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     found = next((list(own) for event in verdict.evidence if (own := remedies(event))), [])
     if not found or verdict.cause == "undetermined":
         found = [
-            Fix(text, as_steps(commands), action) for text, commands, action in _FIXES.get(verdict.cause, ())
+            Fix(text, steps_of(commands), action) for text, commands, action in _FIXES.get(verdict.cause, ())
         ]
     if verdict.cause in ("timeout_too_short_legit_work", "undetermined") and story.waits:
         found += timeout_settings(story)
@@ -98,7 +98,7 @@ def timeout_settings(story: Story) -> list[Fix]:
         )
         told.append(
             Fix(
-                f"Only if the wait was legitimate: {text}.", as_steps((command,) if command else ()), "config"
+                f"Only if the wait was legitimate: {text}.", looks(*((command,) if command else ())), "config"
             )
         )
     told.append(
@@ -153,13 +153,13 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
             else "these name none"
         )
         told.append(
-            Fix(f"Read the logs of all ranks together: {have}.", as_steps(("nodedoctor triage LOG_FOLDER",)))
+            Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
         )
         if story.folded:
             told.append(
                 Fix(
                     "Ray folded lines of several ranks into one.",
-                    as_steps(("export RAY_DEDUP_LOGS=0",)),
+                    looks("export RAY_DEDUP_LOGS=0"),
                     "config",
                 )
             )
@@ -167,7 +167,7 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
         told.append(
             Fix(
                 "If it hangs again, look before it is killed.",
-                as_steps(("nodedoctor triage --live",)),
+                looks("nodedoctor triage --live"),
             )
         )
     return tuple(told)
@@ -175,8 +175,8 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
 
 def _recorder(version: tuple[int, int] | None) -> Fix:
     old = ("export TORCH_NCCL_TRACE_BUFFER_SIZE=2000", "export TORCH_NCCL_DUMP_ON_TIMEOUT=1",
-           "export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/shared/fr/rank_")  # fmt: skip
-    new = ("export TORCH_FR_BUFFER_SIZE=2000", "export TORCH_FR_DUMP_TEMP_FILE=/shared/fr/rank_")
+           'export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HOME/nodedoctor-fr/rank_"')  # fmt: skip
+    new = ("export TORCH_FR_BUFFER_SIZE=2000", 'export TORCH_FR_DUMP_TEMP_FILE="$HOME/nodedoctor-fr/rank_"')
     commands: tuple[str, ...]
     if version is None:
         text, commands = (
@@ -191,9 +191,19 @@ def _recorder(version: tuple[int, int] | None) -> Fix:
     else:
         text, commands = f"Switch the flight recorder on (torch {version[0]}.{version[1]})", (*old[:2], *new)
     text += (
-        ", run again until it hangs, and give nodedoctor the folder; it must exist and be seen by all nodes."
+        ", run again until it hangs, and give nodedoctor the folder. It must exist on every node; the "
+        "home directory, which nodes often share, is taken here."
     )
-    return Fix(text, as_steps(("mkdir -p /shared/fr", *commands)), "config")
+    return Fix(text, looks(*('mkdir -p "$HOME/nodedoctor-fr"', *commands)), "config")
+
+
+def steps_of(commands: Iterable[str]) -> tuple[Step, ...]:
+    """Commands as steps: all look, or set something in one's own shell, but those that end the work of others."""
+    return tuple(
+        step
+        for command in commands
+        for step in (as_steps((command,)) if drastic(command) else looks(command))
+    )
 
 
 Row = tuple[str, tuple[str, ...], Action]
