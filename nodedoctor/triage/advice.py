@@ -198,7 +198,7 @@ def _recorder(version: tuple[int, int] | None) -> Fix:
 
 
 def steps_of(commands: Iterable[str]) -> tuple[Step, ...]:
-    """Commands as steps: all look, or set something in one's own shell, but those that end the work of others."""
+    """Commands as steps: all look, or set something in one's own shell, but what ends the work of others."""
     return tuple(
         step
         for command in commands
