@@ -22,7 +22,7 @@ from nodedoctor.triage.model import (
     Place,
     Who,
 )
-from nodedoctor.triage.read.unwrap import moment
+from nodedoctor.triage.read.times import moment, seconds
 from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384
@@ -113,7 +113,6 @@ _SPLIT = re.compile(
 )
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 
 @record
@@ -168,12 +167,6 @@ def is_leveled(text: str, habit: Habit) -> bool:
     prefix = _Prefix(NOBODY)
     _prefixed(_COLOUR.sub("", text[:LONGEST].rpartition("\r")[2]).rstrip(), Place("", 0), prefix, habit)
     return prefix.severities[:1] == (True,)
-
-
-def seconds(month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> float:
-    """Seconds since New Year of a leap year: comparable between lines with and without a year."""
-    days = _DAYS_BEFORE[(month - 1) % 12] + day
-    return days * 86400.0 + hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}")
 
 
 def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:

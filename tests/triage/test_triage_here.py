@@ -18,9 +18,9 @@ from nodedoctor.triage import here
 from nodedoctor.triage.cli import parser
 from nodedoctor.triage.events.exits import Exit
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.lines import seconds
 from nodedoctor.triage.model import Event, Place, Who
 from nodedoctor.triage.nodes import short_name
+from nodedoctor.triage.read.times import seconds
 from nodedoctor.triage.story import tell
 
 OURS = short_name(socket.gethostname())

@@ -11,12 +11,12 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
+from nodedoctor.triage.read.times import moment
 from nodedoctor.whole_numbers import json_integer, whole
 
 LARGEST_DOCUMENT = 64 << 20
@@ -260,44 +260,6 @@ def _level(named: Mapping[str, Any]) -> str:
 
 def _when(named: Mapping[str, Any]) -> float | None:
     return next((found for name in _TIME if (found := moment(named.get(name))) is not None), None)
-
-
-def moment(value: Any) -> float | None:
-    """A time, written or as a count since 1970 in any unit, as `lines.seconds` counts; None for others."""
-    from nodedoctor.triage.lines import seconds
-
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        number = _epoch(value)
-        try:
-            if number is not None:
-                when = datetime.fromtimestamp(number, timezone.utc)
-            elif isinstance(value, str):
-                found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", value)
-                if not found:
-                    return None
-                when = datetime.fromisoformat(f"{found[1]} {found[2]}")
-                base = seconds(when.month, when.day, when.hour, when.minute, when.second, found[3])
-                return base
-            else:
-                return None
-        except (ValueError, OverflowError, OSError):
-            return None
-        fraction = f"{when.microsecond:06d}"
-        return seconds(when.month, when.day, when.hour, when.minute, when.second, fraction)
-    return None
-
-
-def _epoch(value: float | str) -> float | None:
-    """Seconds since 1970 of a count of seconds, milli-, micro- or nanoseconds between 2001 and 2096."""
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    for _ in range(4):
-        if 1e9 <= number < 4e9:
-            return number
-        number /= 1000
-    return None
 
 
 def table(rows: Iterable[list[str]]) -> Iterator[Record]:
