@@ -181,6 +181,6 @@ def test_it_starts_itself_to_read_what_was_recorded(run):
 def test_its_screen_opens(run):
     env = {"NODEDOCTOR_UNPACK": str(run.private)}
     with terminal("demo", "nvlinks-down", env=env, program=run.program) as screen:
-        screen.wait_for(b"An NVLink")
+        screen.wait_for(b"NVLinks up")
         screen.type("q")
         assert screen.end() == 2
