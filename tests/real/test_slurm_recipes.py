@@ -159,7 +159,7 @@ def test_the_health_check_drains_a_sick_node_and_gives_it_back(cluster: Cluster)
 
     cluster.health("nvlinks-down")
     cluster.until(lambda: cluster.node()[0] == "IDLE+DRAIN")
-    assert cluster.node()[1].startswith("nodedoctor: FAIL kernel.xid gpu:3: Xid 74")
+    assert cluster.node()[1].startswith("nodedoctor: NODE: GPU 3 lost 2 NVLinks")
 
     cluster.health("healthy")
     cluster.until(lambda: cluster.node() == ("IDLE", ""))
@@ -178,7 +178,7 @@ def test_a_node_that_is_sick_when_slurmd_starts_is_drained(cluster: Cluster):
     cluster.configure("HealthCheckProgram={folder}/healthcheck", *OFTEN)
     cluster.start()
     cluster.until(lambda: cluster.node()[0] == "IDLE+DRAIN")
-    assert cluster.node()[1].startswith("nodedoctor: FAIL driver.answers")
+    assert cluster.node()[1].startswith("nodedoctor: NODE: driver mismatch")
 
 
 def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
@@ -196,5 +196,5 @@ def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
     waiting = ("squeue", "-h", "-j", job, "-o", "%T %r")
     cluster.until(lambda: cluster.ask(*waiting).startswith("PENDING"))
     assert "held" not in cluster.ask(*waiting)
-    assert cluster.node()[1].startswith("nodedoctor: FAIL kernel.xid gpu:3: Xid 74")
+    assert cluster.node()[1].startswith("nodedoctor: NODE: GPU 3 lost 2 NVLinks")
     assert not ran.exists()
