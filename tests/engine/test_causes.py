@@ -118,11 +118,12 @@ def test_causes_change_neither_verdict_nor_counts(node: Path) -> None:
     assert (before.verdict, before.counts) == (report.verdict, report.counts)
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+EXPECTED = [node for node in NODES if (node / "expected.json").exists()]
+
+
+@pytest.mark.parametrize("node", EXPECTED, ids=[node.name for node in EXPECTED])
 def test_the_causes_of_a_recorded_node_are_the_expected_ones(node: Path) -> None:
     file = node / "expected.json"
-    if not file.exists():
-        pytest.skip("a demo")
     report, _ = judged(node)
     expected = json.loads(file.read_text()).get("causes", [])
     assert [[c.id, c.headline, c.owner, c.action, c.schedulable] for c in report.causes] == expected
