@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
-from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Status
+from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status
 from nodedoctor.record import record
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""
 LONGEST = 90
 """Characters of a headline: what fits beside a hostname in a line of 120; our choice, no external source."""
-_BLIND = 2  # as `Finding.severity` ranks what could not be seen from here
+
 _FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "crash"}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ASIDE = re.compile(r" \([^()]*\)")
@@ -87,7 +87,7 @@ def diagnose(
     devices: Devices | None = None,
 ) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
     """The results with `because_of` set, and the causes: the most severe first, then what explains most."""
-    if all(result.severity <= _BLIND for result in results):
+    if all(result.severity <= Severity.BLIND for result in results):
         return tuple(results), ()
     work = _Work(results, {check.id: check for check in checks}, observations, devices or Devices())
     roots = work.roots()
@@ -109,7 +109,7 @@ def _pointed(id: str, finding: Finding, roots: Mapping[str, str]) -> Finding:
 
 def _sick(finding: Finding) -> bool:
     """Whether a finding has a cause: FAIL, WARN and broken UNKNOWN, unless the site accepts it."""
-    return finding.severity > _BLIND
+    return finding.severity > Severity.BLIND
 
 
 class _Work:
