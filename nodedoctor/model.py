@@ -347,6 +347,11 @@ class Finding:
         return Severity.of(self.status, self.reason, self.waived)
 
 
+def identifier(check: str, subject: str | None) -> str:
+    """The id of a finding, stable between runs: waivers, comparisons and fleets go by it."""
+    return f"{check}@{subject}" if subject else check
+
+
 @record
 class Result:
     """What one check found."""

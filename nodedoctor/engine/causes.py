@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
-from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status
+from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
 from nodedoctor.record import record
 
 PROBE = "probe:"
@@ -73,11 +73,6 @@ class Devices:
         if kind not in ("gpu", "port") or name not in self._name.values():
             return frozenset()
         return frozenset(other for other in self._name.values() if other.startswith(f"{kind}:"))
-
-
-def identifier(check: str, subject: str) -> str:
-    """The id of a finding: stable between runs."""
-    return f"{check}@{subject}" if subject else check
 
 
 def diagnose(

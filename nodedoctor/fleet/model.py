@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.model import Action, Severity, Status
+from nodedoctor.model import Action, Severity, Status, identifier
 from nodedoctor.record import record
 
 NodeState = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
@@ -55,7 +55,7 @@ class Problem:
     @property
     def id(self) -> str:
         """Check and subject: the same problem on two nodes has the same id."""
-        return f"{self.check}@{self.subject}" if self.subject else self.check
+        return identifier(self.check, self.subject)
 
     @property
     def severity(self) -> Severity:

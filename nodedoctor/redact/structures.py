@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodedoctor.engine.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
+from nodedoctor.model import identifier
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result, Step
 
@@ -49,7 +50,7 @@ def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
     subject = text(finding["subject"] or "")
     return {
         **finding,
-        "id": f"{check}@{subject}" if subject else check,
+        "id": identifier(check, subject),
         "summary": text(finding["summary"]),
         "subject": subject or None,
         "evidence": [{"probe": one["probe"], "text": text(one["text"])} for one in finding["evidence"]],
@@ -74,7 +75,7 @@ def _cause(cause: Cause, redaction: Redaction) -> Cause:
 
 def _id(id: str, redaction: Redaction) -> str:
     check, _, subject = id.partition("@")
-    return f"{check}@{redaction.text(subject)}" if subject else check
+    return identifier(check, redaction.text(subject))
 
 
 def _fix(fix: Fix, redaction: Redaction) -> Fix:

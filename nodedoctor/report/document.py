@@ -22,6 +22,7 @@ from nodedoctor.model import (
     Schedulable,
     Severity,
     Status,
+    identifier,
 )
 from nodedoctor.model import Fix as ModelFix
 from nodedoctor.model import Step as ModelStep
@@ -243,7 +244,7 @@ def finding(check: str, entry: Json) -> Finding:
     subject = words(entry.get("subject"))
     own: _OwnWhy = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
     return {
-        "id": f"{check}@{subject}" if subject else check,
+        "id": identifier(check, subject),
         "status": status.value,
         "subject": subject or None,
         "summary": words(entry.get("summary")) or "(nothing is said)",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result
+from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result, identifier
 from nodedoctor.report import document as shape
 from nodedoctor.report.document import SCHEMA
 
@@ -64,7 +64,7 @@ def _result(result: Result) -> shape.Result:
 
 def _finding(check: str, finding: Finding) -> shape.Finding:
     told: shape.Finding = {
-        "id": f"{check}@{finding.subject}" if finding.subject else check,
+        "id": identifier(check, finding.subject),
         "status": finding.status.value,
         "subject": finding.subject or None,
         "summary": finding.summary,
