@@ -63,17 +63,13 @@ def _counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
 
 
 def beside(pci: Pci, nics: Sequence[PciDevice]) -> dict[str, tuple[PciDevice, ...]]:
-    """The adapters that share a PCIe switch with each GPU: a bridge below the root port is common to both.
+    """The adapters that share a PCIe switch with each GPU.
 
     Empty where no GPU shares a switch with an adapter: then places say nothing (virtual machines, boards
     without switches).
     """
-    found = {gpu.address: tuple(nic for nic in nics if _share_switch(gpu, nic)) for gpu in pci.gpus}
+    found = {gpu.address: tuple(nic for nic in nics if gpu.shares_switch(nic)) for gpu in pci.gpus}
     return found if any(found.values()) else {}
-
-
-def _share_switch(one: PciDevice, other: PciDevice) -> bool:
-    return len(one.upstream) > 1 and len(other.upstream) > 1 and one.upstream[:2] == other.upstream[:2]
 
 
 def _missing_rails(

@@ -104,6 +104,10 @@ class PciDevice:
         """A PCI-to-PCI bridge: root port or switch port (class 0604)."""
         return self.class_code.startswith("0604")
 
+    def shares_switch(self, other: PciDevice) -> bool:
+        """Whether both are behind one PCIe switch: below their root port a bridge is common to them."""
+        return len(self.upstream) > 1 and self.upstream[:2] == other.upstream[:2]
+
 
 @fact("pci")
 @record

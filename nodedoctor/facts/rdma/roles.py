@@ -37,19 +37,13 @@ def beside_gpus(ports: Iterable[IbPort], pci: Pci | Unseen) -> frozenset[str]:
     """
     if isinstance(pci, Unseen):
         return frozenset()
-    switches = {bridge for gpu in pci.gpus for bridge in _switches(gpu.upstream)}
     return frozenset(
         port.name
         for port in ports
         if port.pci_address
         and (device := pci.at(bdf(port.pci_address))) is not None
-        and switches.intersection(_switches(device.upstream))
+        and any(gpu.shares_switch(device) for gpu in pci.gpus)
     )
-
-
-def _switches(upstream: tuple[str, ...]) -> tuple[str, ...]:
-    """The bridges above a device without the first one, which is the root port."""
-    return upstream[1:]
 
 
 def _may_bridge(port: IbPort) -> bool:
