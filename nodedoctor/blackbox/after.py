@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 from nodedoctor import single_file
 from nodedoctor.blackbox import keep
@@ -13,9 +16,14 @@ from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
+from nodedoctor.json_shapes import Json, text
 
 NODE_DEADLINE = 30.0
 """Seconds for the checks of this node, whose recording is kept beside the verdict of a hang."""
+SHORT = 4.0
+"""Seconds for a verdict after SIGTERM: it is there within five, whatever the logs are."""
+FULL = 60.0
+"""Seconds for the verdict on the logs once the job has ended."""
 
 Say = Callable[[str], None]
 
@@ -23,11 +31,59 @@ Say = Callable[[str], None]
 def attached(watch: Watch, folder: Folder, say: Say) -> None:
     """Close the folder of a job that was watched."""
     folder.write("run.json", run_json(watch, folder))
-    if not watch.hangs:
+    if watch.hangs:
+        keep.page(folder, watch.hangs[-1].document)
+    _say_losses(folder, say)
+
+
+def ended(
+    watch: Watch | None, folder: Folder, status: int, files: Sequence[str], say: Say, began: float
+) -> None:
+    """Close the folder of a command that was run: one line when it ended well, else why it did not."""
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    more = {"exit_code": code, "seconds": round(time.time() - began, 1)}
+    folder.write("run.json", run_json(watch, folder, **more) if watch else json.dumps(more))
+    hang = watch.hangs[-1] if watch is not None and watch.hangs else None
+    lasting = hang is not None and hang.resumed_after is None
+    if code == 0 and not lasting:
+        say(f"the job ended well after {_long(time.time() - began)}; kept in {folder.path}")
+        _say_losses(folder, say)
         return
-    keep.page(folder, watch.hangs[-1].document)
-    if folder.lost:
-        say(f"{folder.lost} writes to {folder.path} were lost: {folder.problem}")
+    document = hang.document if hang is not None and lasting else asyncio.run(triage(folder, files, FULL))
+    say(f"the job {_end(status)} after {_long(time.time() - began)}")
+    if document is None or text(document, "outcome") not in ("failure", "undetermined"):
+        say("nothing in its output says why")
+    elif text(document, "cause") == "undetermined" and not document.get("evidence"):
+        say("nothing in its output says why")
+    else:
+        keep.verdict(folder, document)
+        keep.page(folder, document)
+        say(f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}")
+    say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
+    _say_losses(folder, say)
+
+
+async def short(folder: Folder, files: Sequence[str]) -> None:
+    """A verdict while the job is being ended: who ends it may end us in seconds."""
+    document = await triage(folder, files, SHORT)
+    if document is not None:
+        keep.verdict(folder, document)
+
+
+async def triage(folder: Folder, files: Sequence[str], seconds: float) -> Json | None:
+    """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead."""
+    paths = [path for path in (*files, *(str(folder.path / name) for name in ("nccl", "fr")))]
+    known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
+    there = [line for line in known.text.splitlines() if line]
+    if not there:
+        return None
+    argv = (*ourselves(), "triage", "--json", "--no-node", *there)
+    seen = await child_process.run("triage", Command(argv), seconds)
+    try:
+        found = json.loads(seen.text) if seen.answered else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def run_json(watch: Watch, folder: Folder, **more: object) -> str:
@@ -50,7 +106,33 @@ async def node_recorded(watch: Watch) -> None:
 
 async def record_node(path: str) -> None:
     """Diagnose this node without load and keep the recording; by a process of its own, as checks take memory."""
-    ours = single_file.path()
-    argv = (sys.executable, str(ours)) if ours else (sys.executable, "-I", "-m", "nodedoctor")
     words = ("--passive", "--summary", "--record", path, "--deadline", str(NODE_DEADLINE - 5))
-    await child_process.run("node", Command((*argv, *words)), NODE_DEADLINE)
+    await child_process.run("node", Command((*ourselves(), *words)), NODE_DEADLINE)
+
+
+def ourselves() -> tuple[str, ...]:
+    """The command that starts nodedoctor as we were started; nothing in the working directory is imported."""
+    ours = single_file.path()
+    return (sys.executable, str(ours)) if ours else (sys.executable, "-I", "-m", "nodedoctor")
+
+
+def _say_losses(folder: Folder, say: Say) -> None:
+    if folder.lost:
+        say(f"{folder.lost} writes to {folder.path} were lost: {folder.problem}")
+
+
+def _end(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"was ended by {signal.Signals(number).name}"
+        except ValueError:
+            return f"was ended by signal {number}"
+    return f"ended with exit code {os.WEXITSTATUS(status)}"
+
+
+def _long(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

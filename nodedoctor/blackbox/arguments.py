@@ -123,7 +123,12 @@ def arm() -> Parser:
 def _shared(made: Parser) -> None:
     group = made.add_argument_group("the watching")
     add = group.add_argument
-    add("--dir", default=DIR, metavar="DIR", help=f"keep what was seen in a new folder in DIR (default: {DIR})")
+    add(
+        "--dir",
+        default=DIR,
+        metavar="DIR",
+        help=f"keep what was seen in a new folder in DIR (default: {DIR})",
+    )
     add(
         "--hang-after",
         type=duration,
@@ -138,5 +143,7 @@ def _shared(made: Parser) -> None:
         metavar="TIME",
         help="time a job without known steps may take to start (default: 30m)",
     )
-    add("--progress", type=pattern, default="", metavar="REGEX", help="lines of its output that mean progress")
+    add(
+        "--progress", type=pattern, default="", metavar="REGEX", help="lines of its output that mean progress"
+    )
     add("--on-hang", default="", metavar="'CMD'", help="run this when a hang is seen; $NODEDOCTOR_DIR is set")

@@ -116,3 +116,13 @@ def _shell(name: str, value: str) -> str:
     if name == "PYTHONPATH":
         return f"{shlex.quote(value.split(os.pathsep)[0])}${{PYTHONPATH:+:$PYTHONPATH}}"
     return shlex.quote(value)
+
+
+def text(armed: Armed) -> str:
+    """What was set, and what was left alone, for env.txt."""
+    lines = ["# set by nodedoctor for this job", for_env_file(armed).rstrip("\n")]
+    lines += [f"# {name} was set already, and is unchanged" for name in armed.kept]
+    lines.append(
+        "# what may reach the job's output: NCCL's warnings go to nccl/, stacks of crashes to stderr"
+    )
+    return "\n".join(lines) + "\n"

@@ -14,6 +14,7 @@ from typing import Any
 from nodedoctor.blackbox import after
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.progress import Settings
+from nodedoctor.blackbox.sampler import SLOW
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.cli.console import Exit, complain
 from nodedoctor.errors import NodeDoctorError
@@ -58,6 +59,11 @@ def settings(arguments: argparse.Namespace) -> Settings:
     return Settings(arguments.hang_after, arguments.start_grace, arguments.progress)
 
 
+def pace(arguments: argparse.Namespace) -> float:
+    """Seconds between two looks: a short silence is only seen by looking often."""
+    return min(SLOW, max(0.5, arguments.hang_after / 4)) if arguments.hang_after else SLOW
+
+
 def teller(stream: Any) -> Callable[[str], None]:
     """Says lines with the time of day in front; that nobody can read them changes nothing else."""
     from nodedoctor.report.inert import inert
@@ -75,7 +81,7 @@ def teller(stream: Any) -> Callable[[str], None]:
 
 async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: Folder) -> int:
     say = teller(sys.stdout)
-    watch = Watch(wanted, folder, say, settings(arguments), on_hang=arguments.on_hang)
+    watch = Watch(wanted, folder, say, settings(arguments), pace(arguments), on_hang=arguments.on_hang)
     ended_by = 0
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(watch.run())
 

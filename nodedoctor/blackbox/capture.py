@@ -24,7 +24,8 @@ from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
 from nodedoctor.record import record
 from nodedoctor.triage.events.trace import Frame
-from nodedoctor.triage.live import Child, LiveJob, Process, Thread, threads
+from nodedoctor.triage.live.judge import main_thread
+from nodedoctor.triage.live.running_job import Child, LiveJob, Process, Thread, threads
 
 if TYPE_CHECKING:
     from nodedoctor.engine.untrusted_files import Writers
@@ -247,15 +248,14 @@ async def _ras(ranks: Sequence[RankSample]) -> str:
 
 
 def _went_on(first: Stack | None, second: Stack | None) -> bool:
-    """True when some thread of the two looks is elsewhere; one look tells nothing."""
+    """True when the main thread is elsewhere in the second look: those of watchdogs and bars always are."""
     if first is None or second is None:
         return False
-    return [t.frames for t in first.threads] != [t.frames for t in second.threads]
+    one, other = main_thread(first.threads), main_thread(second.threads)
+    return one is not None and other is not None and one.frames != other.frames
 
 
-def _kernel_moved(
-    first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None
-) -> bool:
+def _kernel_moved(first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None) -> bool:
     """The same for the main thread's system call, where there are no stacks; running counts as moving."""
     if not first or not second:
         return False

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.progress import IDLE, Activity
 from nodedoctor.blackbox.sample import RankSample
-from nodedoctor.triage.live import Process
+from nodedoctor.triage.live.running_job import Process
 
 _GPU_WAIT = re.compile(r"^(?:synchronize|wait|item|cpu|tolist|to|_local_scalar_dense)$")
 """Python functions below which a rank waits for its GPU, and so perhaps for a collective on it."""
@@ -45,6 +45,4 @@ def _works(process: Process, lately: Activity) -> bool:
 
 
 def _waits_for_gpu(process: Process) -> bool:
-    return any(
-        _GPU_WAIT.match(frame.function) for thread in process.threads for frame in thread.frames[:2]
-    )
+    return any(_GPU_WAIT.match(frame.function) for thread in process.threads for frame in thread.frames[:2])

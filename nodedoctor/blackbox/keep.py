@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.sample import RankSample, Sample
 from nodedoctor.json_shapes import Json
-from nodedoctor.redact.secrets import scrubbed
+from nodedoctor.probes.host.environment import scrubbed
 
 
 def sample_line(sample: Sample) -> str:
     """A sample as a line of samples.jsonl: numbers only, as its outputs have files of their own."""
     ranks = [_rank(rank) for rank in sample.ranks]
     return json.dumps({"time": round(sample.time, 3), "ranks": ranks}) + "\n"
+
+
+def outputs(folder: Folder, sample: Sample) -> None:
+    """Keep what the job's files got since the last look; of a flood only what was read of it."""
+    for part in sample.output:
+        if not part.path.startswith(str(folder.path)):
+            lost = f"\n[nodedoctor: {part.skipped} bytes are left out]\n" if part.skipped else ""
+            folder.append(f"logs/{_plain(part.path)}", lost + part.text)
+
+
+def _plain(path: str) -> str:
+    """A name for a kept log: the last two parts of its path, in harmless characters."""
+    return re.sub(r"[^\w.-]", "_", "_".join(path.split("/")[-2:]))[-120:]
 
 
 def capture(folder: Folder, seen: Capture, document: Json) -> None:
@@ -25,7 +40,7 @@ def capture(folder: Folder, seen: Capture, document: Json) -> None:
         name = names.get(stack.pid, "process")
         folder.write(f"stacks/{name}-{stack.pid}.txt", scrubbed(stack.text))
     for pid, threads in seen.kernel:
-        rows = [{key: getattr(thread, key) for key in thread.__slots__} for thread in threads]
+        rows = [asdict(thread) for thread in threads]
         folder.write(f"stacks/{names.get(pid, 'process')}-{pid}.kernel.json", json.dumps(rows, indent=1))
     if seen.live.ras[1]:
         folder.write("nccl/ras.txt", seen.live.ras[1])

@@ -76,10 +76,13 @@ class Settings:
     pattern: str = ""
 
 
+USUAL = Settings()
+
+
 class Progress:
     """Follows one job, sample by sample."""
 
-    def __init__(self, settings: Settings = Settings()) -> None:
+    def __init__(self, settings: Settings = USUAL) -> None:
         self._settings = settings
         self._pattern = re.compile(settings.pattern) if settings.pattern else None
         self._series: dict[str, tuple[tuple[float, ...], float]] = {}
@@ -122,6 +125,9 @@ class Progress:
             if self._heartbeat is not None and before is not None:
                 self._steps.append(sample.moment - (self.stepped or before.moment))
             self._heartbeat = sample.heartbeat
+        if any(rank.rank is not None for rank in sample.ranks):  # what came before them were launchers
+            self._seen = {key: rank for key, rank in self._seen.items() if rank.rank is not None}
+            self._lost = {key: since for key, since in self._lost.items() if key in self._seen}
         for rank in sample.living:
             self._seen[rank.key] = rank
             lately = self._lately.setdefault(rank.key, deque(maxlen=LATELY_LOOKS))
@@ -197,15 +203,17 @@ class Progress:
 
     def _step(self, line: str, moment: float) -> bool:
         """Whether a line of the output shows progress: a counter of one series that rises."""
+        found: tuple[str, tuple[float, ...]]
         if self._pattern is not None:
             if not self._pattern.search(line):
                 return False
-            name, value = "", (self._series.get("", ((0.0,), moment))[0][0] + 1,)
+            found = ("", (self._series.get("", ((0.0,), moment))[0][0] + 1,))
         else:
-            found = signs.counter(line)
-            if found is None:
+            counted = signs.counter(line)
+            if counted is None:
                 return False
-            name, value = found
+            found = counted
+        name, value = found
         known = self._series.get(name)
         if known is None:
             self._series[name] = (value, moment)

@@ -6,7 +6,8 @@ from nodedoctor.blackbox.capture import Capture
 from nodedoctor.json_shapes import Json, parts, text
 from nodedoctor.triage import document
 from nodedoctor.triage.job import judge_live
-from nodedoctor.triage.live.standing import Standing, standings
+from nodedoctor.triage.live.judge import standings
+from nodedoctor.triage.live.standing import Standing
 
 FIXES = 2
 """Fixes shown on the terminal; verdict.txt has all of them."""

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import LOST, Progress, Settings, Suspicion
+from nodedoctor.blackbox.progress import LOST, USUAL, Progress, Settings, Suspicion
 from nodedoctor.blackbox.sample import RankSample, Sample
 from nodedoctor.blackbox.sampler import SLOW, Sampler
 from nodedoctor.engine import child_process
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 LOOK_AGAIN = (10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 """Seconds until the next look after one that found somebody at work, by how often that was so in a row."""
-FIRST_RANKS = 120.0
-"""Seconds after which it is said that no rank was found."""
+NAMELESS = 15.0
+"""Seconds in which processes without a rank may yet get one: launchers start them one after another."""
 ON_HANG = 600.0
 """Seconds the command of --on-hang may take."""
-EMPTY = 3
-"""Looks in a row without any process of the job that mean its end."""
+EMPTY = 30.0
+"""Seconds without any worker of a Ray job that mean its end."""
 
 
 @record
@@ -51,14 +51,17 @@ class Watch:
         wanted: Mapping[str, Any],
         folder: Folder,
         say: Callable[[str], None],
-        settings: Settings = Settings(),
+        settings: Settings = USUAL,
         pace: float = SLOW,
         on_hang: str = "",
+        caught: Callable[[], None] = lambda: None,
     ) -> None:
+        self._wanted = wanted
         self._sampler = Sampler(wanted, pace)
         self._folder = folder
         self._say = say
         self._on_hang = on_hang
+        self._caught = caught
         self._host = socket.gethostname()
         self._began = time.time()
         self._next_look = 0.0
@@ -75,22 +78,22 @@ class Watch:
 
     async def run(self) -> None:
         """Until the job is over."""
-        empty = 0
-        seen_any = False
+        emptied: float | None = None
         async for sample in self._sampler.samples():
             self.last = sample
             self._folder.append("samples.jsonl", keep.sample_line(sample))
+            keep.outputs(self._folder, sample)
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
             self._introduce(sample)
-            seen_any = seen_any or bool(sample.living)
-            empty = 0 if sample.living or (sample.roots and not seen_any) else empty + 1
-            if sample.over or empty >= EMPTY:
+            emptied = None if sample.living or not self._introduced else emptied or sample.moment
+            stays = self._wanted.get("ray") is True  # raylets outlive their jobs
+            if sample.over or (stays and emptied is not None and sample.moment - emptied >= EMPTY):
                 return
             if went_on and self.hangs and self.hangs[-1].resumed_after is None:
                 self._resumed()
             suspicion = self.progress.suspicion()
-            self._sampler.hurry(suspicion is not None or self._waits_to_judge(sample))
+            self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
             if suspicion is None:
                 self._in_vain = 0
             elif not self._is_caught() and sample.moment >= self._next_look:
@@ -133,7 +136,7 @@ class Watch:
     def _introduce(self, sample: Sample) -> None:
         """Say once who is watched, by what means, and whether a hang can be seen before the watchdog."""
         new = [rank for rank in sample.living if rank.key not in self._introduced]
-        if not new:
+        if not self._known_well(new, sample):
             return
         first = not self._introduced
         self._introduced |= {rank.key for rank in new}
@@ -143,9 +146,13 @@ class Watch:
         of = f" of {size}" if size else ""
         self._say(f"{'watching' if first else 'found'} {named}{of} on {self._host}")
         if first:
-            ways = ways.phrase(new)
-            self._say(f"Python stacks: {ways}")
+            self._say(f"Python stacks: {ways.phrase(new)}")
             self._say(self.timeouts.before_watchdog(self.progress.threshold))
+
+    def _known_well(self, new: Sequence[RankSample], sample: Sample) -> bool:
+        """True when these are worth a line: ranks, or after a while whatever there is."""
+        waited = sample.moment - (self.progress.first or sample.moment)
+        return bool(new) and (any(rank.rank is not None for rank in new) or waited >= NAMELESS)
 
     async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
         seen = await capture.look(sample.living, host=self._host, missing=self.progress.missing)
@@ -167,6 +174,7 @@ class Watch:
             self._say(line)
         self._say(f"kept in {self._folder.path} (stacks: {seen.ways}; {seen.seconds:.1f} s)")
         self._react()
+        self._caught()
 
     def _react(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""

@@ -18,7 +18,7 @@ from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.live import judge as live_judge
 from nodedoctor.triage.live import this_machine
-from nodedoctor.triage.live.running_job import look
+from nodedoctor.triage.live.running_job import LiveJob, look
 from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.read.identity import resolved
@@ -154,7 +154,11 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
 
 def examine_live(pids: Sequence[int]) -> Examined:
     """Judge a job that runs on this machine now, by its processes, their stacks and NCCL's RAS service."""
-    live = asyncio.run(look(pids))
+    return judge_live(asyncio.run(look(pids)))
+
+
+def judge_live(live: LiveJob) -> Examined:
+    """The verdict on what was seen of a job that runs."""
     told = live_judge.events(live)
     story = tell(told)
     moving = bool(story.of(RasRunning))

@@ -104,6 +104,8 @@ class Keeper:
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all."""
+        if "/" in name:
+            os.makedirs(os.path.dirname(os.path.join(self.folder, name)), exist_ok=True)
         self.written += len(data)
         if self.written > LARGEST:
             raise OSError(0, f"the folder has {LARGEST >> 20} MiB")

@@ -4,7 +4,7 @@
     python -I -S sampler.py '{"slurm": "4711"}'       the tasks of a Slurm job on this node
     python -I -S sampler.py '{"ray": true}'           the workers of the raylets on this node
 
-Further keys: "files" (paths of outputs to follow besides those of the processes), "heartbeat" (a file that the
+Further keys: "files" (outputs to follow besides those of the processes: path and where to begin), "heartbeat" (a file that the
 job touches), "seconds" (between looks). A line {"seconds": 1} on stdin changes the pace from then on.
 
 Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block on a
@@ -42,7 +42,7 @@ HEAP = 64 << 20
 HEAP_LOOKS = 6
 """Times a process without RANK is searched: its trainer may set it later."""
 DISCOVERY = 30.0
-"""Seconds between two walks over all of /proc; between them only known processes are read."""
+"""Seconds between two walks over all of /proc, at most; between them only known processes are read."""
 TAIL = 64 << 10
 """Bytes of an output that are handed on per look: the newest."""
 PROCESSES = 1024
@@ -55,15 +55,14 @@ JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 def main() -> None:
     """Look until stdin ends."""
-    wanted = json.loads(sys.argv[1])
-    pace = float(wanted.get("seconds", 10))
-    watch = Watch(wanted)
-    while True:
-        print(json.dumps(watch.look()), flush=True)
-        said = told(time.monotonic() + pace)
-        if said is None:
-            return
-        pace = float(said.get("seconds", pace))
+    watch = Watch(json.loads(sys.argv[1]))
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            print(json.dumps(watch.look()), flush=True)
+            said = told(time.monotonic() + watch.pace)
+            if said is None:
+                return
+            watch.pace = float(said.get("seconds", watch.pace))
 
 
 def told(due: float) -> dict[str, Any] | None:
@@ -83,6 +82,7 @@ class Watch:
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         self.wanted = wanted
+        self.pace = float(wanted.get("seconds", 10))
         self.members: dict[int, dict[str, Any]] = {}
         self.below: dict[int, list[int]] = {}
         self.outputs: dict[tuple[int, int], list[Any]] = {}
@@ -94,7 +94,8 @@ class Watch:
         """One sample."""
         now = time.monotonic()
         lost = any(status(pid)[0] != one["start"] for pid, one in self.members.items())
-        if now - self.walked >= DISCOVERY or lost or not self.members:
+        nameless = not any("by" in one for one in self.members.values())
+        if now - self.walked >= min(DISCOVERY, 5 * self.pace) or lost or nameless:
             self.discover()
             self.walked = now
         ranks = [self.rank(pid, one) for pid, one in sorted(self.members.items())]
@@ -127,14 +128,13 @@ class Watch:
 
     def starts(self, parents: dict[int, int]) -> list[int]:
         """The processes that the job hangs from."""
-        if "pids" in self.wanted:
-            return [int(pid) for pid in self.wanted["pids"]]
+        found = [int(pid) for pid in self.wanted.get("pids", ())]
         if self.wanted.get("ray"):
-            return [pid for pid in parents if name(pid) == "raylet"]
+            found += [pid for pid in parents if name(pid) == "raylet"]
         if job := self.wanted.get("slurm"):
             mine = {pid for pid in parents if job_of(pid) == job}
-            return sorted(pid for pid in mine if parents[pid] not in mine)
-        return sorted(pid for pid in parents if pid != os.getpid() and "RANK" in environment(pid))
+            found += sorted(pid for pid in mine if parents[pid] not in mine)
+        return found
 
     def chosen(self, inside: set[int], parents: dict[int, int]) -> dict[int, dict[str, Any]]:
         """The ranks among a job's processes: the topmost of those that know their place."""
@@ -163,9 +163,6 @@ class Watch:
             self.looks[pid] = self.looks.get(pid, 0) + 1
             told.update(set_later(pid))
         one: dict[str, Any] = {"start": start, "title": title(pid)[:200], "environment": told}
-        found = PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20))
-        if found:
-            one["prefix"] = found[1]
         for rank, size, local in IDENTITIES:
             if told.get(rank, "").isdecimal():
                 one |= {"by": rank, "rank": int(told[rank])}
@@ -180,6 +177,10 @@ class Watch:
         if start != one["start"]:
             return {"pid": pid, "gone": True, **shown(one)}
         self.note_outputs(pid)
+        if "prefix" not in one and one.setdefault("maps_read", 0) < HEAP_LOOKS:
+            one["maps_read"] += 1
+            if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
+                one["prefix"] = found[1]
         moved = moved_bytes(pid)
         children = [child for child in self.below.get(pid, ()) if alive(child)]
         return {
@@ -208,10 +209,10 @@ class Watch:
 
     def output(self) -> list[dict[str, Any]]:
         """What the outputs got since the last look."""
-        for path in self.wanted.get("files", ()):
+        for path, begin in self.wanted.get("files", ()):
             with contextlib.suppress(OSError):
                 found = os.stat(path)
-                self.outputs.setdefault((found.st_dev, found.st_ino), [path, 0])
+                self.outputs.setdefault((found.st_dev, found.st_ino), [path, begin])
         said = []
         for place in self.outputs.values():
             with contextlib.suppress(OSError), open(place[0], "rb") as file:
@@ -228,7 +229,9 @@ class Watch:
 def shown(one: dict[str, Any]) -> dict[str, Any]:
     """What of a rank's identity is handed on."""
     told = one["environment"]
-    kept = {key: one[key] for key in ("start", "rank", "world", "local", "by", "title", "prefix") if key in one}
+    kept: dict[str, Any] = {
+        key: one[key] for key in ("start", "rank", "world", "local", "by", "title", "prefix") if key in one
+    }
     for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
                           ("stacks", "NODEDOCTOR_STACKS")):  # fmt: skip
         if variable in told:

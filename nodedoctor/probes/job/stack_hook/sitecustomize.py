@@ -8,7 +8,6 @@ leaves everything else alone. Whatever goes wrong here is passed over: a job mus
 import contextlib
 import sys
 
-
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 """Who has one of these may be a rank; Ray's workers get theirs later, so they are known by their program."""
 
@@ -34,7 +33,7 @@ def _register() -> None:
     )
     if not number:
         return
-    kept = []
+    kept: list[int] = []
 
     def mark() -> None:
         """Open this process's own file and say by which signal it is written."""
@@ -89,7 +88,7 @@ def _load_shadowed() -> None:
     sys.path[:] = [entry for entry in before if os.path.abspath(entry or ".") != ours]
     mine = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
