@@ -26,6 +26,8 @@ FULL = 60.0
 """Seconds for the verdict on the logs once the job has ended."""
 
 Say = Callable[[str], None]
+Log = tuple[str, int]
+"""A file with output of the job, and where that begins in it."""
 
 
 def attached(watch: Watch, folder: Folder, say: Say) -> None:
@@ -37,7 +39,7 @@ def attached(watch: Watch, folder: Folder, say: Say) -> None:
 
 
 def ended(
-    watch: Watch | None, folder: Folder, status: int, files: Sequence[str], say: Say, began: float
+    watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
 ) -> None:
     """Close the folder of a command that was run: one line when it ended well, else why it did not."""
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -63,27 +65,35 @@ def ended(
     _say_losses(folder, say)
 
 
-async def short(folder: Folder, files: Sequence[str]) -> None:
+async def short(folder: Folder, files: Sequence[Log]) -> None:
     """A verdict while the job is being ended: who ends it may end us in seconds."""
     document = await triage(folder, files, SHORT)
     if document is not None:
         keep.verdict(folder, document)
 
 
-async def triage(folder: Folder, files: Sequence[str], seconds: float) -> Json | None:
+async def triage(folder: Folder, files: Sequence[Log], seconds: float) -> Json | None:
     """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead."""
-    paths = [path for path in (*files, *(str(folder.path / name) for name in ("nccl", "fr")))]
+    whole = [path for path, begin in files if not begin]
+    paths = [*whole, *(str(folder.path / name) for name in ("nccl", "fr"))]
     known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
     there = [line for line in known.text.splitlines() if line]
-    if not there:
+    begun = [await _from(path, begin, seconds / 4) for path, begin in files if begin]
+    argv = (*ourselves(), "triage", "--json", "--no-node", *there, *(("-",) if begun else ()))
+    if not there and not begun:
         return None
-    argv = (*ourselves(), "triage", "--json", "--no-node", *there)
-    seen = await child_process.run("triage", Command(argv), seconds)
+    seen = await child_process.run("triage", Command(argv, stdin="".join(begun).encode()), seconds)
     try:
         found = json.loads(seen.text) if seen.answered else None
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+async def _from(path: str, begin: int, seconds: float) -> str:
+    """The newest part of what the job added to a file that had something before."""
+    seen = await child_process.run("tail", Command(("tail", "-c", f"+{begin + 1}", "--", path)), seconds)
+    return seen.text
 
 
 def run_json(watch: Watch, folder: Folder, **more: object) -> str:

@@ -73,7 +73,8 @@ def arm(environ: Mapping[str, str], folder: str, *, stamp: str, hook: str = "", 
         else:
             made |= wanted
     if hook:
-        before = environ.get("PYTHONPATH", "")
+        known = environ.get("PYTHONPATH", "").split(os.pathsep)
+        before = os.pathsep.join(entry for entry in known if entry != hook)
         made["PYTHONPATH"] = f"{hook}{os.pathsep}{before}" if before else hook
         made["NODEDOCTOR_TRACER"] = str(os.getpid())
     return Armed(made, tuple(kept), bool(hook))

@@ -159,10 +159,10 @@ class Progress:
         known = self._still.get(rank.key)
         return self._last.moment - known[0] if known and self._last else 0.0
 
-    def activity(self, rank: RankSample) -> Activity:
-        """What a rank did in about the last ten seconds; nothing when it was seen once only."""
-        lately = self._lately.get(rank.key)
-        if not lately or len(lately) < 2:
+    def activity(self, rank: RankSample, since: float = 0.0) -> Activity:
+        """What a rank did since a moment, but in about the last ten seconds at most."""
+        lately = [look for look in self._lately.get(rank.key, ()) if look[0] >= since]
+        if len(lately) < 2:
             return Activity()
         (begin, before), (end, now) = lately[0], lately[-1]
         seconds = max(end - begin, 0.001)

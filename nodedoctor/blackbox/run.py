@@ -103,13 +103,8 @@ class Job:
         """Close the folder and say what became of the job: one line when it ended well."""
         if self._folder is None:
             return
-        after.ended(self._watch, self._folder, status, self._kept(), self._say, self._began)
+        after.ended(self._watch, self._folder, status, self._files, self._say, self._began)
         self._folder.close()
-
-    def _kept(self) -> list[str]:
-        """The logs to judge: a file that had something before is judged by the part that was kept of it."""
-        kept = str(self._folder.path / "logs") if self._folder is not None else ""
-        return [kept, *(path for path, begin in self._files if not begin and not path.startswith(kept))]
 
     async def _watching(self) -> None:
         if self._folder is None:
@@ -149,7 +144,7 @@ class Job:
         if number in (signal.SIGTERM, signal.SIGHUP) and self._watch is not None and self._folder is not None:
             self._folder.write("run.json", after.run_json(self._watch, self._folder, signal=number))
             if self._closing is None and not self._watch.hangs:
-                self._closing = asyncio.ensure_future(after.short(self._folder, self._kept()))
+                self._closing = asyncio.ensure_future(after.short(self._folder, self._files))
 
     def _child_changed(self) -> None:
         try:

@@ -29,6 +29,8 @@ NAMELESS = 15.0
 """Seconds in which processes without a rank may yet get one: launchers start them one after another."""
 ON_HANG = 600.0
 """Seconds the command of --on-hang may take."""
+SETTLING = 1.0
+"""Seconds after the last progress in which ranks may still finish what belongs to it."""
 EMPTY = 30.0
 """Seconds without any worker of a Ray job that mean its end."""
 
@@ -156,7 +158,7 @@ class Watch:
 
     async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
         seen = await capture.look(sample.living, host=self._host, missing=self.progress.missing)
-        busy = confirm.at_work(seen, self.progress.activity)
+        busy = confirm.at_work(seen, lambda rank: self.progress.activity(rank, suspicion.since + SETTLING))
         _log.debug("%s; at work: %s", suspicion.why, [rank.called for rank in busy])
         waits = confirm.someone_waits(seen)
         if busy or (suspicion.rule == 3 and not waits):

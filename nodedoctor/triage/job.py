@@ -16,6 +16,7 @@ from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_o
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.flight.unpickle import PickleRefused
+from nodedoctor.triage.live import fixes as live_fixes
 from nodedoctor.triage.live import judge as live_judge
 from nodedoctor.triage.live import this_machine
 from nodedoctor.triage.live.running_job import LiveJob, look
@@ -176,7 +177,9 @@ def judge_live(live: LiveJob) -> Examined:
         judged = replace(
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )
-    return Examined(advised(judged, story), LineNumbers((), {}))
+    judged = advised(judged, story)
+    now = live_fixes.fixes(live, judged.culprits)
+    return Examined(replace(judged, fixes=now or judged.fixes), LineNumbers((), {}))
 
 
 def advised(judged: Verdict, story: Story) -> Verdict:

@@ -21,7 +21,7 @@ import select
 import stat as modes
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 WANTED = (
@@ -37,8 +37,11 @@ IDENTITIES = (
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
 """Rank, size and local rank, the nearest launcher first: torchrun started by srun sees both."""
-HEAP = 64 << 20
+HEAP = 512 << 20
 """Bytes of a process's heap that are searched for what it set itself; Ray Train sets RANK inside the worker."""
+CHUNK, OVERLAP = 4 << 20, 64
+"""Bytes read at a time, and those of the last part that are looked at again with the next."""
+SET_LATER = (b"\0RANK=", b"\0WORLD_SIZE=", b"\0LOCAL_RANK=")
 HEAP_LOOKS = 6
 """Times a process without RANK is searched: its trainer may set it later."""
 DISCOVERY = 30.0
@@ -48,7 +51,7 @@ TAIL = 64 << 10
 PROCESSES = 1024
 """Ranks looked at, at most."""
 PYTHON = re.compile(r"^(?:python|pt_main_thread|ray::)")
-RAY_WORKER = re.compile(r"^ray::(?!IDLE)")
+RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
 PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
 JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
@@ -310,6 +313,7 @@ def set_later(pid: int) -> dict[str, str]:
 
     Only where one value is found: a heap also keeps what was freed. Needs the right to trace the process.
     """
+    found: dict[str, set[str]] = {}
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
             heap = next((row.split()[0] for row in file if row.rstrip().endswith("[heap]")), "")
@@ -318,13 +322,26 @@ def set_later(pid: int) -> dict[str, str]:
             return {}
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             memory.seek(int(begin, 16))
-            data = memory.read(min(int(end, 16) - int(begin, 16), HEAP))
+            left, rest = min(int(end, 16) - int(begin, 16), HEAP), b""
+            while left > 0 and (data := memory.read(min(left, CHUNK))):
+                left -= len(data)
+                for key, value in assignments(rest + data):
+                    found.setdefault(key, set()).add(value)
+                rest = data[-OVERLAP:]
     except (OSError, ValueError, OverflowError):
         return {}
-    found: dict[str, set[str]] = {}
-    for match in re.finditer(rb"\0(RANK|WORLD_SIZE|LOCAL_RANK)=(\d{1,7})\0", data or b""):
-        found.setdefault(match[1].decode(), set()).add(match[2].decode())
     return {key: values.pop() for key, values in found.items() if len(values) == 1}
+
+
+def assignments(data: bytes) -> Iterator[tuple[str, str]]:
+    """The wanted "NAME=number" strings in a piece of memory. find(), as an expression takes minutes."""
+    for name in SET_LATER:
+        at = -1
+        while (at := data.find(name[1:], at + 1)) >= 0:
+            end = data.find(b"\0", at, at + OVERLAP)
+            value = data[at + len(name) - 1 : end]
+            if data[at - 1 : at] == b"\0" and end > 0 and value.isdigit() and len(value) < 8:
+                yield name[1:-1].decode(), value.decode()
 
 
 def moved_bytes(pid: int) -> int | None:

@@ -26,7 +26,13 @@ def _register() -> None:
     import fcntl
     import json
     import signal
+    import stat
 
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    about = os.lstat(folder)
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        return  # somebody else made it: what is written there could go anywhere
     number = next(
         (n for n in range(signal.SIGRTMIN + 11, signal.SIGRTMAX) if signal.getsignal(n) == signal.SIG_DFL),
         0,
@@ -38,8 +44,8 @@ def _register() -> None:
     def mark() -> None:
         """Open this process's own file and say by which signal it is written."""
         pid = os.getpid()
-        with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
-            start = int(stat.read().rpartition(")")[2].split()[19])
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            start = int(file.read().rpartition(")")[2].split()[19])
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(os.path.join(folder, f"{pid}.txt"), flags, 0o600)
         high = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 200)  # out of the way of whoever counts from 3
