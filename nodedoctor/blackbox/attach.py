@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -88,18 +89,17 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
     def end(number: int) -> None:
         nonlocal ended_by
         ended_by = number
+        watch.stop()
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end, number)
     try:
-        await task
-    except asyncio.CancelledError:
-        say("no longer watching; the job goes on")
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
     finally:
         await watch.close()
-    if not ended_by:
-        say("the job has ended")
+    say("no longer watching; the job goes on" if ended_by else "the job has ended")
     after.attached(watch, folder, say)
     await after.node_recorded(watch)
     folder.close()

@@ -90,6 +90,8 @@ class Job:
         try:
             return await self._status
         finally:
+            if self._watch is not None:
+                self._watch.stop()
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching

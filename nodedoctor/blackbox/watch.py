@@ -71,6 +71,7 @@ class Watch:
         self._introduced: set[tuple[int, int]] = set()
         self._noted = False
         self._suspected_at = 0.0
+        self._stopped = False
         self.progress = Progress(settings)
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
@@ -82,6 +83,8 @@ class Watch:
         """Until the job is over."""
         emptied: float | None = None
         async for sample in self._sampler.samples():
+            if self._stopped:
+                return
             self.last = sample
             self._folder.append("samples.jsonl", keep.sample_line(sample))
             keep.outputs(self._folder, sample)
@@ -100,6 +103,10 @@ class Watch:
                 self._in_vain = 0
             elif not self._is_caught() and sample.moment >= self._next_look:
                 await self._look(suspicion, sample)
+
+    def stop(self) -> None:
+        """Take in no further sample. Up to Python 3.11 wait_for() may swallow a cancellation (gh-86296)."""
+        self._stopped = True
 
     async def close(self) -> None:
         """Let go of the sampler."""
