@@ -37,6 +37,7 @@ def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     try:
         _check(arguments)
+        outputs.start_debug_log(arguments)
         gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
     except NodeDoctorError as error:
         return complain(error)
@@ -76,7 +77,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from nodedoctor.engine.plugins import discover
     from nodedoctor.engine.session import UsageError, select, since_when
 
-    if problem := outputs.no_folder(arguments, "passing", "failing", "pyz"):
+    if problem := outputs.no_folder(arguments, "passing", "failing", "pyz", "debug_log"):
         raise UsageError(problem)
     if problem := _written_twice(arguments):
         raise UsageError(problem)
