@@ -227,9 +227,12 @@ def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
     for value in vars(module).values():
         if isinstance(value, Probe):
             yield value
-        elif isinstance(value, type | types.FunctionType) and value.__module__ == here:
-            if (marked := getattr(value, _MARK, None)) is not None:
-                yield marked
+        elif (
+            isinstance(value, type | types.FunctionType)
+            and value.__module__ == here
+            and hasattr(value, _MARK)
+        ):
+            yield getattr(value, _MARK)
 
 
 def probes_of(check: Check, *, required: bool = False) -> frozenset[str]:
