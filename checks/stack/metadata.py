@@ -22,12 +22,16 @@ _ON_TORCH = ("torchvision", "torchaudio", "xformers", "vllm", "bitsandbytes", "d
 APT = "/usr/lib/python3/dist-packages"
 
 
-@check("stack.metadata", "Requirements among installed packages are met", tags={"fast"})
+@check("stack.metadata", "Requirements among installed packages are met", tags={"fast"}, stage="preview")
 def metadata(target: TargetPython) -> Iterator[Finding]:
     """What the packages that matter to training require of others, by their own metadata.
 
     Why: pip replaces a shared dependency for one package and breaks another one; nothing fails until import.
     Fix disturbs: the Python environment.
+    Judges: WARN when an installed package's requirement is not met.
+    Fix: Install the versions that the package asks for.
+    Threshold: The packages' own metadata.
+    False positives: Requirements that a package lists and does not need.
     """
     names = list(dict.fromkeys(package.name for package in target.packages if package.requires))
     count = 0
@@ -87,13 +91,21 @@ def _wanted_by_others(target: TargetPython, wanted: Wanted, name: str) -> bool:
     return any(one.name == wanted.name for other in others for one in target.wanted(other))
 
 
-@check("stack.ray-protobuf", "protobuf and click are what Ray requires", tags={"fast", "ray"})
+@check(
+    "stack.ray-protobuf", "protobuf and click are what Ray requires", tags={"fast", "ray"}, stage="preview"
+)
 def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
     """Ray's requirements on protobuf and click, by its metadata or the table of releases.
 
     Why: with another protobuf Ray's modules fail at import ("Descriptors cannot be created directly"), with
     another click its command line does.
     Fix disturbs: the Python environment; a Ray that is restarted ends its jobs on this node.
+    Judges: FAIL when protobuf or click are outside Ray's requirement.
+    Fix: Install the versions that Ray asks for.
+    Threshold: Ray's own metadata, and the stack_pins table.
+    False positives: None known.
+    Error texts:
+    - Descriptors cannot be created directly
     """
     package = target.package("ray")
     if package is None:
@@ -128,7 +140,11 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
 
 
 @check(
-    "stack.lambda", "Lambda Stack and other sources of torch do not mix", tags={"fast"}, without=(Container,)
+    "stack.lambda",
+    "Lambda Stack and other sources of torch do not mix",
+    tags={"fast"},
+    without=(Container,),
+    stage="preview",
 )
 def lambda_stack(
     system: SystemPackages,
@@ -143,6 +159,10 @@ def lambda_stack(
     Why: an environment made with --system-site-packages mixes apt's torch with pip's packages; an unattended
     upgrade of the driver breaks CUDA until the next boot.
     Fix disturbs: nothing that runs.
+    Judges: WARN when two torches are visible, or unattended upgrades may replace the driver.
+    Fix: Remove one torch; hold the driver packages.
+    Threshold: Lambda Stack's packages as apt shows them.
+    False positives: Environments that use the system's torch on purpose.
     """
     if not system.lambda_stack:
         yield Finding.skip("Lambda Stack is not installed")

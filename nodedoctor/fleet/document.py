@@ -165,7 +165,7 @@ def _lines(value: Any) -> str:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    return {
+    told = {
         "id": problem.id,
         "check": problem.check,
         "title": problem.title,
@@ -177,6 +177,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "action": problem.action,
         "fix": problem.fix or None,
     }
+    return {**told, "preview": True} if problem.preview else told
 
 
 def _problem_of(told: Mapping[str, Any]) -> Problem:
@@ -189,6 +190,7 @@ def _problem_of(told: Mapping[str, Any]) -> Problem:
         reason=told["reason"] or "",
         title=intern(told["title"]),
         fix=told["fix"] or "",
+        preview=told.get("preview", False),
     )
 
 

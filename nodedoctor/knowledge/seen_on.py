@@ -1,0 +1,37 @@
+"""On what real hardware a check was seen: the outputs it has judged, and judged rightly."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+from nodedoctor.model import Provenance
+from nodedoctor.record import record
+
+
+@record
+class Output:
+    """One output of real hardware, `real` if nodedoctor itself asked for it, `pasted` if somebody posted it.
+
+    `output` is the probe under whose name it replays, `shows` what is known of the node from elsewhere. Where
+    the address of a post was not kept, the row is unverified.
+    """
+
+    provenance: Provenance
+    hardware: str
+    output: str
+    shows: str
+    checks: tuple[str, ...]
+    source: str
+    unverified: bool = False
+
+
+@cache
+def outputs() -> tuple[Output, ...]:
+    """Every output that made a check stable."""
+    return rows("seen_on", "outputs", Output)
+
+
+def seen_on(check: str) -> tuple[Output, ...]:
+    """The outputs that a check has judged; none for a check in preview."""
+    return tuple(row for row in outputs() if check in row.checks)
