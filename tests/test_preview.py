@@ -10,6 +10,7 @@ import pytest
 from nodedoctor.cli.console import exit_code
 from nodedoctor.engine.registry import Options
 from nodedoctor.engine.session import Request, Session
+from nodedoctor.fleet import text as fleet_text
 from nodedoctor.fleet.cli import exit_code as fleet_code
 from nodedoctor.fleet.document import document as fleet_document
 from nodedoctor.fleet.model import Fleet
@@ -21,8 +22,8 @@ from nodedoctor.report import json as report_json
 
 NODES = Path(__file__).parent / "nodes"
 NAMES = sorted(path.parent.name for path in NODES.glob("*/manifest.json"))
-SCHEMA = json.loads((Path(report_json.__file__).parent / "report.schema.json").read_text())
-FLEET = json.loads((Path(report_json.__file__).parent / "fleet.schema.json").read_text())
+SCHEMA = json.loads((Path(report_json.__file__).parent / "schemas" / "report.schema.json").read_text())
+FLEET = json.loads((Path(report_json.__file__).parent / "schemas" / "fleet.schema.json").read_text())
 
 
 def judged(name, *words, preview=False, expect=None):
@@ -108,6 +109,7 @@ def test_a_fleet_bars_no_node_for_it(lost):
     fleet = Fleet("0", "reports", "2026-11-22T00:00:00Z", 1.0, (node,))
     assert fleet.failing == () and fleet.passing == ("gpu-1",)
     assert [fleet_code(fleet, fail_on) for fail_on in ("fail", "unknown", "warn")] == [0, 0, 0]
+    assert "[preview]" in fleet_text.render(fleet, width=100)
     told = fleet_document(fleet)
     jsonschema.Draft202012Validator(FLEET).validate(told)
     assert told["nodes"][0]["problems"][0]["preview"] is True

@@ -12,7 +12,7 @@ from nodedoctor.engine import recording
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import json as report_json
 
-SCHEMA = json.loads((Path(report_json.__file__).parent / "snapshot.schema.json").read_text())
+SCHEMA = json.loads((Path(report_json.__file__).parent / "schemas" / "snapshot.schema.json").read_text())
 NODES = sorted((Path(__file__).parent / "nodes").glob("*/manifest.json"))
 MANIFESTS = [*NODES, *(folder(name) / "manifest.json" for name in DEMOS)]
 

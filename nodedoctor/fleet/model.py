@@ -69,6 +69,11 @@ class Problem:
         """How bad it is for the verdict."""
         return self.severity.counted(self.preview)
 
+    @property
+    def said(self) -> str:
+        """Its summary, marked where it does not count."""
+        return f"{self.summary} [preview]" if self.preview and self.status is Status.WARN else self.summary
+
 
 @record
 class Node:
