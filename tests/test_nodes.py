@@ -10,11 +10,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import json as report_json
 from nodedoctor.report import text
 
 NODES = Path(__file__).parent / "nodes"
+CHECKS = discover().checks
 SCHEMA = Path(report_json.__file__).parent / "schemas" / "report.schema.json"
 names = sorted(path.parent.name for path in NODES.glob("*/manifest.json"))
 
@@ -38,6 +40,10 @@ def test_node(name, validator):
     # Subjects that must be named as sick, where the file lists them.
     sick = {f["id"] for r in document["results"] for f in r["findings"] if f["status"] in ("warn", "fail")}
     assert set(expected.get("findings", [])) <= sick
+    # What a check can say, its documentation names.
+    for result in document["results"]:
+        said = {f["status"].upper() for f in result["findings"] if f["status"] in ("warn", "fail")}
+        assert all(word in CHECKS[result["check"]].doc["Judges"] for word in said), result["check"]
     crashed = [f for r in document["results"] for f in r["findings"] if f["reason"] == "crash"]
     assert crashed == expected.get("crashed", []), crashed
 
