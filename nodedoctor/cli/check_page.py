@@ -59,16 +59,16 @@ def error_texts(check: Check) -> tuple[str, ...]:
     return tuple(line.strip().removeprefix("- ") for line in lines if line.strip())
 
 
-def samples(folders: Iterable[Path], words: tuple[str, ...] = ()) -> dict[str, Sample]:
-    """The worst finding of each check on these recorded nodes, of the first node that has it."""
+def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) -> dict[str, Sample]:
+    """The worst finding of each of these checks, or of all, on recorded nodes; of the first that has it."""
     from nodedoctor.engine.session import Request, Session
     from nodedoctor.report.json import document
 
     found: dict[str, Sample] = {}
     for folder in folders:
-        session = Session(Request(words=words, replay=folder, preview=True))
+        session = Session(Request(replay=folder, preview=True))
         provenance = (session.snapshot.provenance if session.snapshot else None) or "synthetic"
-        report = document(asyncio.run(session.diagnosis().run()))
+        report = document(asyncio.run(session.diagnosis(checks).run()))
         for result in report["results"]:
             finding, known = worst(result), found.get(result["check"])
             sick = finding["status"] in ("fail", "warn")

@@ -209,7 +209,7 @@ def _check_lines(check: Check) -> Iterator[str]:
             yield from _text(paragraph)
         for item in section.items:
             yield from _text(f"- {item}", hang=2)
-    yield from _sample_lines(samples(map(folder, DEMOS), (check.id,)).get(check.id))
+    yield from _sample_lines(samples(map(folder, DEMOS), (check,)).get(check.id))
     yield ""
     yield from _label("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
     yield from _label("Tags", ", ".join(sorted(check.tags)))

@@ -76,7 +76,7 @@ def test_explain_says_what_is_in_preview():
 
 
 def test_samples_take_the_worst_finding_of_a_node():
-    found = samples([folder("healthy"), folder("nvlinks-down")], ("nvlink.links",))
+    found = samples([folder("healthy"), folder("nvlinks-down")], (CHECKS["nvlink.links"],))
     sample = found["nvlink.links"]
     assert (sample.node, sample.provenance, sample.finding["status"]) == ("nvlinks-down", "synthetic", "fail")
     assert sample.finding["subject"] == "gpu:3"
