@@ -259,4 +259,5 @@ def _request(arguments: argparse.Namespace) -> Request:
         replay=Path(arguments.replay) if arguments.replay else None,
         folders=tuple(Path(folder) for folder in arguments.check_folders),
         redact=arguments.redact,
+        preview=arguments.preview,
     )
