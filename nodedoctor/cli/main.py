@@ -35,13 +35,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         drop(1)  # the reader has gone (`| head`)
         return Exit.OUTPUT
-    except Exception:
-        import traceback
+    except MemoryError:
+        return _no_memory()
+    except ImportError:  # a module of C that finds no room fails so
+        return _no_memory() if _little_room() else _bug()
+    except OSError as error:
+        from nodedoctor.engine.exhaustion import CODES, why
 
-        with contextlib.suppress(OSError):
-            traceback.print_exc()
-        say("this is a bug in nodedoctor; the lines above belong in a report")
-        return Exit.BUG
+        if error.errno not in CODES:
+            return _bug()
+        what = why(error.errno)
+        say(f"cannot run: {error.strerror}; {what.words}")
+        return Exit.FAIL if what.known else Exit.UNKNOWN
+    except Exception:
+        return _bug()
+
+
+def _no_memory() -> int:
+    """Say so without making anything new."""
+    os.write(2, b"nodedoctor: no memory left to run in; see `ulimit -v` and the cgroup's memory.max\n")
+    return Exit.BUG
+
+
+def _little_room() -> bool:
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _bug() -> int:
+    """Say what went wrong, inside the handler of an exception."""
+    import traceback
+
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
+    say("this is a bug in nodedoctor; the lines above belong in a report")
+    return Exit.BUG
 
 
 def _dispatch(words: list[str]) -> int:

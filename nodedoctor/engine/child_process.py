@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from nodedoctor.engine import exhaustion
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
 
@@ -31,7 +32,8 @@ EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and i
 BACKLOG = 1000  # lines of a followed child that wait for their reader
 PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
-# Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before it.
+# Up to Python 3.11, and later where pidfd_open(2) is not there, a thread waits for each child, and complains
+# on stderr when the loop ends before it.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 _ENV = "/usr/bin/env"
@@ -93,7 +95,9 @@ async def start(name: str, command: Command, server: Forker | None = None) -> Ru
         transport, pipes = await _fork_or_spawn(command, server)
     except OSError as error:
         outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
-        note = f"{command.argv[0]}: {error.strerror or error}"
+        if error.errno in exhaustion.CODES:
+            outcome = Outcome.CRASH
+        note = f"{command.argv[0]}: {exhaustion.note_of(error)}"
         _log.debug("%s could not be started: %s", name, note)
         return Observation(name, outcome, argv=command.argv, note=note)
     _log.debug("%s started as pid %d: %s", name, transport.get_pid(), shlex.join(command.argv))
@@ -171,6 +175,8 @@ class Running:
         if rc in (126, 127) and errors.startswith(("env:", f"{_ENV}:")):
             # env(1) could not start it: the answer is about the command, not from it.
             return (Outcome.DENIED, errors) if rc == 126 else (Outcome.MISSING, errors)
+        if rc and self.command.argv[0] == sys.executable and (ran_out := exhaustion.said(errors)):
+            errors = f"could not go on; {ran_out}\n{errors}"
         if not self._pipes.ended.done():
             errors = f"{errors}\na process it started keeps its output open".strip()
         return Outcome.OK, errors
@@ -258,6 +264,24 @@ class _Lines(asyncio.SubprocessProtocol):
             self.queue.put_nowait(None)
 
 
+@functools.cache
+def _watch_without_threads() -> None:
+    """Wait for children by descriptor as Python 3.12 does, not with a thread for each.
+
+    Threads count against the same limits as processes: where a cgroup allows few tasks none could be started.
+    """
+    if sys.version_info >= (3, 12):
+        return
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError) as error:  # Linux before 5.3, or a sandbox
+        _log.debug("children are waited for with threads: %s", error)
+        return
+    watcher = asyncio.PidfdChildWatcher()
+    watcher.attach_loop(asyncio.get_running_loop())  # later loops are attached when they are set
+    asyncio.set_child_watcher(watcher)
+
+
 async def _fork_or_spawn(
     command: Command, server: Forker | None
 ) -> tuple[asyncio.SubprocessTransport, _Pipes]:
@@ -274,6 +298,7 @@ async def spawn(
 ) -> tuple[asyncio.SubprocessTransport, Pipes]:
     """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
     pipe = asyncio.subprocess.PIPE
+    _watch_without_threads()
     return await asyncio.get_running_loop().subprocess_exec(
         protocol,
         *_launched(command.argv),
