@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import (
     CORRUPT,
     DEVICES_LOST,
@@ -33,7 +34,6 @@ from nodedoctor.knowledge.nvml_errors import (
     WAIT,
     WINDOWS,
 )
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Fix
 from nodedoctor.record import record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.knowledge.recipes import KERNEL_LOG, driver_reload
+from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair
 
