@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, prepare, say
+from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, mutter, prepare, say
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _on_screen(arguments: argparse.Namespace) -> int:
         sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
     except NodeDoctorError as error:
         return complain(error)
-    print(start.last_words(sitting), end="", file=sys.stderr)
+    mutter(start.last_words(sitting))
     report = _leaving(sitting.report, sitting.observations, arguments)
     if not sys.stdout.isatty():
         arguments.json = True
@@ -184,13 +184,14 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nodedoctor.cli import headless
+    from nodedoctor.cli.endings import EndedBySignal
     from nodedoctor.report import json
 
     try:
         running = headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
         found, recording = asyncio.run(running)
-    except asyncio.CancelledError:
-        return Exit.TERMINATED
+    except EndedBySignal as ended:
+        return ended.code
     report = _leaving(json.document(found), found.observations, arguments)
     if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT

@@ -15,6 +15,7 @@ import shlex
 import signal
 import sys
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -53,6 +54,9 @@ class Forker(Protocol):
         self, command: Command, protocol: Callable[[], Pipes]
     ) -> tuple[asyncio.SubprocessTransport, Pipes]:
         """Start it; OSError when that cannot be."""
+
+    def watch(self, pid: int, *, ended: bool = False) -> None:
+        """Have the session of a child that was started without it killed when we die, until it has ended."""
 
 
 def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
@@ -103,7 +107,9 @@ async def start(name: str, command: Command, server: Forker | None = None) -> Ru
     _log.debug("%s started as pid %d: %s", name, transport.get_pid(), shlex.join(command.argv))
     if command.stdin is not None:
         feed(transport, command.stdin, ends=not command.tied)
-    return Running(name, command, transport, pipes, began)
+    if server is not None:
+        server.watch(transport.get_pid())
+    return Running(name, command, transport, pipes, began, server)
 
 
 async def follow(command: Command) -> AsyncIterator[str]:
@@ -130,12 +136,14 @@ class Running:
         transport: asyncio.SubprocessTransport,
         pipes: _Pipes,
         began: float,
+        server: Forker | None = None,
     ) -> None:
         self.name = name
         self.command = command
         self._transport = transport
         self._pipes = pipes
         self._began = began
+        self._server = server
 
     async def answer(self, timeout: float) -> Observation:
         """What it printed: at its exit, at the end of its output for one that holds, else at the timeout."""
@@ -155,17 +163,24 @@ class Running:
     def close(self) -> None:
         """Let go of the child: kill what is left of its session and close our ends of its pipes."""
         kill(self._transport)
+        if self._server is not None:
+            self._server.watch(self._transport.get_pid(), ended=True)
         self._transport.close()
 
     async def _overdue(self, timeout: float) -> Observation:
-        pid = self._transport.get_pid()
+        session = self._transport.get_pid()
+        pid = slowest(session)
         where = _whereabouts(pid)
         kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
-        if self._pipes.exited.done():
+        left = slowest(session, least=True)
+        if not (left or self._pipes.exited.done()):  # much memory takes a moment to be given back
+            await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
+        if self._pipes.exited.done() and not left:
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
             return self._observation(Outcome.TIMEOUT, note)
-        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {pid} {_whereabouts(pid)}"
+        left = left or session
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {_whereabouts(left)}"
         return self._observation(Outcome.STUCK, note)
 
     def _judge(self) -> tuple[Outcome, str]:
@@ -277,6 +292,7 @@ def _watch_without_threads() -> None:
     except (AttributeError, OSError) as error:  # Linux before 5.3, or a sandbox
         _log.debug("children are waited for with threads: %s", error)
         return
+    warnings.filterwarnings("ignore", "A loop is being detached", RuntimeWarning)  # we end before they do
     watcher = asyncio.PidfdChildWatcher()
     watcher.attach_loop(asyncio.get_running_loop())  # later loops are attached when they are set
     asyncio.set_child_watcher(watcher)
@@ -356,6 +372,25 @@ def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
 def _path() -> str:
     known = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*known, *(folder for folder in _SBIN if folder not in known)])
+
+
+def slowest(session: int, *, least: bool = False) -> int:
+    """Of a child and what it started, the process that waits in the kernel: the tool itself, not its wrapper.
+
+    The child's own pid where none does; with `least` 0, as what is not in state D ends when it is killed.
+    """
+    with contextlib.suppress(OSError), os.scandir("/proc") as entries:
+        for entry in entries:
+            if not entry.name.isdecimal():
+                continue
+            try:
+                with open(f"/proc/{entry.name}/stat", encoding="utf-8", errors="replace") as stat:
+                    state, _, _, its = stat.read().rpartition(")")[2].split()[:4]
+            except (OSError, ValueError):  # it has ended
+                continue
+            if state == "D" and its == str(session):
+                return int(entry.name)
+    return 0 if least else session
 
 
 def _whereabouts(pid: int) -> str:
