@@ -53,9 +53,7 @@ def ended(
         return
     document = hang.document if hang is not None and lasting else asyncio.run(triage(folder, files, FULL))
     say(f"the job {_end(status)} after {_long(time.time() - began)}")
-    if document is None or text(document, "outcome") not in ("failure", "undetermined"):
-        say("nothing in its output says why")
-    elif text(document, "cause") == "undetermined" and not document.get("evidence"):
+    if document is None or not _says_why(document):
         say("nothing in its output says why")
     else:
         keep.verdict(folder, document)
@@ -115,7 +113,8 @@ async def node_recorded(watch: Watch) -> None:
 
 
 async def record_node(path: str) -> None:
-    """Diagnose this node without load and keep the recording; by a process of its own, as checks take memory."""
+    """Diagnose this node without load and keep the recording; by a process of its own, as checks take
+    memory."""
     words = ("--passive", "--summary", "--record", path, "--deadline", str(NODE_DEADLINE - 5))
     await child_process.run("node", Command((*ourselves(), *words)), NODE_DEADLINE)
 
@@ -129,6 +128,11 @@ def ourselves() -> tuple[str, ...]:
 def _say_losses(folder: Folder, say: Say) -> None:
     if folder.lost:
         say(f"{folder.lost} writes to {folder.path} were lost: {folder.problem}")
+
+
+def _says_why(document: Json) -> bool:
+    """True when the verdict has something to show: a log without trouble shows nothing."""
+    return text(document, "outcome") == "failure" or bool(document.get("evidence"))
 
 
 def _end(status: int) -> str:

@@ -1,4 +1,5 @@
-"""Looks at every rank of a job that may hang: Python stacks by whatever way works here, the kernel's view, RAS.
+"""Looks at every rank of a job that may hang: Python stacks by whatever way works here, the kernel's view,
+RAS.
 
 Ways to a stack, the least disturbing first: the signal that the process has registered (`arm`, `run`), py-spy
 without stopping the process, py-spy by `sudo -n`. Where none works the kernel's view remains: state, system
@@ -25,7 +26,7 @@ from nodedoctor.model import Observation
 from nodedoctor.record import record
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.judge import main_thread
-from nodedoctor.triage.live.running_job import Child, LiveJob, Process, Thread, threads
+from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, threads
 
 if TYPE_CHECKING:
     from nodedoctor.engine.untrusted_files import Writers
@@ -72,7 +73,8 @@ class KernelThread:
 
 @record
 class Capture:
-    """Two looks at a job. `moving` are the ranks whose stack, system call or CPU time went on between them."""
+    """Two looks at a job. `moving` are the ranks whose stack, system call or CPU time went on between
+    them."""
 
     live: LiveJob
     ranks: tuple[RankSample, ...]
@@ -109,7 +111,7 @@ async def look(
         or (rank.pid not in second and _kernel_moved(kernel_first.get(rank.pid), kernel.get(rank.pid)))
     )
     processes = tuple(_process(rank, second, kernel, below, rank.pid in moving) for rank in alive)
-    gone = tuple(Process(one.pid, one.rank, one.world, states=("gone", "gone")) for one in missing)
+    gone = tuple(RankProcess(one.pid, one.rank, one.world, states=("gone", "gone")) for one in missing)
     ras = await _ras(alive)
     return Capture(
         LiveJob(host, (*processes, *gone), ("", ras), notes),
@@ -269,11 +271,11 @@ def _process(
     kernel: Mapping[int, tuple[KernelThread, ...]],
     below: Mapping[int, Stack],
     moved: bool,
-) -> Process:
+) -> RankProcess:
     seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
     stack = stacks.get(rank.pid)
     workers = tuple(Child(pid, below[pid].threads) for pid in rank.children if pid in below)
-    return Process(
+    return RankProcess(
         rank.pid,
         rank.rank,
         rank.world,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.progress import IDLE, Activity
 from nodedoctor.blackbox.sample import RankSample
-from nodedoctor.triage.live.running_job import Process
+from nodedoctor.triage.live.running_job import RankProcess
 
 _GPU_WAIT = re.compile(r"^(?:synchronize|wait|item|cpu|tolist|to|_local_scalar_dense)$")
 """Python functions below which a rank waits for its GPU, and so perhaps for a collective on it."""
@@ -34,7 +34,7 @@ def someone_waits(capture: Capture) -> bool:
     return any(process.collective for process in capture.live.processes)
 
 
-def _works(process: Process, lately: Activity) -> bool:
+def _works(process: RankProcess, lately: Activity) -> bool:
     if process.states[1] in ("T", "t", "Z", "X", "gone"):
         return False
     if process.collective:
@@ -44,5 +44,5 @@ def _works(process: Process, lately: Activity) -> bool:
     return lately.cpu > IDLE and not _waits_for_gpu(process)
 
 
-def _waits_for_gpu(process: Process) -> bool:
+def _waits_for_gpu(process: RankProcess) -> bool:
     return any(_GPU_WAIT.match(frame.function) for thread in process.threads for frame in thread.frames[:2])

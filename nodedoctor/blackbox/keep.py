@@ -12,6 +12,8 @@ from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.sample import RankSample, Sample
 from nodedoctor.json_shapes import Json
 from nodedoctor.probes.host.environment import scrubbed
+from nodedoctor.triage.live import saved
+from nodedoctor.triage.live.running_job import LiveJob
 
 
 def sample_line(sample: Sample) -> str:
@@ -44,7 +46,13 @@ def capture(folder: Folder, seen: Capture, document: Json) -> None:
         folder.write(f"stacks/{names.get(pid, 'process')}-{pid}.kernel.json", json.dumps(rows, indent=1))
     if seen.live.ras[1]:
         folder.write("nccl/ras.txt", seen.live.ras[1])
+    folder.write("capture.json", json.dumps(saved.document(seen.live)))
     verdict(folder, document)
+
+
+def resumed(folder: Folder, seen: LiveJob) -> None:
+    """Keep that the job went on: what was captured explains nothing that comes later."""
+    folder.write("capture.json", json.dumps(saved.document(seen, resumed=True)))
 
 
 def verdict(folder: Folder, document: Json) -> None:

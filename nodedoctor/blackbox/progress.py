@@ -8,7 +8,8 @@ The rules, each of which only raises a suspicion; `capture.py` has to confirm it
 3. No steps are known: every rank has used no CPU time, moved no byte and stayed in the same system call for a
    minute, after the job's first half hour.
 
-Long phases are no hangs: whoever saves, evaluates, compiles or generates uses CPU, moves bytes or has children
+Long phases are no hangs: whoever saves, evaluates, compiles or generates uses CPU, moves bytes or has
+children
 that do. Waiting ranks on GPUs use a whole core in cudaStreamSynchronize: that is why CPU time alone never
 proves progress once steps are known, and its lack never a hang before.
 """
@@ -32,7 +33,8 @@ GRACE = 1800.0
 LOST = 10.0
 """Seconds that a rank may be stopped or gone while the others do nothing."""
 IDLE = 0.03
-"""CPU seconds per second below which a process does nothing: the watchdog threads of torch take less than 1 %."""
+"""CPU seconds per second below which a process does nothing: the watchdog threads of torch take less than 1
+%."""
 QUIET = 4096
 """Bytes per minute below which nothing is moved: a line of a log, a heartbeat of a store."""
 LATELY, LATELY_LOOKS = 10.0, 32

@@ -161,7 +161,8 @@ class Job:
             self._status.set_result(status)
 
     def _stop_with_it(self) -> None:
-        """Stop as the command did, so that the shell has its terminal; go on with it when the shell says so."""
+        """Stop as the command did, so that the shell has its terminal; go on with it when the shell says
+        so."""
         start.take_terminal()
         os.killpg(os.getpgrp(), signal.SIGSTOP)
         if start.in_foreground():
@@ -171,7 +172,8 @@ class Job:
 
 
 def _only_hangs(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Where stderr is a file, the job's output has it too: only a hang and what follows it is worth a line."""
+    """Where stderr is a file, the job's output has it too: only a hang and what follows it is worth a
+    line."""
     heard = False
 
     def say_some(line: str) -> None:

@@ -17,7 +17,8 @@ class RankSample:
     """One rank at one moment; `bytes`, `wchan` and `syscall` are None or '' where we may not look.
 
     `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
-    packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders and compilers.
+    packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
+    and compilers.
     """
 
     pid: int

@@ -18,7 +18,8 @@ _log = logging.getLogger(__name__)
 SLOW, FAST = 10.0, 1.0
 """Seconds between two looks: usually, and once a hang is suspected."""
 PATIENCE = 20.0
-"""Seconds beyond its pace that the child may be silent: a node under load is slow, one that hangs is not back."""
+"""Seconds beyond its pace that the child may be silent: a node under load is slow, one that hangs is not
+back."""
 BACK_OFF = (1.0, 5.0, 30.0, 120.0, 600.0)
 """Seconds before the child is started once more, by how often it had to be given up in a row."""
 

@@ -1,6 +1,7 @@
 """Starts a command as a shell would, and stands between it and the terminal without being noticed.
 
-The command gets a process group of its own in our session, which becomes the terminal's foreground group: what
+The command gets a process group of its own in our session, which becomes the terminal's foreground group:
+what
 is typed reaches it directly. Its outputs: a regular file is inherited; a terminal or a pipe is put behind a
 pump (probes/job/pump.py), a terminal's in the shape of another terminal of the same size.
 """

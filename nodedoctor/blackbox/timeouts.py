@@ -1,7 +1,7 @@
 """When the job's own watchdog would end it: what the output says, else the backend's default.
 
-Only then a hang is caught "before the watchdog": when that limit is longer than the silence that makes us look,
-and the seconds that looking takes.
+Only then a hang is caught "before the watchdog": when that limit is longer than the silence that makes us
+look, and the seconds that looking takes.
 """
 
 from __future__ import annotations

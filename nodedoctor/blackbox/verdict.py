@@ -1,4 +1,5 @@
-"""What a capture means: the verdict as a `nodedoctor.triage/1` document, and as the few lines for a terminal."""
+"""What a capture means: the verdict as a `nodedoctor.triage/1` document, and as the few lines for a
+terminal."""
 
 from __future__ import annotations
 

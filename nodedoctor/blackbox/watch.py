@@ -19,6 +19,7 @@ from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
+from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.standing import numbered
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Hang:
     time: float
     why: str
     document: Json
+    live: LiveJob
     resumed_after: float | None = None
 
 
@@ -176,7 +178,7 @@ class Watch:
                 self._say(f"{suspicion.why}, and none of them is seen to wait for another: no verdict")
             return
         examined = verdict.judge(seen)
-        self.hangs.append(Hang(seen.time, suspicion.why, examined))
+        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live))
         keep.capture(self._folder, seen, examined)
         self._say(f"HANG: {suspicion.why}")
         for line in verdict.short(examined, seen):
@@ -199,6 +201,7 @@ class Watch:
     def _resumed(self) -> None:
         hang = self.hangs[-1]
         after = time.time() - hang.time
-        self.hangs[-1] = Hang(hang.time, hang.why, hang.document, after)
+        self.hangs[-1] = Hang(hang.time, hang.why, hang.document, hang.live, after)
+        keep.resumed(self._folder, hang.live)
         self._in_vain = 0
         self._say(f"the job goes on again, {after:.0f} s after the hang was seen")

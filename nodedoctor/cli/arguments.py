@@ -51,7 +51,9 @@ also:
   nodedoctor list checks|facts|probes|knowledge       what there is
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
   nodedoctor demo [NAME]           recorded nodes that ship with the tool
-  nodedoctor watch                 live load of GPUs, ports and host; marks the straggler
+  nodedoctor run -- torchrun ...   run a job; when it hangs, keep every rank's stack and say who holds it up
+  nodedoctor watch [--job PID]     live load of this node; or a job that runs already, watched until it hangs
+  nodedoctor arm                   what to set for a job, so that its next hang leaves evidence
   nodedoctor compare BEFORE AFTER  what changed between two reports or recorded nodes; 2 if it got worse
   nodedoctor expect                what this healthy node has, for --expect FILE on the others
   nodedoctor schema report|triage|fleet|snapshot      JSON Schemas of what is written
@@ -68,7 +70,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | fleet | watch | compare | expect | demo | list | explain | ...",
+        "       nodedoctor triage | fleet | run | watch | arm | compare | expect | demo | explain | ...",
         description="The doctor for GPU training nodes: what is sick, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -115,6 +117,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         help="also try the way to these nodes (of more than 16 to four): ping, packet size, rendezvous port",
     )
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
+    add("--preview", action="store_true", help="checks that were never seen on real hardware may fail, too")
     add("--checks", dest="check_folders", action="append", default=[], metavar="DIR", help="more check files")
 
 
@@ -163,9 +166,4 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="what makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever was found")
-    add(
-        "--debug-log",
-        default="",
-        metavar="FILE",
-        help="append what was started, what it answered, the seconds, and what fell back",
-    )
+    outputs.add_debug_log(group)

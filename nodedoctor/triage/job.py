@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.engine import input_files
 from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage import verdict
@@ -18,7 +21,7 @@ from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.live import fixes as live_fixes
 from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live import this_machine
+from nodedoctor.triage.live import saved, this_machine
 from nodedoctor.triage.live.running_job import LiveJob, look
 from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
@@ -33,6 +36,8 @@ from nodedoctor.triage.story.states import states
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
 _DUMPS = ("pickle", "json")
+
+_log = logging.getLogger(__name__)
 
 
 @record
@@ -55,9 +60,13 @@ def examine(
     found = find(list(paths))
     reading = Reading(notes=list(found.notes))
     for source in found.sources:
-        if source.kind in _DUMPS or reading.interrupted:
+        if source.kind in (*_DUMPS, "capture") or reading.interrupted:
             continue
+        began = time.perf_counter()
         read(source, reading)
+        _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
+    if kept := _kept_looks(found.sources, reading):
+        return judge_live(saved.merged(kept))
     everything = resolved(reading.events, reading.tally)
     found_jobs = jobs(everything, reading.tally)
     chosen = _chosen(found_jobs, job)
@@ -86,6 +95,22 @@ def examine(
     )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+
+
+def _kept_looks(sources: Iterable[Source], reading: Reading) -> list[LiveJob]:
+    """Looks at the running job that were kept while it hung: they show more than its logs ever can."""
+    looks = []
+    for source in sources:
+        if source.kind != "capture":
+            continue
+        try:
+            look = saved.read(input_files.read(source.path))
+        except OSError as problem:
+            reading.notes.append(f"{source.path}: {problem.strerror}")
+            continue
+        if look is not None:
+            looks.append(look)
+    return looks
 
 
 def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
@@ -134,7 +159,9 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
         if source.kind == "json" and rank_of(source.path) in known:
             continue  # the same dump once more, without its stack frames
         try:
+            began = time.perf_counter()
             dump = read_dump(source.path)
+            _log.debug("%s read as a dump in %.3f s", source.path, time.perf_counter() - began)
             dumps.append(dump)
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
         except (PickleRefused, OSError) as problem:

@@ -1,4 +1,5 @@
-"""Stand-ins for ranks: processes with a rank that wait in what looks like torch's all_reduce, and one that does not."""
+"""Stand-ins for ranks: processes with a rank that wait in what looks like torch's all_reduce, and one that
+does not."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ All are numbers of descriptors. FROM is the reading end of a pipe or the master 
 output, COPY a pipe (-1: none) that is never waited for: what it does not take at once is lost and counted.
 
 A process group of its own, never the terminal's foreground: Ctrl-C is for the job, and what the job still
-prints while it ends must arrive. The size of the real terminal is handed on too. It ends with the last process that writes to FROM. When nobody reads TO any
+prints while it ends must arrive. The size of the real terminal is handed on too. It ends with the last
+process that writes to FROM. When nobody reads TO any
 more, FROM is closed, so that the job learns of it as it would without us.
 """
 
@@ -21,14 +22,16 @@ import sys
 import termios
 
 RESIZE = 0.5
-"""Seconds after which a terminal that changed its size is noticed: the signal goes to its foreground group."""
+"""Seconds after which a terminal that changed its size is noticed: the signal goes to its foreground
+group."""
 CHUNK = 1 << 16
 """Bytes at a time: what a pipe holds."""
 
 
 def main() -> None:
     """Pass on until everything has ended."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU, signal.SIGTSTP,
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU,
+    signal.SIGTSTP,
                    signal.SIGPIPE):  # fmt: skip
         signal.signal(number, signal.SIG_IGN)
     os.setpgid(0, 0)

@@ -4,11 +4,12 @@
     python -I -S sampler.py '{"slurm": "4711"}'       the tasks of a Slurm job on this node
     python -I -S sampler.py '{"ray": true}'           the workers of the raylets on this node
 
-Further keys: "files" (outputs to follow besides those of the processes: path and where to begin), "heartbeat" (a file that the
+Further keys: "files" (outputs to follow besides those of the processes: path and where to begin),
+"heartbeat" (a file that the
 job touches), "seconds" (between looks). A line {"seconds": 1} on stdin changes the pace from then on.
 
-Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block on a
-process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
+Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block
+on a process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ IDENTITIES = (
 )
 """Rank, size and local rank, the nearest launcher first: torchrun started by srun sees both."""
 HEAP = 512 << 20
-"""Bytes of a process's heap that are searched for what it set itself; Ray Train sets RANK inside the worker."""
+"""Bytes of a process's heap that are searched for what it set itself; Ray Train sets RANK inside the
+worker."""
 CHUNK, OVERLAP = 4 << 20, 64
 """Bytes read at a time, and those of the last part that are looked at again with the next."""
 SET_LATER = (b"\0RANK=", b"\0WORLD_SIZE=", b"\0LOCAL_RANK=")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, look, repair
-from nodedoctor.triage.live.running_job import LiveJob, Process
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Who
 
 SHOWN = 2
@@ -20,7 +20,7 @@ def fixes(live: LiveJob, culprits: Iterable[Who]) -> tuple[Fix, ...]:
     return tuple(fix for process in guilty for fix in _of(process))
 
 
-def _of(process: Process) -> tuple[Fix, ...]:
+def _of(process: RankProcess) -> tuple[Fix, ...]:
     pid, state = process.pid, process.states[1]
     if state in ("T", "t"):
         return (

@@ -14,7 +14,7 @@ from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.trace import Frame
-from nodedoctor.triage.live.running_job import LiveJob, Process, Thread
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
@@ -107,7 +107,7 @@ def _by_kernel(live: LiveJob) -> Iterator[Candidate]:
     told = [p for p in live.processes if p.states[1] not in _STATES]
     if any(p.threads for p in live.processes) or len(told) < 3 or any(p.moved for p in told):
         return
-    places: dict[str, list[Process]] = {}
+    places: dict[str, list[RankProcess]] = {}
     for process in told:
         places.setdefault(process.wchan, []).append(process)
     if len(places) != 2 or "" in places:
@@ -120,7 +120,7 @@ def _by_kernel(live: LiveJob) -> Iterator[Candidate]:
         yield Candidate("cpu_stuck_or_slow_rank", order.SILENT, "low", headline, evidence, who)
 
 
-def _working(process: Process) -> Iterator[tuple[int, Frame]]:
+def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
     """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
     for child in process.workers:
         main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
@@ -129,14 +129,14 @@ def _working(process: Process) -> Iterator[tuple[int, Frame]]:
             yield child.pid, own
 
 
-def _loading(process: Process) -> str:
+def _loading(process: RankProcess) -> str:
     """What the first busy data loader does, as the rest of a sentence about its rank."""
     for pid, frame in _working(process):
         return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
     return ""
 
 
-def _own(process: Process) -> Frame | None:
+def _own(process: RankProcess) -> Frame | None:
     """The innermost frame of the thread that matters."""
     thread = main_thread(process.threads)
     return thread.frames[0] if thread is not None else None
@@ -152,7 +152,7 @@ def main_thread(threads: Iterable[Thread]) -> Thread | None:
     return min((thread for thread in threads if thread.frames), key=order_of, default=None)
 
 
-def _caller(process: Process) -> str:
+def _caller(process: RankProcess) -> str:
     """The job's own line that led there, as the end of a sentence; '' where none is between libraries."""
     for thread in (main_thread(process.threads), *process.threads):
         frames = thread.frames if thread is not None else ()
@@ -164,13 +164,13 @@ def _caller(process: Process) -> str:
     return ""
 
 
-def _has_no_task(process: Process) -> bool:
+def _has_no_task(process: RankProcess) -> bool:
     """True for a worker of Ray's that waits for its next method."""
     thread = main_thread(process.threads)
     return thread is not None and bool(_RAY_IDLE.search(thread.frames[0].file))
 
 
-def _legitimate(process: Process) -> str:
+def _legitimate(process: RankProcess) -> str:
     """Long work that has to be done, as far as the names of the functions tell."""
     for thread in process.threads:
         for frame in thread.frames:
@@ -180,7 +180,7 @@ def _legitimate(process: Process) -> str:
     return ""
 
 
-def _doing(process: Process) -> str:
+def _doing(process: RankProcess) -> str:
     state = process.states[1] or "?"
     waits = process.collective
     if state in _STATES and state != "D":
@@ -210,11 +210,11 @@ def _in_a_list(doing: str) -> str:
     return doing
 
 
-def _who(live: LiveJob, process: Process) -> Who:
-    return Who(rank=process.rank, pid=process.pid, host=live.host or None)
+def _who(live: LiveJob, process: RankProcess) -> Who:
+    return Who(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
 
 
-def _event(live: LiveJob, process: Process, text: str) -> Event[Any]:
+def _event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
     who = _who(live, process)
     name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
