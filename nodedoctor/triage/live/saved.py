@@ -1,4 +1,4 @@
-"""A look at a running job that was kept (`nodedoctor.capture/1`) and read again, of one node or of several."""
+"""A look at a running job that was kept (`nodedoctor.capture/1`) and read again, of one node or several."""
 
 from __future__ import annotations
 
