@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import distinct, listed
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.physics import implied_ranks
@@ -36,7 +35,7 @@ def crossed(story: Story) -> Iterator[Candidate]:
     parties = tuple(distinct(wait.who for wait in story.waits))
     yield Candidate(
         "collective_mismatch",
-        order.NAMED_MISSING,
+        "compared",
         "medium",
         f"ranks {listed(ranks[first])} wait in {_called(groups[first][0], first)} for ranks that wait"
         f" elsewhere: {where}. The ranks call the groups' collectives in a different order",
@@ -54,7 +53,7 @@ def too_short(story: Story) -> Iterator[Candidate]:
     if short:
         yield Candidate(
             "timeout_too_short_legit_work",
-            order.NAMED_MISSING,
+            "named",
             "high",
             f"the timeout of the process group is {short[0].work.timeout_ms} ms, less than any step takes: it"
             " was set in the wrong unit",

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.exits import Exit, Forced
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
-from nodedoctor.triage.model import Candidate, Cause, Event, Who
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who
 from nodedoctor.triage.story import Story
 
 LATE_SHARE = 0.1
@@ -31,7 +30,7 @@ def barrier(story: Story) -> Iterator[Candidate]:
             culprits,
             tuple(missed[:4]),
             "did not reach the monitored barrier",
-            order.NAMED_MISSING,
+            "named",
             "high",
         )
 
@@ -49,7 +48,7 @@ def behind(story: Story) -> Iterator[Candidate]:
         waited = {wait.who.rank for wait in story.waits}
         if culprits and all(who.rank not in waited for who in culprits):
             yield _absent(
-                story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", order.BEHIND, "high"
+                story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", "absence", "high"
             )
 
 
@@ -84,7 +83,7 @@ def late(story: Story) -> Iterator[Candidate]:
             culprits,
             evidence,
             "came to the collective long after the others",
-            order.LATE_ARRIVAL,
+            "different",
             "high",
         )
 
@@ -97,10 +96,8 @@ def silent(story: Story) -> Iterator[Candidate]:
             e for e in story.of(Exit) if e.who.rank in {who.rank for who in gone} and e.what.signal in (9, 15)
         ]
         evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
-        confidence = "medium" if story.expected or alive else "low"
-        yield _absent(
-            story, gone, evidence, "never arrived where the others waited", order.SILENT, confidence
-        )
+        confidence: Confidence = "medium" if story.expected or alive else "low"
+        yield _absent(story, gone, evidence, "never arrived where the others waited", "absence", confidence)
 
 
 def frozen(story: Story) -> Iterator[Candidate]:
@@ -112,7 +109,7 @@ def frozen(story: Story) -> Iterator[Candidate]:
     held = [who for who in named if who.rank not in waited]
     if held and len(held) <= max(1, len(story.ranks_seen) // 3):
         yield _absent(
-            story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", order.BEHIND + 1, "medium"
+            story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
         )
 
 
@@ -127,7 +124,7 @@ def gil(story: Story) -> Iterator[Candidate]:
             odd,
             tuple(story.of(GilHeld)[:3]),
             "held Python's lock inside a call",
-            order.BEHIND + 2,
+            "absence",
             "medium",
         )
 
@@ -138,7 +135,7 @@ def unpublished(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
     if culprits:
         doing = "had not published what the others needed to start: alive or not cannot be told"
-        yield _absent(story, culprits, tuple(waits[:3]), doing, order.STUCK, "low")
+        yield _absent(story, culprits, tuple(waits[:3]), doing, "absence", "low")
 
 
 def legitimate(story: Story) -> Iterator[Candidate]:
@@ -151,7 +148,7 @@ def legitimate(story: Story) -> Iterator[Candidate]:
         culprits = tuple(person for person in who if person.rank not in waiting)
         yield Candidate(
             "timeout_too_short_legit_work",
-            order.STUCK + 1,
+            "absence",
             "medium" if culprits else "low",
             f"{called(culprits) or 'another rank'} was {work.what.kind} while the others waited, "
             f"longer than their timeout",
@@ -165,8 +162,8 @@ def _absent(
     culprits: tuple[Who, ...],
     evidence: tuple[Event[Any], ...],
     did: str,
-    place: int,
-    confidence: Any,
+    ground: Ground,
+    confidence: Confidence,
 ) -> Candidate:
     """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
     work = _long_work(story, {who.rank for who in culprits})
@@ -179,13 +176,12 @@ def _absent(
     victims = tuple(distinct(wait.who for wait in story.waits if wait.who.rank not in ranks))
     return Candidate(
         cause,
-        place,
+        ground,
         confidence,
         f"{called(culprits)} {did}{doing}; the others waited for it until the timeout",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
-        why_not="no rank is seen to be alive and missing",
         collective=story.waits[0].work if story.waits else None,
     )
 
