@@ -19,6 +19,7 @@ _COLLECTIVES = re.compile(
     r"|backward\("
     r"|save_checkpoint|wait_for_everyone"
 )
+_TRANSFERS = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
@@ -105,6 +106,8 @@ def different(story: Story) -> Iterator[Candidate]:
 
 def fewer(story: Story) -> Iterator[Candidate]:
     """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
+    if _point_to_point(story):
+        return  # who sends and receives may come to its end before the others
     done = distinct(e.who for e in story.of(Finished) if not story.late(e))
     gave_up = [wait.event.who.rank for wait in story.waits]
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
@@ -120,6 +123,15 @@ def fewer(story: Story) -> Iterator[Candidate]:
             tuple(events[:3]),
             early,
         )
+
+
+def _point_to_point(story: Story) -> bool:
+    """True when a rank waited in a send or a receive."""
+    return any(
+        frame.function in _TRANSFERS and "distributed" in frame.file
+        for event in story.of(Raised)
+        for frame in event.what.frames
+    ) or any(wait.work.op in ("SEND", "RECV", "COALESCED") for wait in story.waits)
 
 
 def elsewhere(story: Story) -> Iterator[Candidate]:

@@ -39,15 +39,19 @@ def killed(story: Story) -> Iterator[Candidate]:
     chosen = hard or first
     signal = chosen[0].what.signal
     chosen = [event for event in chosen if event.what.signal == signal]
-    culprits = tuple(distinct(e.who for e in chosen)) or blamed(*(e.who for e in chosen if e.who.pid))
+    people = tuple(distinct(e.who for e in chosen)) or blamed(*(e.who for e in chosen if e.who.pid))
+    ordered = len(people) == 1 or any(event.what.first for event in chosen)
+    culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
+    were = "were" if len(people) > 1 else "was"
     yield Candidate(
         "peer_died",
         "death" if signal != 6 else "echo",
-        "high" if culprits and signal != 6 else "medium",
-        f"{called(culprits) or 'a process'} was ended by {name}",
+        "high" if culprits else "medium",
+        f"{called(people) or 'a process'} {were} ended by {name}",
         tuple(chosen[:4]),
         culprits,
+        parties=() if culprits else people,
     )
 
 
@@ -130,7 +134,7 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
-    confidence: Confidence = "medium" if culprits else "low"
+    confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 

@@ -12,7 +12,6 @@ from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.oom import HostOom, MemoryUser
-from nodedoctor.triage.events.progress import LocalFailure
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Left
@@ -180,22 +179,13 @@ def exceptions(story: Story) -> Iterator[Candidate]:
 
 
 def left_early(story: Story) -> Iterator[Candidate]:
-    """A rank that announced a failure, or took its communicators down, before the others gave up waiting."""
+    """A rank that took its communicators down before the others gave up waiting."""
     waiting = {wait.who.rank for wait in story.waits}
-    said = [e for e in story.of(LocalFailure) if not story.late(e)]
     gone = [e for e in story.of(Left) if not story.late(e) and e.who.rank not in waiting and waiting]
-    events: list[Event[Any]] = [*said, *gone]
-    culprits = tuple(distinct(e.who for e in events))
-    if events and (said or culprits):
-        headline = f"{called(culprits) or 'one rank'} failed by itself and left while the others waited"
-        yield Candidate(
-            "user_code_exception",
-            "own error",
-            "high" if said else "medium",
-            headline,
-            tuple(events[:4]),
-            culprits,
-        )
+    culprits = tuple(distinct(event.who for event in gone))
+    if culprits:
+        headline = f"{called(culprits)} ended its process groups and left while the others waited"
+        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
 
 
 def is_echo(raised: Raised) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.exits import Exit, Forced
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
-from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who
@@ -46,10 +46,28 @@ def behind(story: Story) -> Iterator[Candidate]:
         ]
         culprits = tuple(distinct(e.who for e in slow))
         waited = {wait.who.rank for wait in story.waits}
-        if culprits and all(who.rank not in waited for who in culprits):
-            yield _absent(
-                story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", "absence", "high"
+        if not culprits or any(who.rank in waited for who in culprits):
+            continue
+        did = f"had not enqueued collective {seq}"
+        inside = _in_gloo(story, culprits)
+        if inside:
+            yield Candidate(
+                "collective_mismatch",
+                "different",
+                "high",
+                f"{called(culprits)} {did} and waited in a collective of another group, while the others"
+                f" waited in {story.waits[0].work.op or 'this one'}",
+                (*slow[:2], *inside[:2], *(wait.event for wait in story.waits[:2])),
+                culprits,
             )
+        yield _absent(story, culprits, tuple(slow[:3]), did, "different", "high")
+
+
+def _in_gloo(story: Story, people: Sequence[Who]) -> list[Event[Any]]:
+    """What ranks say that waited in gloo themselves; empty unless all of them do: who waits is not stuck."""
+    told = [event for kind in (PeerGone, GlooTimeout) for event in story.of(kind)]
+    mine = {who.rank: [event for event in told if event.who.rank == who.rank] for who in people}
+    return [event for events in mine.values() for event in events] if all(mine.values()) else []
 
 
 def late(story: Story) -> Iterator[Candidate]:
@@ -89,14 +107,18 @@ def late(story: Story) -> Iterator[Candidate]:
 
 
 def silent(story: Story) -> Iterator[Candidate]:
-    """Nearly all ranks printed a timeout: the ones that did not are those the others waited for."""
+    """Nearly all ranks printed a timeout: the ones that did not are those the others waited for.
+
+    A line may be missing from a log: only a rank that is heard after the others gave up is known
+    to be silent.
+    """
     gone = _silent(story)
     if gone:
-        alive = [
-            e for e in story.of(Exit) if e.who.rank in {who.rank for who in gone} and e.what.signal in (9, 15)
-        ]
+        ranks = {who.rank for who in gone}
+        heard = {e.who.rank for e in story.events if story.late(e) and not isinstance(e.what, (Exit, Forced))}
+        alive = [e for e in story.of(Exit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
-        confidence: Confidence = "medium" if story.expected or alive else "low"
+        confidence: Confidence = "medium" if ranks <= heard else "low"
         yield _absent(story, gone, evidence, "never arrived where the others waited", "absence", confidence)
 
 

@@ -50,7 +50,6 @@ def listed(ranks: Iterable[int]) -> str:
 
 
 def sole_failure(story: Story) -> tuple[Who, ...]:
-    """The rank its launcher saw fail first by itself: who an error line without a rank belongs to."""
-    first = [e.who for e in story.of(Exit) if e.what.first and e.what.signal != 15]
-    ranked = distinct(first)
+    """The only rank that its launcher saw fail by itself: who an error line without a rank belongs to."""
+    ranked = distinct(event.who for event in story.of(Exit) if event.what.signal != 15)
     return tuple(ranked) if len(ranked) == 1 and story.sources == 1 else ()

@@ -80,6 +80,7 @@ _RUNNING = re.compile(
     r"((?:SequenceNumber=\d+(?:,? ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
     r"(?:, ?TensorDtypes=\w+)?)"
 )
+_CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
 _SOCKET: Cause = "network_socket_interface"
 
 
@@ -91,13 +92,7 @@ def fingerprints(text: str) -> tuple[Fingerprint, ...]:
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
-    dead = (
-        re.search(
-            r"Connection reset|Broken pipe|closed|refused|Failed to recv|remote server", found["error"] or ""
-        )
-        is not None
-    )
-    return StoreWait(number(found["root"]), dead)
+    return StoreWait(number(found["root"]), _CUT.search(found["error"] or "") is not None)
 
 
 SIGNS: tuple[Sign, ...] = (

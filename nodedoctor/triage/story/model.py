@@ -58,6 +58,8 @@ class Story:
     steps: int = 0
     sources: int = 1
     expected: int | None = None
+    not_before: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
+    """By `id` of an event without a time: the time before which it was not printed."""
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, kind: type[W]) -> list[Event[W]]:
@@ -103,8 +105,11 @@ class Story:
         first = self.first_wait
         if first is None:
             return False
-        if event.time is not None and first.event.time is not None:
-            return event.time > first.event.time
+        began = first.event.time
+        if event.time is not None and began is not None and event.time != began:
+            return event.time > began
+        if event.time is None and began is not None and id(event) in self.not_before:
+            return self.not_before[id(event)] >= began
         if event.who.rank is not None and event.who.rank not in {wait.who.rank for wait in self.waits}:
             return False  # logs of several ranks may stand one after another in a file
         same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
