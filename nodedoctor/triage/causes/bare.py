@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.kernel import Stalled
+from nodedoctor.triage.events.system.kernel import Stalled
 from nodedoctor.triage.events.watchdog import Heartbeat
 from nodedoctor.triage.model import Candidate, Ground
 from nodedoctor.triage.story import Story

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from nodedoctor.triage.causes.who import distinct, listed
+from nodedoctor.triage.flight.physics import implied_ranks
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.physics import implied_ranks
 from nodedoctor.triage.story import Story, Wait
 
 MISCONFIGURED_MS = 1000

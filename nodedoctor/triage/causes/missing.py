@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.exits import Exit, Forced
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, PeerGone, StoreWait
+from nodedoctor.triage.events.system.exits import Exit, Forced
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who

@@ -14,10 +14,10 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.causes.who import called
-from nodedoctor.triage.events.exits import Exit, NodeLost
-from nodedoctor.triage.events.kernel import Stalled, Xid
-from nodedoctor.triage.events.oom import HostOom
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.exits import Exit, NodeLost
+from nodedoctor.triage.events.system.kernel import Stalled, Xid
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Candidate, Event, Ground, Who
 from nodedoctor.triage.story import Story
 
