@@ -112,6 +112,10 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
 def _teardown(story: Story) -> bool:
     """True when the job had said that it was done first: trouble while it took itself down."""
     done = {e.place.source: e.place.offset for e in reversed(story.of(Finished)) if "rain" in e.text}
+    finished = {e.who.rank for e in story.of(Finished)}
+    others = {e.who.rank for e in story.trouble} - finished - {None}
+    if others and None not in finished:
+        return False  # some had come to their end, and others waited for them
     kinds = (Heartbeat, TimedOut, Status, Dying, Failed, PeerGone, NcclError, GilHeld)
     return bool(done) and all(
         isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)

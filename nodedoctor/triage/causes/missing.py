@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
-from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, PeerGone, StoreWait
+from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, HeartbeatLost, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import Exit, Forced
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
@@ -20,19 +20,19 @@ LATE_SHARE = 0.1
 
 
 def barrier(story: Story) -> Iterator[Candidate]:
-    """A monitored barrier names who did not come."""
+    """A monitored barrier, or JAX's coordination service, names who did not come."""
     missed = story.of(BarrierMissed)
-    if missed:
-        ranks = sorted({rank for event in missed for rank in event.what.ranks})
-        culprits = tuple(Who(rank=rank) for rank in ranks)
-        yield _absent(
-            story,
-            culprits,
-            tuple(missed[:4]),
-            "did not reach the monitored barrier",
-            "named",
-            "high",
-        )
+    if not missed:
+        return
+    culprits = tuple(Who(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks}))
+    lost = story.of(HeartbeatLost)
+    if lost:
+        headline = f"{called(culprits)} stopped sending heartbeats: its process ended, or its node"
+        evidence = (*lost[:1], *missed[:4])
+        yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
+    else:
+        did = "did not reach the barrier"
+        yield _absent(story, culprits, tuple(missed[:4]), did, "named", "high")
 
 
 def behind(story: Story) -> Iterator[Candidate]:
