@@ -80,6 +80,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     done = story.of(Finished)
     running, serving = story.of(RasRunning), story.of(Serving)
     alive = story.steps > 0 or done or stops or running or serving or rested
+    told_by_dumps = rested and not (stops or done or running or story.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
@@ -87,7 +88,10 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif rested and not story.steps:
-        headline = "no failure: in the flight recorder's dumps no rank waits for another"
+        headline = (
+            "in the flight recorder's dumps no rank waits for another; they hold neither gloo's"
+            " point-to-point calls nor the groups of TORCH_DISTRIBUTED_DEBUG=DETAIL, nor the job's end"
+        )
     elif story.steps:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
@@ -101,7 +105,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     return Verdict(
         outcome,
         "none" if alive else "undetermined",
-        "high" if alive else "low",
+        "low" if not alive or told_by_dumps else "high",
         headline,
         evidence=_evidence((*stops[-1:], *done[-1:], *story.of(Step)[-1:])),
         incidents=story.incidents,

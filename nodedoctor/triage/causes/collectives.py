@@ -13,6 +13,7 @@ from nodedoctor.triage.events.trace import Frame, Raised
 from nodedoctor.triage.events.watchdog import Lagging
 from nodedoctor.triage.model import Candidate, Event, Who
 from nodedoctor.triage.story import Story, Wait
+from nodedoctor.triage.story.pace import ended_bars
 
 _COLLECTIVES = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
@@ -112,9 +113,11 @@ def fewer(story: Story) -> Iterator[Candidate]:
     gave_up = [wait.event.who.rank for wait in story.waits]
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
     victims = {rank for rank in gave_up if rank is not None}
+    bars, short = ended_bars(e for e in story.events if not story.late(e))
+    done = distinct([*done, *(e.who for e in bars if short & victims)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
-        events = [e for e in story.of(Finished) if e.who.rank in {who.rank for who in early}]
+        events = [e for e in [*story.of(Finished), *bars] if e.who.rank in {who.rank for who in early}]
         yield Candidate(
             "collective_mismatch",
             "different",

@@ -9,6 +9,7 @@ from nodedoctor.triage.causes.who import distinct, listed
 from nodedoctor.triage.flight.physics import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story, Wait
+from nodedoctor.triage.story.pace import stood_still
 
 MISCONFIGURED_MS = 1000
 """A limit of a second or less is shorter than one step of any training."""
@@ -62,6 +63,22 @@ def too_short(story: Story) -> Iterator[Candidate]:
         )
 
 
+def frozen(story: Story) -> Iterator[Candidate]:
+    """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
+    beyond = stood_still(story.waits)
+    if beyond is not None:
+        hours = f"{beyond / 3600:.1f} h" if beyond >= 3600 else f"{beyond / 60:.0f} min"
+        yield Candidate(
+            "cpu_stuck_or_slow_rank",
+            "absence",
+            "medium",
+            f"the processes or their machine stood still: the watchdog fired {hours} after its limit, and it"
+            " looks every second (a suspended machine, a stopped process, memory that is swapped out)",
+            tuple(wait.event for wait in story.waits[:3]),
+            collective=story.waits[0].work,
+        )
+
+
 def entered(story: Story) -> int | None:
     """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
     signatures = {wait.work.signature[:2] for wait in story.waits}
@@ -98,4 +115,4 @@ def _called(wait: Wait, name: str) -> str:
     return f"{wait.work.op or 'a collective'} of {group}"
 
 
-RULES = (crossed, too_short)
+RULES = (crossed, too_short, frozen)

@@ -241,6 +241,8 @@ def _silent(story: Story) -> tuple[Who, ...]:
     for event in _gloo_waits(story):
         if event.who.rank is not None:
             waited[event.who.rank] = event.who
+    if any(wait.who.rank is None for wait in story.waits):
+        return ()  # one of those that are missed may be the one that has no name
     if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
         return ()
     group = _group_size(story) or 0
@@ -252,8 +254,9 @@ def _silent(story: Story) -> tuple[Who, ...]:
     missing = sorted(known - set(waited))
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(known) // 3):
         return ()
+    gave_up = {event.who.rank for event in story.given_up}
     people = {who.rank: who for who in distinct(event.who for event in story.events)}
-    return tuple(people.get(rank, Who(rank=rank)) for rank in missing)
+    return tuple(people.get(rank, Who(rank=rank)) for rank in missing if rank not in gave_up)
 
 
 def _gloo_waits(story: Story) -> list[Event[Any]]:

@@ -18,6 +18,7 @@ from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import Exit, NodeLost
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
 from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Candidate, Event, Ground, Who
 from nodedoctor.triage.story import Story
 
@@ -42,6 +43,7 @@ CLOSE = 4
 """Points between two candidates below which the verdict is not sure: less than the step between grounds."""
 KILLS = frozenset((4, 7, 8, 9, 11))
 """Signals that end a process without a word of its own; SIGABRT and SIGTERM are how victims end."""
+_OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
 OUTSIDE = (Xid, HostOom, NodeLost, Stalled)
 """What the driver, the kernel or a scheduler says: none of them waits in a collective."""
 
@@ -183,6 +185,8 @@ def _physics(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | N
     """Only links that the job uses can break it."""
     if one.cause == "network_ib" and _on_one_node(story) and not _of_nccl(one):
         return Factor(-30, "the job ran on one node, and its GPUs do not talk over InfiniBand")
+    if one.cause == "peer_cuda_oom" and _sized_by_others(story, one):
+        return Factor(-35, "it wanted room for an object whose size came out of a broken collective")
     return None
 
 
@@ -200,6 +204,15 @@ def _on_one_node(story: Story) -> bool:
     """True when every rank of the job was seen, and all on one host."""
     hosts = {event.who.host for event in story.events if event.who.host and event.who.rank is not None}
     return len(hosts) == 1 and story.expected is not None and len(story.ranks_seen) >= story.expected
+
+
+def _sized_by_others(story: Story, one: Candidate) -> bool:
+    """True when the memory was wanted for an object whose size the other ranks had sent."""
+    ranks = _ranks(one)
+    return any(
+        event.who.rank in ranks and any(frame.function in _OBJECTS for frame in event.what.frames)
+        for event in story.of(Raised)
+    )
 
 
 def _of_nccl(one: Candidate) -> bool:
