@@ -15,7 +15,7 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.system.slurm import OrderedStop
-from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
 from nodedoctor.triage.story import Story
 
@@ -120,7 +120,7 @@ def _teardown(story: Story) -> bool:
     others = {e.who.rank for e in story.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
-    kinds = (Heartbeat, TimedOut, Status, Dying, Failed, PeerGone, NcclError, GilHeld)
+    kinds = (Heartbeat, TimedOut, CollectiveStatus, Dying, Failed, PeerGone, NcclError, GilHeld)
     return bool(done) and all(
         isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)
         for event in story.trouble

@@ -15,7 +15,7 @@ from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.system.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, Status, TimedOut
+from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Left, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, Who
 
 W = TypeVar("W")
@@ -103,7 +103,7 @@ class Story:
     @property
     def given_up(self) -> list[Event[Any]]:
         """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
-        failed = [event for event in self.of(Status) if event.what.stuck is not None]
+        failed = [event for event in self.of(CollectiveStatus) if event.what.stuck is not None]
         return [*(wait.event for wait in self.waits), *failed, *self.of(Dying)]
 
     def late(self, event: Event[Any]) -> bool:
