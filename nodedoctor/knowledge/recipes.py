@@ -49,12 +49,17 @@ _ELSEWHERE = {
 }
 
 
-def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
-    """Reset one GPU (its index, or several with commas); the reboot comes last.
+def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
+    """Reset one GPU (its index, its bus address, or several with commas); the reboot comes last.
+
+    Without an index only what shows which GPU it is, and the reboot: a wrong number resets another one.
 
     From Ampere on each GPU is reset alone, also on boards with NVSwitch (nvidia-smi(1), --gpu-reset; on
     Ampere the fabric manager has to run). Before that nvidia-smi asks for all GPUs of the board.
     """
+    last = reboot("the reset fails and the node is drained")
+    if index is None:
+        return (look("nvidia-smi -L"), HOLDERS, last)
     return (
         HOLDERS,
         repair(_MONITORS_TO_FILE, disturbs="nothing"),
@@ -68,7 +73,7 @@ def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
         ),
         repair("sudo nvidia-smi -i {} -pm 1", index, when="persistence mode was on", disturbs="nothing"),
         repair("xargs -r sudo systemctl start < nodedoctor-stopped.txt", disturbs="nothing"),
-        reboot("the reset fails and the node is drained"),
+        last,
     )
 
 
