@@ -10,9 +10,9 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.knowledge.gpus import platforms_of
 from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
-from nodedoctor.knowledge.recipes import package_tool
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import look, repair
 

@@ -18,7 +18,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.fixes.gpu import card, look_at
-from nodedoctor.knowledge.recipes import package_tool
+from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import keep, look, repair
 

@@ -21,7 +21,7 @@ from nodedoctor.expectations import held
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
-from nodedoctor.knowledge.recipes import (
+from nodedoctor.knowledge.fixes.recipes import (
     for_distribution,
     names_distribution,
     touches_driver,

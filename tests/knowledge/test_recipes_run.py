@@ -11,8 +11,8 @@ import pytest
 from fakes.node_commands import install, world_of
 from fixes import every_fix
 
+from nodedoctor.knowledge.fixes.recipes import for_distribution, gpu_reset, touches_driver
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, RELOAD
-from nodedoctor.knowledge.recipes import for_distribution, gpu_reset, touches_driver
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import resets
 
