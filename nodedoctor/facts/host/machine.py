@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, MANAGEMENT
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.numa import cpu_list
 from nodedoctor.model import Observation, Unseen
@@ -83,6 +84,8 @@ _CLOUDS = {
 def machine_files(options: Options) -> Command:
     """Firmware's names, kernel, processors and memory, from /proc and /sys."""
     words = [f"read:{path}" for path in _READ]
+    # Those of the NVLink fabric (facts/fabric/fabric_nodes.py) stand here too: none of them asks a driver.
+    words += [f"stat:{MANAGEMENT}", f"list:{CHANNELS}"]
     return Command(child("host/files", "--root", options.root, *words, "stat:/dev/dxg"))
 
 
