@@ -1,4 +1,4 @@
-"""What clouds attach to their machines of eight GPUs: RDMA devices, and the plug-in by which NCCL uses them."""
+"""What clouds attach to their machines of eight GPUs: RDMA devices, and the plug-in NCCL uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ _H100, _H200, _B200 = "H100 SXM5 80GB", "H200 SXM5 141GB", "B200 SXM6"
 
 
 def _aws(product: str, models: tuple[str, ...], devices: int) -> CloudShape:
-    return CloudShape(product, "aws", models, "efa", devices, _EFA, product, "aws-ofi-nccl", _OFI)
+    return CloudShape(
+        product, "aws", models, "efa", devices, _EFA, product, plugin="aws-ofi-nccl", places=_OFI
+    )
 
 
 SHAPES = (
