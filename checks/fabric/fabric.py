@@ -142,6 +142,8 @@ def _works(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) 
     """What proves that somebody has programmed the switches; empty when nothing does."""
     if gpus and gpus.gpus and all(_registered(gpu) for gpu in gpus.gpus):
         return "all GPUs are registered with the fabric"
+    if gpus and any(gpu.fabric_state in ("not-started", "in-progress") for gpu in gpus.gpus):
+        return ""
     listed = [gpu.links for gpu in links.gpus] if links else []
     up = bool(listed) and all(rows and all(link.active for link in rows) for rows in listed)
     pairs = [
