@@ -59,10 +59,12 @@ def nvlsm(
     platform = board.known_platform
     if platform is None or platform.fabric_manager != "needed" or platform.switches_on_host_bus:
         yield Finding.skip("no NVSwitches behind InfiniBand bridges here")
-    elif board.virtual is not False or (container and container.inside):
+    elif board.virtual or (container and container.inside):
         yield Finding.skip("they are managed by the host")
     elif gpus and gpus.gpus and all(gpu.fabric_state == "completed" for gpu in gpus.gpus):
         yield Finding.ok("all GPUs are registered with the fabric, so it has done its work")
+    elif board.virtual is None:
+        yield Finding.unknown("not-visible-here", "whether this is the host that manages them is not known")
     elif nodes and nodes.management is False:
         said = [Evidence("machine", f"{MANAGEMENT}: ENOENT")]
         summary = "ib_umad is not loaded: the fabric manager cannot reach the NVSwitches"
