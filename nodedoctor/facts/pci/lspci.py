@@ -49,8 +49,9 @@ class Lspci:
 
 def _devices(text: str) -> Iterator[PciDevice]:
     heads = list(_HEAD.finditer(text))
-    for head, after in zip(heads, [*heads[1:], None], strict=True):
-        block = text[head.end() : after.start() if after else len(text)]
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    for head, end in zip(heads, ends, strict=False):
+        block = text[head.end() : end]
         kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
         name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
         vendor = NVIDIA if "NVIDIA" in name else MELLANOX if "Mellanox" in name else ""
