@@ -40,6 +40,7 @@ _MANAGER = Fix(
     "fabric.nvlsm",
     "The NVLink subnet manager runs where NVSwitches are behind InfiniBand bridges",
     tags={"fast", "nvlink", "service"},
+    stage="preview",
     without=(Gpus, Container, FabricNodes, Processes),
 )
 def nvlsm(
@@ -55,6 +56,10 @@ def nvlsm(
     siderolabs/extensions pull request 717, spectrocloud/CanvOS pull request 700).
     Why: without them the fabric manager does not start, and every CUDA program fails with error 802.
     Fix disturbs: every job on the board's GPUs.
+    Judges: WARN when GPUs are not registered and ib_umad is not in the kernel, or no process nvlsm runs.
+    Fix: Load ib_umad at boot, install nvlsm beside the fabric manager, and start the fabric manager.
+    Threshold: No threshold: what the fabric manager's start script asks for.
+    False positives: Boards whose switches another host manages; there nothing is judged.
     """
     platform = board.known_platform
     if platform is None or platform.fabric_manager != "needed" or platform.switches_on_host_bus:

@@ -11,13 +11,23 @@ from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look, repair
 
 
-@check("host.mounts", "Every file system of /etc/fstab is mounted", tags={"fast"}, without=(Container,))
+@check(
+    "host.mounts",
+    "Every file system of /etc/fstab is mounted",
+    tags={"fast"},
+    without=(Container,),
+    stage="preview",
+)
 def mounts(fstab: Fstab, container: Container | None) -> Iterator[Finding]:
     """File systems with data that /etc/fstab has for boot, against what is mounted; noauto ones are left out.
 
     Why: a job writes its checkpoints and caches to the empty folder below, which is the root disk: it fills
     up, and the data set is missing on this node alone.
     Fix disturbs: what has been written below the mount point is hidden by the mount.
+    Judges: WARN for each file system with data that /etc/fstab mounts at boot and that is not mounted.
+    Fix: Look why it was not mounted (server, network, disk), and mount it when no job writes below it.
+    Threshold: No threshold: fstab(5) against the kernel's list of mounts.
+    False positives: Entries with noauto, automounts, and disks that cloud images name in case they exist.
     """
     if container is not None and container.inside:
         yield Finding.skip("a container's /etc/fstab says nothing about what is mounted into it")

@@ -22,6 +22,7 @@ _WHOLE = 8
     "cloud.profile",
     "A rented machine has the RDMA devices of its kind",
     tags={"fast", "ib"},
+    stage="preview",
     without=(CloudPlugins, Container),
 )
 def profile(
@@ -37,6 +38,10 @@ def profile(
     Why: a machine started with a part of its network interfaces trains at that part of the bandwidth, and
     every collective of the other nodes waits for it.
     Fix disturbs: the machine has to be started again with all interfaces.
+    Judges: WARN when a whole machine of a known kind has some of its RDMA devices and not all.
+    Fix: Start the machine again with all network interfaces of its type, or ask for another one.
+    Threshold: Devices per kind of machine, knowledge/clouds.py with sources.
+    False positives: Machines started without RDMA on purpose: that is a note.
     """
     shape = shape_of(machine.cloud or "", machine.product or "", board.model or "")
     if machine.cloud is None:
