@@ -143,7 +143,7 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.cause == "none":
         return ()
     told: list[Fix] = []
-    if verdict.outcome == "undetermined" and not story.trouble:
+    if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
     if verdict.outcome == "undetermined" or verdict.confidence == "low":
         seen = sorted(story.ranks_seen)

@@ -26,7 +26,8 @@ examples:
 
 exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be determined, 64 usage.
 """
-_CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
+_CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN,
+          "nothing": Exit.UNKNOWN}  # fmt: skip
 
 
 def main(words: list[str]) -> int:

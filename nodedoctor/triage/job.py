@@ -15,7 +15,7 @@ from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_o
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.linenumbers import LineNumbers
 from nodedoctor.triage.live import look
-from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
+from nodedoctor.triage.model import CollectiveCall, Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read.identity import resolved
@@ -28,6 +28,8 @@ from nodedoctor.triage.unpickle import PickleRefused
 
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
+EARLIER = 32
+"""Earlier runs that are told one by one, the newest of them."""
 _DUMPS = ("pickle", "json")
 
 
@@ -78,10 +80,13 @@ def examine(
     )
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
     judged = replace(
-        judged, jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs)
+        judged,
+        jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs),
+        earlier=tuple(_earlier(run) for run in story.earlier[-EARLIER:]),
     )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
-    return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+    shown = [*judged.evidence, *(event for run in judged.earlier for event in run.evidence)]
+    return Examined(judged, LineNumbers(shown, plain), reading.interrupted)
 
 
 def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
@@ -111,6 +116,12 @@ def _seen(
     return OtherJob(
         job.id, hosts, job.world, job.first, job.last, judged.outcome, judged.cause, job is chosen
     )
+
+
+def _earlier(events: Sequence[Event[Any]]) -> EarlierRun:
+    """How a run before the judged one ended, by its own lines alone."""
+    found = _without_secrets(verdict.judge(tell(events), Coverage()))
+    return EarlierRun(found.outcome, found.cause, found.headline, found.culprits, found.evidence[:1])
 
 
 def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:

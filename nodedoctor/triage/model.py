@@ -31,7 +31,7 @@ Cause = Literal[
 """What a job can die of; the values are public."""
 
 Confidence = Literal["high", "medium", "low"]
-Outcome = Literal["failure", "clean", "recovered", "undetermined"]
+Outcome = Literal["failure", "clean", "recovered", "undetermined", "nothing"]
 
 LARGEST_WORLD = 1 << 20
 """Ranks of a job; the largest runs known have some 10^5 GPUs. A larger number in a log is no world size."""
@@ -236,6 +236,17 @@ class OtherJob:
 
 
 @record
+class EarlierRun:
+    """A run of the same job before the judged one: how it ended, and where its first evidence stands."""
+
+    outcome: Outcome
+    cause: Cause
+    headline: str
+    culprits: tuple[Who, ...] = ()
+    evidence: tuple[Event[Any], ...] = ()
+
+
+@record
 class Verdict:
     """What triage says; the text, the JSON and the screen are made from this alone."""
 
@@ -256,5 +267,6 @@ class Verdict:
     incidents: int = 0
     coverage: Coverage = Coverage()
     jobs: tuple[OtherJob, ...] = ()
+    earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
     ranks: tuple[RankState, ...] = ()

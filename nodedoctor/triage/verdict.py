@@ -9,7 +9,7 @@ from nodedoctor.triage import guesses
 from nodedoctor.triage.causes import candidates, groups, order
 from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.progress import Finished, Serving, Step
+from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.slurm import OrderedStop
@@ -80,6 +80,8 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     else:
         headline = "nothing was read that shows a failure or progress"
     outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
+    if not alive and _of_no_job(story, coverage):
+        outcome, headline = "nothing", _nothing(coverage)
     if outcome == "recovered":
         times = "once" if story.survived == 1 else f"{story.survived} times"
         headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
@@ -92,6 +94,22 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         incidents=story.incidents,
         coverage=coverage,
     )
+
+
+def _of_no_job(story: Story, coverage: Coverage) -> bool:
+    """True when no line was recognised; names of frameworks stand in any text."""
+    spoken = story.hints or coverage.ranks_seen or coverage.ranks_expected
+    return not spoken and all(isinstance(event.what, Mentions) for event in story.events)
+
+
+def _nothing(coverage: Coverage) -> str:
+    if not coverage.files:
+        return "no log or dump was found in what was given"
+    if not coverage.size:
+        return "what was given is empty"
+    if coverage.unread:
+        return f"no line of a job was recognised, and {coverage.unread} lines or files could not be opened"
+    return "no line of a job was recognised in what was read"
 
 
 def _teardown(story: Story) -> bool:

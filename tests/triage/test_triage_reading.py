@@ -166,13 +166,13 @@ def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
 def test_a_line_without_an_end(tmp_path: Path) -> None:
     path = tmp_path / "one"
     path.write_bytes(b"x" * (scan.WHOLE + (40 << 20)))
-    assert examine([str(path)]).verdict.outcome == "undetermined"
+    assert examine([str(path)]).verdict.outcome == "nothing"
 
 
 def test_any_bytes(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
     path.write_bytes(os.urandom(scan.WHOLE + 4096))
-    assert examine([str(path)]).verdict.outcome == "undetermined"
+    assert examine([str(path)]).verdict.outcome == "nothing"
 
 
 @pytest.mark.slow

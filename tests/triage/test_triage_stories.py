@@ -310,7 +310,7 @@ def test_healthy(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_not_healthy(tmp_path: Path) -> None:
-    assert judged(tmp_path, "NCCL version 2.21.5+cuda12.4\n").verdict.outcome == "undetermined"
+    assert judged(tmp_path, "NCCL version 2.21.5+cuda12.4\n").verdict.outcome == "nothing"
 
 
 def test_the_last_attempt_is_judged(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class Story:
     `folded`: Ray merged lines, so that silence proves nothing.
 
     `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
+    `earlier` are the events of the runs before this one, the oldest first; the n-th from the end of each log
+    belong together.
     """
 
     events: tuple[Event[Any], ...]
@@ -58,6 +60,7 @@ class Story:
     steps: int = 0
     sources: int = 1
     expected: int | None = None
+    earlier: tuple[tuple[Event[Any], ...], ...] = ()
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, kind: type[W]) -> list[Event[W]]:

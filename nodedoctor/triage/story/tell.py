@@ -11,7 +11,7 @@ from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, Step
 from nodedoctor.triage.events.watchdog import Status, TimedOut
 from nodedoctor.triage.model import Event, ProcessGroup
-from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
+from nodedoctor.triage.story.incidents import by_source, runs, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
 from nodedoctor.triage.story.ties import hinted
@@ -21,10 +21,14 @@ def tell(events: Sequence[Event[Any]]) -> Story:
     """The story of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
+    before: list[list[Event[Any]]] = []
     for source in by_source(events):
-        kept, ended = last_incident(source)
-        incidents = max(incidents, ended)
-        last += unsurvived(kept)
+        *earlier, latest = runs(source)
+        incidents = max(incidents, sum(run.died for run in earlier))
+        last += unsurvived(list(latest.events))
+        for number, run in enumerate(reversed(earlier)):
+            before += [[]] if len(before) == number else []
+            before[number] += run.events
     last = identified(last)
     waits, expected = tuple(_waits(last)), _expected(last)
     hints = hinted(last, waits, expected)
@@ -40,6 +44,7 @@ def tell(events: Sequence[Event[Any]]) -> Story:
         steps=_furthest(last),
         sources=len({e.place.source for e in events}),
         expected=expected,
+        earlier=tuple(map(tuple, before[::-1])),
     )
 
 
