@@ -58,6 +58,10 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
     from nodedoctor.tui import start
 
     found = document.document(examined.verdict, examined.lines.of)
+    if arguments.redact:
+        from nodedoctor.redact.triaged import redacted_triage
+
+        found = redacted_triage(found)
     code = None
     if start.possible() and not (arguments.json or arguments.text):
         code = start.show_triage(found)
@@ -140,6 +144,11 @@ def parser() -> Parser:
         type=_pid,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
+    )
+    add(
+        "--redact",
+        action="store_true",
+        help="in all outputs, stand-ins for names of hosts, users and jobs, addresses and serials",
     )
     outputs.add(made, "html")
     form = made.add_mutually_exclusive_group()

@@ -61,7 +61,9 @@ def examine(
     chosen = _chosen(found_jobs, job)
     reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
     if chosen and len(found_jobs) > 1:
-        reading.notes.append(_several(chosen, found_jobs))
+        reading.notes.append(
+            f"{len(found_jobs)} jobs are in these logs, and one was judged (--job ID picks another)"
+        )
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
     story = tell([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
@@ -99,11 +101,6 @@ def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
             f"no job {wanted!r} in these logs; jobs: {' '.join(job.id for job in found) or 'none'}"
         )
     return chosen
-
-
-def _several(chosen: Job, found: Sequence[Job]) -> str:
-    others = " ".join(job.id for job in found if job is not chosen)[:400]
-    return f"{len(found)} jobs are in these logs; {chosen.id} was judged, others: {others} (--job picks one)"
 
 
 def _seen(
