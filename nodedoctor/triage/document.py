@@ -98,6 +98,7 @@ def _who(who: Who) -> dict[str, Any]:
         "host": who.host,
         "gpu": who.gpu,
         "pid": who.pid,
+        "role": who.role or None,
     }
 
 

@@ -63,6 +63,19 @@ OWNERS: dict[Cause, Owner] = {
 """By cause; for the others the logs do not tell whose move it is."""
 
 
+_ROLES = (
+    ("policy", re.compile(r"ActorRollout")),
+    ("reference", re.compile(r"[Rr]ef(?:erence)?(?![a-z])")),
+    ("critic", re.compile(r"[Cc]ritic|ValueModel")),
+    ("reward", re.compile(r"[Rr]eward")),
+    ("rollout", re.compile(r"vLLM|[Vv]llm|VLLM|SGLang|sglang|[Rr]ollout|InferenceEngine|EngineCore|LLMRay")),
+    ("policy", re.compile(r"[Pp]olicy|(?<![a-z])[Aa]ctor(?:Model|Worker|RefRollout)|TrainWorker")),
+)
+"""Actors of SkyRL (PolicyWorker, RefWorker, CriticWorker), OpenRLHF (PolicyModelActor, ReferenceModelActor,
+CriticModelActor, RewardModelActor, LLMRayActor), verl (ActorRolloutRefWorker, CriticWorker, vLLMHttpServer)
+and NeMo-RL; the first that fits. verl's WorkerDict holds several of them."""
+
+
 @record
 class Place:
     """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
@@ -85,6 +98,11 @@ class Who:
     world: str = DEFAULT_WORLD
     labels: tuple[tuple[str, int], ...] = ()
     """Numbers in front of the line that may be its rank, and what they are; `identity` decides, none stay."""
+
+    @property
+    def role(self) -> str:
+        """What its world does in an RL job, by the name of its actors; '' when that does not tell."""
+        return next((role for role, names in _ROLES if names.search(self.world)), "")
 
     def filled(self, other: Who) -> Who:
         """This identity, its gaps filled from another."""

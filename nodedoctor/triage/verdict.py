@@ -12,6 +12,7 @@ from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
+from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
@@ -148,6 +149,11 @@ def _open_question(story: Story) -> str:
         return "this is a page about a failure and not its log: what it quotes does not decide"
     first = story.first_wait
     if first is None:
+        said = next((event.what.told for event in story.of(NcclError) if event.what.told), "")
+        if said:
+            return f"NCCL gave up with {said!r}, and what was read does not say why"
+        if story.of(Stack):
+            return "processes were looked at, and their stacks do not show who holds the job up"
         return "the job failed, and what was read does not say why"
     who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
     limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""

@@ -14,7 +14,8 @@ from nodedoctor.triage import document, page
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine
 
-SCHEMA = json.loads((Path(document.__file__).parents[1] / "report" / "triage.schema.json").read_text())
+REPORT = Path(document.__file__).parents[1] / "report"
+SCHEMA = json.loads((REPORT / "schemas" / "triage.schema.json").read_text())
 NAMES = ("gpu-a3", "mlab", "carol", "10.20.30", "481516", "acme")
 LOG = """\
 [2026-11-21 06:11:00] gpu-a3-017:28710:28710 [0] NCCL INFO rank 0 nranks 2 cudaDev 0 - Init COMPLETE

@@ -10,6 +10,7 @@ from nodedoctor.model import Fix
 from nodedoctor.steps import look, repair
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.store import ClientsMissing
 from nodedoctor.triage.events.system.exits import Ended, Exit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.model import Event
@@ -35,6 +36,8 @@ def remedies(event: Event[Any]) -> Fixes:
         return _xid(what)
     if isinstance(what, Ended):
         return _ended(what.signal)
+    if isinstance(what, ClientsMissing):
+        return _unjoined(what)
     return _exit(what.signal) if isinstance(what, Exit) else ()
 
 
@@ -44,6 +47,17 @@ def _xid(what: Xid) -> Fixes:
     return (
         Fix("See what this Xid means and asks for.", (look("nodedoctor explain {}", what.code),)),
         Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
+    )
+
+
+def _unjoined(what: ClientsMissing) -> Fixes:
+    absent = what.expected - what.joined
+    return (
+        Fix(
+            f"Look for the {absent} that did not come: no log of its own, an error before torch.distributed"
+            " began, or a node that cannot reach the store's address.",
+        ),
+        Fix(f"Compare WORLD_SIZE ({what.expected}) with the processes that the launchers start together."),
     )
 
 
@@ -142,6 +156,16 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "wrong-build": _steps(
         "See which libraries and builds are loaded, and what fits them.", "nodedoctor stack"
     ),
+    "task-lost": _steps(
+        "Read the end of that task's own log, and its node's kernel log: the others only report its silence.",
+        "dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",
+    ),
+    "engine-died": _text(
+        "Read the worker's own lines above: the engine only reports that it ended. Without any, look for an"
+        " out-of-memory kill on its node."
+    ),
+    "amdgpu-reset": _steps("See what the kernel says of the GPU.", "dmesg -T | grep -i amdgpu"),
+    "memory-limit-touched": _text("Ask for more memory, or read less at once."),
     "rank-given-twice": _text(
         "Give each process its own RANK: two launchers of one job have the same node rank."
     ),

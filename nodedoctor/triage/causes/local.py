@@ -32,6 +32,8 @@ _ORDER: dict[Cause, int] = {
     "user_code_exception": order.CUDA_FAULT,
     "collective_mismatch": order.DECLARED_MISMATCH,
     "peer_died": order.DIED + 2,
+    "peer_host_oom": order.HOST_OOM,
+    "cpu_stuck_or_slow_rank": order.STUCK,
 }
 _UNREACHABLE = frozenset(
     ("connect-failed", "no-route", "store-unreachable", "mesh-failed", "name-unresolved", "rendezvous-failed")
@@ -46,7 +48,7 @@ _ECHOES = re.compile(
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|CalledProcessError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
-    r"|Rendezvous\w+|NodeDiedError"
+    r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 _ECHO_WORDS = re.compile(
@@ -54,6 +56,8 @@ _ECHO_WORDS = re.compile(
     r"|communicator was aborted"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
+    r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
+    r"|OPS function error: Hccl|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
 
