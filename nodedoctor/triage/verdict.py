@@ -8,7 +8,7 @@ from typing import Any
 from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import candidates, groups, order
 from nodedoctor.triage.causes.who import called, distinct, listed
-from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.nccl import NcclError, SetUp
 from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
@@ -78,6 +78,8 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
         headline = "no failure in what was read: the server was up"
+    elif story.of(SetUp):
+        headline = "the log ends while the job is set up, and no line says why"
     else:
         headline = "nothing was read that shows a failure or progress"
     outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"

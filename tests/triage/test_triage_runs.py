@@ -106,3 +106,8 @@ def test_a_view_names_jobs_missing_ranks_and_what_was_not_read() -> None:
             "4712",
         ):
             assert said in view
+
+
+def test_a_log_that_stops_in_the_set_up_is_no_empty_one(tmp_path: Path) -> None:
+    document = as_document(judged(tmp_path, "NCCL version 2.21.5+cuda12.4\n"))
+    assert document["outcome"] == "undetermined" and "set up" in document["headline"]

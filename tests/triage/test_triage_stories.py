@@ -309,7 +309,7 @@ def test_healthy(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_not_healthy(tmp_path: Path) -> None:
-    assert judged(tmp_path, "NCCL version 2.21.5+cuda12.4\n").verdict.outcome == "nothing"
+    assert judged(tmp_path, "NCCL version 2.21.5+cuda12.4\n").verdict.outcome == "undetermined"
 
 
 def test_the_last_attempt_is_judged(tmp_path: Path) -> None:
@@ -338,7 +338,8 @@ def test_skyrl_article() -> None:
     claims = {claim: why for claim, why in verdict.not_the_cause}
     assert "1.09 GB" in claims["network bandwidth or the amount of data"]
     assert "NCCL_TIMEOUT" in claims
-    assert any("SKYRL_WORKER_NCCL_TIMEOUT_IN_S, in seconds" in fix.text for fix in verdict.fixes)
+    assert "SKYRL_WORKER_NCCL_TIMEOUT_IN_S" in claims["NCCL_TIMEOUT"]
+    assert verdict.fixes == ()
     commands = [command for step in verdict.next for command in step.commands]
     assert (
         "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000" in commands

@@ -23,6 +23,11 @@ class NcclError:
 
 
 @record
+class SetUp:
+    """NCCL is being set up in a process: its first lines."""
+
+
+@record
 class DuplicateGpu:
     """Two ranks were given the same GPU."""
 
@@ -75,6 +80,7 @@ def _communicator(found: re.Match[str]) -> Communicator:
 
 
 SIGNS: tuple[Sign, ...] = (
+    sign(r"^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)", lambda _: SetUp()),
     sign(
         r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
         lambda found: DuplicateGpu((rank_number(found[1]), rank_number(found[2]))),
