@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nodedoctor.cli.console import Exit, Parser, complain, emit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
+from nodedoctor.triage.read import search
 from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
@@ -33,19 +34,25 @@ _CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undeter
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
-    from nodedoctor.triage.job import examine, examine_live
-    from nodedoctor.triage.nodes import read_node
 
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments):
         return complain(problem)
+    begun = search.ahead(arguments.paths)
+    from nodedoctor.triage.job import examine  # the search runs while this is loaded
+    from nodedoctor.triage.nodes import read_node
+
     if arguments.live is not None:
+        from nodedoctor.triage.live.examine import examine_live
+
         return _show(arguments, examine_live(arguments.live))
     if not arguments.paths:
         return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         nodes = [read_node(path) for path in arguments.node]
-        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job)
+        examined = examine(
+            arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job, begun=begun
+        )
     except NodeDoctorError as error:
         return complain(error)
     return _show(arguments, examined)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,20 +10,17 @@ from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage import verdict
 from nodedoctor.triage.advice import actions
-from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.flight.unpickle import PickleRefused
-from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live import this_machine
-from nodedoctor.triage.live.running_job import look
 from nodedoctor.triage.model import CollectiveCall, Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.read.identity import resolved
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.reader import Reading, read, unexpected
 from nodedoctor.triage.read.runs import Job, events_of, jobs
+from nodedoctor.triage.read.search import Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.story.states import states
@@ -46,19 +42,27 @@ class Examined:
 
 
 def examine(
-    paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here: bool = False, job: str = ""
+    paths: Iterable[str],
+    nodes: Sequence[NodeFaults] = (),
+    *,
+    look_here: bool = False,
+    job: str = "",
+    begun: dict[str, Search] | None = None,
 ) -> Examined:
     """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
-    jobs in the logs the newest is judged, or the one whose id is `job`.
+    jobs in the logs the newest is judged, or the one whose id is `job`. `begun` are searches in large logs
+    that run already; those that turn out not to be needed are ended.
     """
     found = find(list(paths))
-    reading = Reading(notes=list(found.notes))
+    reading = Reading(notes=list(found.notes), begun=begun or {})
     for source in found.sources:
         if source.kind in _DUMPS or reading.interrupted:
             continue
         read(source, reading)
+    for search in reading.begun.values():
+        search.stop()
     everything = resolved(reading.events, reading.tally)
     found_jobs = jobs(everything, reading.tally)
     chosen = _chosen(found_jobs, job)
@@ -125,6 +129,8 @@ def _earlier(events: Sequence[Event[Any]]) -> EarlierRun:
 
 
 def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
+    from nodedoctor.triage.live import this_machine
+
     why = this_machine.evidence(story, [source.path for source in sources])
     if not why:
         return ()
@@ -158,29 +164,6 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
     told = report(kept, notes)
     reading.notes += told.notes
     return told
-
-
-def examine_live(pids: Sequence[int]) -> Examined:
-    """Judge a job that runs on this machine now, by its processes, their stacks and NCCL's RAS service."""
-    live = asyncio.run(look(pids))
-    told = live_judge.events(live)
-    story = tell(told)
-    moving = bool(story.of(RasRunning))
-    found = [] if moving else live_judge.candidates(live)
-    ranks = [process.rank for process in live.processes if process.rank is not None]
-    sizes = [process.world_size for process in live.processes if process.world_size]
-    coverage = Coverage(0, 0, tuple(sorted(ranks)), max(sizes, default=None), live.notes)
-    judged = verdict.judge(story, coverage, found)
-    if judged.outcome == "undetermined":
-        processes = (
-            f"{len(live.processes)} processes of the job were seen"
-            if live.processes
-            else "no rank was found here"
-        )
-        judged = replace(
-            judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
-        )
-    return Examined(advised(judged, story), LineNumbers((), {}))
 
 
 def advised(judged: Verdict, story: Story) -> Verdict:

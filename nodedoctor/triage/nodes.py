@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -123,6 +122,8 @@ def _report(path: str) -> Mapping[str, Any]:
 
 def _replayed(path: str) -> Mapping[str, Any]:
     """A recording goes through the same checks as a live node."""
+    import asyncio
+
     from nodedoctor.engine.session import Request, Session, UsageError
 
     async def run() -> Mapping[str, Any]:
