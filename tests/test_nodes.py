@@ -1,13 +1,12 @@
 """Every recorded node under tests/nodes gives the results its expected.json names, and a valid report."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import jsonschema
 import pytest
+from recorded import judged
 
-from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import json as report_json
 from nodedoctor.report import text
 
@@ -23,7 +22,7 @@ def validator():
 
 @pytest.mark.parametrize("name", names)
 def test_node(name, validator):
-    report = report_json.document(asyncio.run(Session(Request(replay=NODES / name)).diagnosis().run()))
+    report = report_json.document(judged(NODES / name))
     document = json.loads(report_json.render(report))
     validator.validate(document)
     expected = json.loads((NODES / name / "expected.json").read_text())

@@ -163,9 +163,4 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="what makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever was found")
-    add(
-        "--debug-log",
-        default="",
-        metavar="FILE",
-        help="append what was started, what it answered, the seconds, and what fell back",
-    )
+    outputs.add_debug_log(group)

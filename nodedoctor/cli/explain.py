@@ -114,7 +114,7 @@ def _cause(word: str) -> Iterator[str] | None:
     return None if row is None else _cause_lines(row)
 
 
-def _cause_lines(row: causes.Cause) -> Iterator[str]:
+def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
     yield from _text(row.means)
     yield from _steps("How to confirm it", row.confirm)

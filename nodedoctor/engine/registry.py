@@ -223,12 +223,16 @@ def skipped(name: str, why: str) -> Observation:
 
 def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
     """Everything a module itself declares, in the order it stands there; imported names do not count."""
+    here = module.__name__
     for value in vars(module).values():
         if isinstance(value, Probe):
             yield value
-        marked = getattr(value, _MARK, None)
-        if marked is not None and getattr(value, "__module__", "") == module.__name__:
-            yield marked
+        elif (
+            isinstance(value, type | types.FunctionType)
+            and value.__module__ == here
+            and hasattr(value, _MARK)
+        ):
+            yield getattr(value, _MARK)
 
 
 def probes_of(check: Check, *, required: bool = False) -> frozenset[str]:

@@ -16,7 +16,7 @@ from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.plugin_code import PluginFailed, contained
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
-from nodedoctor.engine.sources import Source
+from nodedoctor.engine.sources import ObservationSource
 from nodedoctor.expectations import held
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
@@ -32,7 +32,7 @@ CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is in
 class Facts:
     """Facts of one source, each parsed once. `given` holds values that are not parsed: Expect, Moment, ..."""
 
-    def __init__(self, source: Source, given: Mapping[type[Any], Any]) -> None:
+    def __init__(self, source: ObservationSource, given: Mapping[type[Any], Any]) -> None:
         self._source = source
         self._given = dict(given)
         self._parsed: dict[type[Any], asyncio.Task[Any]] = {}
@@ -72,7 +72,7 @@ class Diagnosis:
     def __init__(
         self,
         checks: Iterable[Check],
-        source: Source,
+        source: ObservationSource,
         given: Mapping[type[Any], Any],
         *,
         label: str = "live",

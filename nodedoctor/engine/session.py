@@ -15,7 +15,7 @@ from nodedoctor.engine.fork_server import ForkServer
 from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.registry import Check, Options
 from nodedoctor.engine.run import Diagnosis, now, this_node
-from nodedoctor.engine.sources import Live, Recorded, Source
+from nodedoctor.engine.sources import Live, ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import judges
 from nodedoctor.model import Expect, Moment, Report
@@ -78,7 +78,7 @@ class Session:
         given = {Plugins: plugins, Expect: self._expect(), Moment: self._moment()}
         if self.snapshot is None:
             return Diagnosis(chosen, self._live(), given, label="live", node=this_node())
-        source: Source = Recorded(self.snapshot.observations)
+        source: ObservationSource = Recorded(self.snapshot.observations)
         node = {"hostname": None, "boot_id": None, **self.snapshot.node}
         return Diagnosis(chosen, source, given, label="replay", node=node)
 

@@ -94,6 +94,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="what makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever was found")
+    outputs.add_debug_log(group)
 
 
 def _width(text: str) -> int:

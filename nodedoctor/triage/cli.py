@@ -36,8 +36,9 @@ def main(words: list[str]) -> int:
     from nodedoctor.cli import outputs
 
     arguments = parser().parse_args(words)
-    if problem := outputs.no_folder(arguments):
+    if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
+    outputs.start_debug_log(arguments)
     begun = search.ahead(arguments.paths)
     from nodedoctor.triage.job import examine  # the search runs while this is loaded
     from nodedoctor.triage.nodes import read_node
@@ -161,4 +162,5 @@ def parser() -> Parser:
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
+    outputs.add_debug_log(made)
     return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,6 +32,8 @@ QUOTED = 4096
 EARLIER = 32
 """Earlier runs that are told one by one, the newest of them."""
 _DUMPS = ("pickle", "json")
+
+_log = logging.getLogger(__name__)
 
 
 @record
@@ -60,7 +64,9 @@ def examine(
     for source in found.sources:
         if source.kind in _DUMPS or reading.interrupted:
             continue
+        began = time.perf_counter()
         read(source, reading)
+        _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
     for search in reading.begun.values():
         search.stop()
     everything = resolved(reading.events, reading.tally)
@@ -147,7 +153,9 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
         if source.kind == "json" and rank_of(source.path) in known:
             continue  # the same dump once more, without its stack frames
         try:
+            began = time.perf_counter()
             dump = read_dump(source.path)
+            _log.debug("%s read as a dump in %.3f s", source.path, time.perf_counter() - began)
             dumps.append(dump)
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
         except (PickleRefused, OSError) as problem:

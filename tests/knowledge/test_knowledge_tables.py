@@ -20,7 +20,7 @@ from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_p
 REPOSITORY = Path(__file__).parents[2]
 
 ROW_TYPES = {
-    ("causes", "causes"): causes.Cause,
+    ("causes", "causes"): causes.KnownCause,
     ("containers", "grammars"): containers.Grammar,
     ("containers", "markers"): containers.Marker,
     ("containers", "ngc_pytorch"): containers.NgcRelease,
