@@ -20,7 +20,8 @@ from nodedoctor.triage.model import CollectiveCall, Coverage, EarlierRun, Event,
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.read.identity import resolved
 from nodedoctor.triage.read.linenumbers import LineNumbers
-from nodedoctor.triage.read.reader import Reading, read, unexpected
+from nodedoctor.triage.read.many import read_all
+from nodedoctor.triage.read.reader import Reading, unexpected
 from nodedoctor.triage.read.runs import Job, events_of, jobs
 from nodedoctor.triage.read.search import Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source, find
@@ -61,12 +62,7 @@ def examine(
     """
     found = find(list(paths))
     reading = Reading(notes=list(found.notes), begun=begun or {})
-    for source in found.sources:
-        if source.kind in _DUMPS or reading.interrupted:
-            continue
-        began = time.perf_counter()
-        read(source, reading)
-        _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
+    read_all([source for source in found.sources if source.kind not in _DUMPS], reading)
     for search in reading.begun.values():
         search.stop()
     everything = resolved(reading.events, reading.tally)

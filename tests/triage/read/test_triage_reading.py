@@ -22,7 +22,7 @@ from test_triage_stories import STORIES
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.model import Coverage, Line, Place
-from nodedoctor.triage.read import lines, scan, search
+from nodedoctor.triage.read import lines, many, scan, search
 from nodedoctor.triage.read.lines import LONGEST, parse
 from nodedoctor.triage.story import tell
 from nodedoctor.triage.verdict import judge
@@ -257,3 +257,30 @@ def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     held = next(iter(begun.values()))
     examine([str(path)], begun=begun)
     assert held._child is not None and held._child.returncode is not None
+
+
+def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(8):
+        body = steps(1, 9000) + ("" if rank == 3 else caught(rank))
+        (tmp_path / f"rank{rank}.log").write_text(body)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    alone = as_document(examine([str(tmp_path)]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert as_document(examine([str(tmp_path)])) == alone
+    assert [who["rank"] for who in alone["culprits"]] == [3]
+
+
+def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(8):
+        (tmp_path / f"rank{rank}.log").write_text(steps(1, 9000) + ("" if rank == 3 else caught(rank)))
+    parent = os.getpid()
+
+    def fails(*_: object, **__: object) -> None:
+        assert os.getpid() != parent
+        os._exit(1)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(many.pickle, "dump", fails)
+    assert [who.rank for who in examine([str(tmp_path)]).verdict.culprits] == [3]
