@@ -9,10 +9,11 @@ from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import candidates, groups, weigh
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import called, distinct, listed
-from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.progress import Finished, Serving, Step
+from nodedoctor.triage.events.nccl import NcclError, SetUp
+from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
+from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
@@ -96,9 +97,13 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
         headline = "no failure in what was read: the server was up"
+    elif story.of(SetUp):
+        headline = "the log ends while the job is set up, and no line says why"
     else:
         headline = "nothing was read that shows a failure or progress"
     outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
+    if not alive and _of_no_job(story, coverage):
+        outcome, headline = "nothing", _nothing(coverage)
     if outcome == "recovered":
         times = "once" if story.survived == 1 else f"{story.survived} times"
         headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
@@ -111,6 +116,22 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         incidents=story.incidents,
         coverage=coverage,
     )
+
+
+def _of_no_job(story: Story, coverage: Coverage) -> bool:
+    """True when no line was recognised; names of frameworks stand in any text."""
+    spoken = story.hints or coverage.ranks_seen or coverage.ranks_expected
+    return not spoken and all(isinstance(event.what, Mentions) for event in story.events)
+
+
+def _nothing(coverage: Coverage) -> str:
+    if not coverage.files:
+        return "no log or dump was found in what was given"
+    if not coverage.size:
+        return "what was given is empty"
+    if coverage.unread:
+        return f"no line of a job was recognised, and {coverage.unread} lines or files could not be opened"
+    return "no line of a job was recognised in what was read"
 
 
 def _teardown(story: Story) -> bool:
@@ -158,6 +179,11 @@ def _open_question(story: Story) -> str:
         return "this is a page about a failure and not its log: what it quotes does not decide"
     first = story.first_wait
     if first is None:
+        said = next((event.what.told for event in story.of(NcclError) if event.what.told), "")
+        if said:
+            return f"NCCL gave up with {said!r}, and what was read does not say why"
+        if story.of(Stack):
+            return "processes were looked at, and their stacks do not show who holds the job up"
         return "the job failed, and what was read does not say why"
     who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
     limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""

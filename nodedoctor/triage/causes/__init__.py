@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodedoctor.triage.causes import bare, collectives, deaths, groups, local, missing, network, nodes, ras
+from nodedoctor.triage.causes import (
+    bare,
+    collectives,
+    deaths,
+    groups,
+    local,
+    missing,
+    network,
+    nodes,
+    ras,
+    stacks,
+)
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
 
@@ -23,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     *bare.RULES,
     *nodes.RULES,
     *ras.RULES,
+    *stacks.RULES,
 )
 
 

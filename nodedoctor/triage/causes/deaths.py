@@ -163,6 +163,8 @@ def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
+    if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
+        return False
     return not (signal == 6 and _watchdog_aborts(story))
 
 

@@ -30,6 +30,8 @@ _GROUND: dict[Cause, Ground] = {
     "user_code_exception": "own error",
     "collective_mismatch": "compared",
     "peer_died": "death",
+    "peer_host_oom": "fault",
+    "cpu_stuck_or_slow_rank": "absence",
 }
 _UNREACHABLE = frozenset(
     ("connect-failed", "no-route", "store-unreachable", "mesh-failed", "name-unresolved", "rendezvous-failed")
@@ -44,7 +46,7 @@ _ECHOES = re.compile(
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|CalledProcessError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
-    r"|Rendezvous\w+|NodeDiedError"
+    r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 _ECHO_WORDS = re.compile(
@@ -53,6 +55,8 @@ _ECHO_WORDS = re.compile(
     r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
+    r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
+    r"|OPS function error: Hccl|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
-from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, HeartbeatLost, PeerGone, StoreWait
+from nodedoctor.triage.events.store import (
+    BarrierMissed,
+    ClientsMissing,
+    GlooTimeout,
+    HeartbeatLost,
+    PeerGone,
+    StoreWait,
+)
 from nodedoctor.triage.events.system.exits import Exit, Forced
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, GilHeld
@@ -17,6 +24,9 @@ from nodedoctor.triage.story import Story
 
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
+
+LARGEST_NAMED = 1 << 16
+"""Processes of a rendezvous among which the missing are looked for by name."""
 
 
 def barrier(story: Story) -> Iterator[Candidate]:
@@ -277,4 +287,25 @@ def _group_size(story: Story) -> int | None:
     return None
 
 
-RULES = (barrier, behind, late, silent, frozen, gil, unpublished, legitimate)
+def unjoined(story: Story) -> Iterator[Candidate]:
+    """The store counted who came: the others never did, and there was no group yet that could have hung."""
+    told = story.of(ClientsMissing)
+    if not told:
+        return
+    joined, expected = max((event.what.joined, event.what.expected) for event in told)
+    absent = expected - joined
+    came = {event.who.rank for event in story.events if event.who.rank is not None}
+    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
+    culprits = tuple(Who(rank=rank) for rank in missing) if len(missing) == absent else ()
+    names = f" ({called(culprits)})" if culprits else ""
+    yield Candidate(
+        "network_socket_interface",
+        "path",
+        "medium",
+        f"{absent} of {expected} processes never joined the rendezvous{names}",
+        tuple(told[:4]),
+        culprits,
+    )
+
+
+RULES = (unjoined, barrier, behind, late, silent, frozen, gil, unpublished, legitimate)

@@ -182,6 +182,12 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Size(world_size(found["n"] or found["n2"] or found["n3"])),
     ),
     sign(
+        r"(?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)"
+        r"|(?P<llamafactory>LLaMA-?Factory|LlamaFactory|llamafactory)"
+        r"|(?P<ray_train>RayTrainWorker|TorchTrainer|ray[./]train\b)|(?P<hybrid_shard>HYBRID_SHARD)",
+        lambda found: Mentions((found.lastgroup or "").replace("_", "-")),
+    ),
+    sign(
         r"(?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)"
         r"|(?P<openrlhf>OpenRLHF|openrlhf)"
         r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)"

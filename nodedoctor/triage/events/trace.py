@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import Line
+from nodedoctor.triage.model import NOBODY, Line
 
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
@@ -60,6 +60,28 @@ def _announced(line: Line | None) -> Manner:
     if line.text.startswith("Exception ignored in"):
         return "handled"
     return "warning" if manner(line, len(line.text), len(line.text)) == "warning" else "plain"
+
+
+class Continued:
+    """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
+
+    def __init__(self) -> None:
+        self._first: Line | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line with the identity of the traceback that it continues."""
+        first = self._first
+        if line.text.startswith("Traceback (most recent call last)"):
+            self._first = line if line.who != NOBODY else None
+            return line
+        if first is None:
+            return line
+        if line.who != NOBODY or line.time is not None or line.place.source != first.place.source:
+            self._first = None
+            return line
+        if not line.text[:1].isspace():
+            self._first = None
+        return replace(line, who=first.who, key=first.key, time=first.time)
 
 
 class Tracebacks:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
-from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
@@ -22,8 +22,8 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
-    ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
+    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
+    MemoryUser, ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
@@ -47,6 +47,8 @@ class Story:
     `folded`: Ray merged lines, so that silence proves nothing.
 
     `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
+    `earlier` are the events of the runs before this one, the oldest first; the n-th from the end of each log
+    belong together.
     """
 
     events: tuple[Event[Any], ...]
@@ -60,6 +62,7 @@ class Story:
     expected: int | None = None
     not_before: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     """By `id` of an event without a time: the time before which it was not printed."""
+    earlier: tuple[tuple[Event[Any], ...], ...] = ()
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, kind: type[W]) -> list[Event[W]]:

@@ -11,7 +11,7 @@ from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, Step
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.model import Event, ProcessGroup
-from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
+from nodedoctor.triage.story.incidents import by_source, runs, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
 from nodedoctor.triage.story.streams import copies, not_before
@@ -23,10 +23,14 @@ def tell(events: Sequence[Event[Any]]) -> Story:
     incidents = 0
     last: list[Event[Any]] = []
     sources = copies(by_source(events))
+    before: list[list[Event[Any]]] = []
     for source in sources:
-        kept, ended = last_incident(source)
-        incidents = max(incidents, ended)
-        last += unsurvived(kept)
+        *earlier, latest = runs(source)
+        incidents = max(incidents, sum(run.died for run in earlier))
+        last += unsurvived(list(latest.events))
+        for number, run in enumerate(reversed(earlier)):
+            before += [[]] if len(before) == number else []
+            before[number] += run.events
     last = identified(last)
     waits, expected = tuple(_waits(last)), _expected(last)
     hints = hinted(last, waits, expected)
@@ -43,6 +47,7 @@ def tell(events: Sequence[Event[Any]]) -> Story:
         sources=len(sources),
         not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
         expected=expected,
+        earlier=tuple(map(tuple, before[::-1])),
     )
 
 

@@ -35,7 +35,12 @@ class Forced:
 
 @record
 class Stopped:
-    """The launcher sends the others home: whoever dies after this is no culprit."""
+    """The launcher sends the others home: whoever dies after this is no culprit.
+
+    `by_kill`: it does so with SIGKILL at once.
+    """
+
+    by_kill: bool = False
 
 
 @record
@@ -164,12 +169,6 @@ SIGNS: tuple[Sign, ...] = (
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) exited unexpectedly",
         "a data-loader worker ended, and how is not told",
         personal=True,
-    ),
-    symptom(
-        "peer_died",
-        "engine-died",
-        r"Worker proc \S+ died unexpectedly|Engine core proc \S+ died unexpectedly",
-        "an inference worker's process ended, and how is not told",
     ),
     sign(
         r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",
