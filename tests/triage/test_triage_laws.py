@@ -129,7 +129,7 @@ SAME: dict[str, Callable[[Texts], Texts]] = {
 
 
 UNNAMED = {("a prefix of syslog", "v02_sglang_oom.log")}
-"""Where a rank is lost today: SGLang's `[time TP3]` is not read behind another prefix. Nobody else is named."""
+"""Where a rank is lost today: SGLang's `[time TP3]` behind another prefix. Nobody else is named."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
