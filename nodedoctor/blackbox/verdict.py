@@ -6,7 +6,7 @@ from __future__ import annotations
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.json_shapes import Json, parts, text
 from nodedoctor.triage import document
-from nodedoctor.triage.job import judge_live
+from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.judge import standings
 from nodedoctor.triage.live.standing import Standing
 

@@ -68,9 +68,7 @@ def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
 
 
 def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
-    said, folder = run(
-        tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2"
-    )
+    said, folder = run(tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2")
     found = json.loads((folder / "triage.json").read_text())
     assert (found["cause"], [who["rank"] for who in found["culprits"]]) == ("peer_died", [1])
     assert "HANG" in said

@@ -49,7 +49,8 @@ _HIDE = tuple(
     for pattern, replacement in (
         (rf"({_SPEAKING}=){_VALUE}", r"\1***"),  # token=..., also in queries
         (rf"(?<![\w.-])((?=-){_SPEAKING} +){_VALUE}", r"\1***"),  # --api-key ...
-        (rf"({_SPEAKING}\\*[\"']\s*:|{_SPEAKING}:\s).*", r"\1 ***"),  # JSON, headers: all that follows
+        # JSON, headers: all that follows; Python's KeyError is no key
+        (rf"({_SPEAKING}\\*[\"']\s*:|(?![\w.]*(?:Error|Exception):){_SPEAKING}:\s).*", r"\1 ***"),
         (
             r"bearer\s+[^\s\"']+|\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|akia|eyj)[\w.-]{8,}",
             "***",
