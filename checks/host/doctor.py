@@ -6,13 +6,14 @@ from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers
 from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.wording import counted
 
 
-@check("doctor.plugins", "Every plug-in loads", tags={"fast"})
+@check("doctor.plugins", "Plug-ins", tags={"fast"})
 def plugins(plugins: Plugins) -> Iterator[Finding]:
     """Whether each check file from entry points and folders could be imported.
 
-    Why: a check that did not load has looked at nothing, and nothing else would say so.
+    Why: a check that did not load checks nothing, and no other check reports it.
     """
     for broken in plugins.broken:
         yield Finding.unknown(
@@ -23,14 +24,14 @@ def plugins(plugins: Plugins) -> Iterator[Finding]:
             fix=Fix(f"Repair or remove {broken.where}.", action="config", verify="nodedoctor doctor.plugins"),
         )
     if not plugins.broken:
-        yield Finding.ok(f"{plugins.loaded} checks loaded")
+        yield Finding.ok(f"{counted(plugins.loaded, 'check')} loaded")
 
 
-@check("doctor.waivers", "Waivers are readable and in force", tags={"fast"})
+@check("doctor.waivers", "Waivers", tags={"fast"})
 def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
     """The lines of /etc/nodedoctor/waivers: `id until reason`, the date as YYYY-MM-DD.
 
-    Why: an expired or mistyped waiver waives nothing, which surprises whoever relied on it.
+    Why: an expired or mistyped waiver has no effect, and its finding fails the node again.
     """
     for line in waivers.unreadable:
         yield Finding.warn(
@@ -45,4 +46,4 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
     if not waivers.waivers and not waivers.unreadable:
         yield Finding.skip("no waivers on this node")
     elif not waivers.unreadable:
-        yield Finding.ok(f"{len(waivers.waivers)} waivers")
+        yield Finding.ok(f"{counted(len(waivers.waivers), 'waiver')}")

@@ -48,7 +48,7 @@ def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         yield _ib(row, node)
     elif setting.name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         yield Remark(
-            "warn", "with 0 a collective that hangs is never ended: the job hangs for ever", *_remove(row)
+            "warn", "with 0 a collective that hangs is never ended: the job hangs forever", *_remove(row)
         )
     elif setting.name == "TORCH_NCCL_ENABLE_MONITORING" and switched_off(value):
         yield Remark("note", "a watchdog that is stuck is left alone; the timeout of collectives stays")

@@ -90,12 +90,12 @@ def _unit(row: EnvVar, value: str) -> Iterator[Remark]:
 
 
 def _exponent(value: str) -> Iterator[Remark]:
-    """NVIDIA/nccl, docs/env.rst: 4.096 us x 2^n; InfiniBand's field has five bits, 0 stands for ever."""
+    """NVIDIA/nccl, docs/env.rst: 4.096 us x 2^n; InfiniBand's field has five bits, 0 stands forever."""
     if not _NUMBER.fullmatch(value):
         return
     number = int(value, 0) if value.lower().startswith("0x") else int(value)
     if number == 0:
-        text = "0 means to wait for ever: a dead link then shows as a hang, not as an error"
+        text = "0 means to wait forever: a dead link then shows as a hang, not as an error"
         yield Remark("warn", text, "Leave it out (20 since NCCL 2.23).", docs=NCCL_ENV)
     elif not 1 <= number <= 22:
         text = (
