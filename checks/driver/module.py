@@ -10,8 +10,8 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
+from nodedoctor.knowledge.versions import cuda
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment
 from nodedoctor.steps import reboot, repair
 from nodedoctor.wording import counted, listed

@@ -7,9 +7,9 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
 from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, card, look_at, replace_gpu, reset_gpu
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted

@@ -10,8 +10,8 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 from nodedoctor.steps import look
 from nodedoctor.wording import counted, listed, numbered

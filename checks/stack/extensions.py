@@ -9,8 +9,8 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package, numbers
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.stack import Build, build_of
-from nodedoctor.knowledge.torch_pins import torch_release
+from nodedoctor.knowledge.versions.stack import Build, build_of
+from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look, repair
 

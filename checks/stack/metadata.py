@@ -12,7 +12,7 @@ from nodedoctor.facts.stack.packages import Wanted
 from nodedoctor.facts.stack.pins import is_wheel_of
 from nodedoctor.facts.stack.requirements import Requirement, requirement, requirements
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.stack import ray_range
+from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import repair
 from nodedoctor.wording import agree, counted, listed
