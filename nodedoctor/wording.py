@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+_STOP = re.compile(r"(?<=[^\d.\s])(?<!\.\w)\.\s+(?=[A-Z`])")
 _ES = ("s", "x", "z", "ch", "sh")
 
 
@@ -50,6 +52,32 @@ def numbered(noun: str, numbers: Iterable[int]) -> str:
     """A noun and the numbers of what it names: `GPU 3`, `GPUs 3 and 5`, `ranks 0-7`."""
     known = set(numbers)
     return f"{agree(len(known), noun, plural(noun))} {ranged(known)}"
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text without their full stops; an abbreviation or a version does not end one."""
+    return [part.strip().rstrip(".") for part in _STOP.split(text) if part.strip()]
+
+
+def spoken(subject: str) -> str:
+    """A subject as a person says it: `GPU 3`, `mlx5_6 port 1`; empty for what only files findings."""
+    kind, _, rest = subject.partition(":")
+    if kind in ("gpu", "nvswitch"):
+        return f"{'GPU' if kind == 'gpu' else 'NVSwitch'} {rest.partition('/')[0]}"
+    if kind == "pair":
+        return f"GPUs {' and '.join(rest.split('-'))}"
+    if kind == "port":
+        adapter, _, number = rest.partition("/")
+        return f"{adapter} port {number.partition('/')[0]}" if number else adapter
+    return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+
+
+def about(subject: str, summary: str) -> str:
+    """A summary with the name of its subject before it, unless it names it itself."""
+    name, own = spoken(subject), subject.partition(":")[2]
+    is_number = own[:1].isdecimal() and ":" not in own
+    twice = not name or name in summary or (not is_number and own in summary)
+    return summary if twice else f"{name}: {summary}"
 
 
 def _pieces(run: Sequence[int]) -> list[str]:

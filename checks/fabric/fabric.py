@@ -288,7 +288,7 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
 
 
 def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
-    status = gpu.fabric_status or "not told"
+    status = gpu.fabric_status or "not reported"
     said = [
         Evidence(source, f"GPU {gpu.index}: fabric {gpu.fabric_state}, status {status}"),
         card(source, gpu),

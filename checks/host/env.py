@@ -22,7 +22,7 @@ from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Evidence, Finding, Fix, Reason
-from nodedoctor.wording import counted
+from nodedoctor.wording import counted, listed, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
@@ -102,11 +102,12 @@ def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Findi
     worst = ordered[0]
     values = sorted({setting.value for setting in settings})
     head = f"{name}={values[0]}" if len(values) == 1 else name
-    text = "; also: ".join(remark.text for remark in ordered)
+    first, *more = (sentence for remark in ordered for sentence in sentences(remark.text))
     fix = _fix(ordered)
     evidence = [Evidence(setting.probe, setting.line) for setting in settings]
     say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
-    return say(f"{head}: {text}", subject=f"env:{name}", evidence=evidence, fix=fix)
+    finding = say(f"{head}: {first}", subject=f"env:{name}", evidence=evidence, fix=fix)
+    return finding.matters_as(" ".join(f"{sentence}." for sentence in more)) if more else finding
 
 
 def _fix(remarks: list[Remark]) -> Fix | None:
@@ -119,8 +120,7 @@ def _fix(remarks: list[Remark]) -> Fix | None:
 def _misread(path: str, names: tuple[str, ...]) -> Finding:
     """NVIDIA/nccl, src/misc/param.cc: what stands before = is the name, what stands after it the value."""
     return Finding.warn(
-        f"{path}: NCCL takes lines as they are, and {', '.join(names)} stands there with `export`, quotes or "
-        "blanks: it sets something else",
+        f"{path}: NCCL takes lines literally; {listed(names)} with `export`, quotes or blanks has no effect",
         subject=f"file:{path}",
         fix=Fix("Write NAME=VALUE and nothing else.", action="config", verify="nodedoctor env.lint"),
     )

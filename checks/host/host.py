@@ -76,7 +76,7 @@ def _psi(resource: str, share: float) -> list[Evidence]:
 
 def _relieve(what: str) -> Fix:
     text = (
-        f"Find what uses the {_NAMES[what]}: other jobs, too many data-loader workers or threads, "
+        f"Find what uses the {_NAMES.get(what, what)}: other jobs, too many data-loader workers or threads, "
         "a slow disk."
     )
     return Fix(

@@ -249,14 +249,17 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
     fix = _nofile_fix(process, bound, runtime)
     among = f", the lowest of {count}" if count > 1 else ""
     if bound.soft is not None and bound.soft <= low.number:
-        summary = f"{process.label}: limit {bound.soft} open files, {use}{among}. {low.text}"
+        summary = f"{process.label}: limit {bound.soft} open files, {use}{among}"
         lead = f"{role} (pid {process.pid}) has an open-files limit of {bound.soft}, {use}"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix).led_by(lead)
     if bound.soft is not None and opened is not None and opened > bound.soft * _NEAR_THE_LIMIT:
         summary = f"{process.label}: {opened} of {bound.soft} open files used"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)
     if bound.soft is not None and bound.soft < recommended.number:
-        summary = f"{process.label}: limit {bound.soft} open files, {use}{among}. {recommended.text}"
+        summary = (
+            f"{process.label}: limit {bound.soft} open files, {use}{among} (recommended: "
+            f"{recommended.number:.0f})"
+        )
         return Finding.warn(summary, subject=role, evidence=evidence, fix=fix)
     return Finding.ok(f"{role}: {_files(bound.soft)} allowed, {use}", subject=role, evidence=evidence)
 

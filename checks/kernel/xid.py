@@ -19,7 +19,7 @@ from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.record import record
 from nodedoctor.steps import keep, look, reboot
-from nodedoctor.wording import counted
+from nodedoctor.wording import counted, sentences
 
 from .pci_address import gpu_index, subject_of
 
@@ -289,7 +289,8 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     if not judged:
         return Finding.info("Xid 154: the driver requests no recovery any more", subject=subject)
     worst, evidence = judged[0], _evidence(judged)
-    summary = f"{worst.times}{_whom(worst)}: {worst.meaning.rstrip('.')}"
+    meaning, *more = sentences(worst.meaning)
+    summary = f"{worst.times}{_whom(worst)}: {meaning}"
     rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
     ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
     summary += f"; also {', '.join(rest)}" if rest else ""
@@ -302,6 +303,8 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
     lead = f"GPU {subject.partition(':')[2]}: Xid {worst.code}: {worst.meaning}"
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
+    if more:
+        finding = finding.matters_as(" ".join(f"{sentence}." for sentence in more))
     return finding.explained_by(*seen_by([one.code for one in judged if one.status is worst.status]))
 
 

@@ -42,9 +42,9 @@ OWNERS = {
 }
 SAFETY = {
     "yes": "may stay set",
-    "workaround": "only while a fault is worked around",
-    "no": "no: for diagnosis, or for those who know why",
-    "no-effect": "it does nothing",
+    "workaround": "only as a workaround",
+    "no": "no: only for diagnosis or a known reason",
+    "no-effect": "has no effect",
 }
 
 
@@ -85,7 +85,7 @@ def _xid(row: xids.XidRow) -> Iterator[str]:
     yield f"Xid {row.xid}: {row.mnemonic}"
     yield from _text(row.meaning)
     yield ""
-    yield from _label("Severity", "the words of the message decide" if row.level == "decode" else row.level)
+    yield from _label("Severity", "depends on the message" if row.level == "decode" else row.level)
     yield from _label("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
     yield from _label("Do", row.what_to_do.text)
     yield from _label("Action", row.action)
@@ -117,7 +117,7 @@ def _cause(word: str) -> Iterator[str] | None:
 def _cause_lines(row: causes.Cause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
     yield from _text(row.means)
-    yield from _steps("How to confirm it", row.confirm)
+    yield from _steps("How to confirm", row.confirm)
     yield from _steps("What to do", row.fix)
     yield ""
     yield from _label("See also", ", ".join(row.see))
@@ -157,7 +157,7 @@ def _timeouts() -> Iterator[str]:
     settings = env_vars.timeout_settings()
     width = max(len(row.framework) for row in settings) + 4
     yield ""
-    yield "What does set the timeout of collectives, and its default"
+    yield "What sets the timeout of collectives, and its default"
     for row in settings:
         unit = f" (given in {row.unit})" if row.unit == "minutes" else ""
         setting = f"{row.setting}: {row.default_seconds} s{unit}"
@@ -166,9 +166,9 @@ def _timeouts() -> Iterator[str]:
     thorough = " and ".join(row.framework for row in settings if row.reaches_subgroups)
     yield ""
     yield from _text(
-        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The one that applies "
-        "stands in the log as Timeout(ms)=. A timeout says that some rank did not arrive: find that rank "
-        "before raising it.",
+        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The log "
+        "shows the one that applies as Timeout(ms)=. A timeout means that some rank did not "
+        "arrive: find that rank before raising it.",
         indent=0,
     )
 
@@ -197,7 +197,7 @@ def _check_lines(check: Check) -> Iterator[str]:
     yield from _text(check.what)
     yield ""
     yield from _label("Why", check.why)
-    yield from _label("Fix", f"disturbs {check.disturbs}" if check.disturbs else "")
+    yield from _label("Fix", f"interrupts {check.disturbs}" if check.disturbs else "")
     yield from _label("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
     yield from _label("Tags", ", ".join(sorted(check.tags)))
     yield from _label("Run", f"nodedoctor {check.id}")
@@ -252,7 +252,7 @@ def _steps(heading: str, steps: Iterable[str]) -> Iterator[str]:
 
 def _end(source: str, unverified: bool = False) -> Iterator[str]:
     if unverified:
-        yield from _label("Caution", "not all of this was checked against its source")
+        yield from _label("Caution", "not every entry was verified against its source")
     yield ""
     for part in source.split("; "):
         # The first word, usually an address, stays beside its label however long it is.

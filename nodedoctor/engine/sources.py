@@ -128,9 +128,7 @@ class Live:
             culprit = self._tripped.get(probe.lane)
             if culprit is not None:
                 _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
-                return skipped(
-                    name, f"{culprit} is stuck; the same driver or file system is not queried again"
-                )
+                return skipped(name, f"{culprit} is stuck; not querying the same driver or file system again")
             return await self._run(probe, planned)
 
     async def _run(self, probe: Probe, planned: Command) -> Observation:

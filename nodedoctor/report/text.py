@@ -24,7 +24,7 @@ from nodedoctor.report.document import (
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import lead
 from nodedoctor.report.steps import told
-from nodedoctor.wording import counted
+from nodedoctor.wording import about, counted
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
@@ -91,9 +91,8 @@ def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 def sentence(finding: Finding) -> str:
     """Subject, summary and waiver in one line."""
-    subject = f"{finding['subject']}: " if finding["subject"] else ""
     waived = f" [waived: {finding['waived']}]" if finding["waived"] else ""
-    return f"{subject}{finding['summary']}{waived}"
+    return about(finding["subject"] or "", finding["summary"]) + waived
 
 
 class _Page:

@@ -94,7 +94,7 @@ def test_a_value_that_means_nothing_is_a_usage_error(word, tmp_path):
     for given in (word, str(file)):
         done = nodedoctor("--json", "--expect", given)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (64, "", 1)
-        assert f"--expect {word}: not understood" in done.stderr
+        assert f"--expect {word}: not valid" in done.stderr
 
 
 @pytest.mark.slow

@@ -28,8 +28,8 @@ def ticket(gpu: Gpu | None) -> str:
     """The sentence that says what to put into a ticket."""
     who = identity(gpu) if gpu else ""
     return (
-        f"Into the ticket: {who or 'serial, UUID and bus address of the GPU'}, this finding with its "
-        "evidence, and nvidia-bug-report.log.gz. In a cloud, stop using the machine and ask for another one."
+        f"For the ticket: {who or 'serial, UUID and bus address of the GPU'}, this finding with "
+        "its evidence, and nvidia-bug-report.log.gz. In a cloud, request a replacement node."
     )
 
 
