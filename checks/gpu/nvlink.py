@@ -100,6 +100,8 @@ def _down(
     fix = _link_fix(gpu, known)
     fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
     warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
+    if active == 0:
+        fail, warn = (finding.explained_by("fabric.manager@node") for finding in (fail, warn))
     if active >= count:
         return None
     if wanted:

@@ -128,7 +128,9 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
         )
     if asked.met is None:
         return Finding.unknown("unparsable", f"{_instead(asked)}: no version to compare", subject=subject)
-    fix = Fix("Install an allowed version.", (target.install(str(asked.wanted)),), "config", DISTURBS)
+    fix = Fix(
+        "Install a version that the package allows.", (target.install(str(asked.wanted)),), "config", DISTURBS
+    )
     summary = f"{asked}, but {_instead(asked)}"
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 

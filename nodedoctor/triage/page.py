@@ -9,6 +9,7 @@ from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told
+from nodedoctor.wording import counted
 
 CALM = ("clean", "recovered")
 _EVIDENCE = 7
@@ -77,9 +78,9 @@ class _Page:
         expected, count = whole(seen, "ranks_expected"), len(listed(seen.get("ranks_seen")))
         ranks = f", {count} of {expected} ranks" if expected else ""
         earlier = (whole(document, "incidents") or 0) - (outcome not in CALM)
-        again = f"; {earlier} earlier failure(s) before this attempt" if earlier > 0 else ""
+        again = f"; {counted(earlier, 'earlier failure')} before this attempt" if earlier > 0 else ""
         files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
-        self.head(f"Read: {files} file(s), {size} bytes{ranks}{again}")
+        self.head(f"Read: {counted(files, 'file')}, {size} bytes{ranks}{again}")
         for note in texts(seen, "notes")[:10]:
             self.text(note, "    ", "  - ")
 
