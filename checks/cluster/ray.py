@@ -21,6 +21,13 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
     Why: the cluster refuses a Ray driver with another Ray or Python version ("Version mismatch"), or objects
     fail to unpickle later.
     Fix disturbs: the Python environment; restarting Ray ends its jobs on this node.
+    Judges: FAIL when Ray or Python differ between the target and the running cluster; WARN against the
+    image's promise.
+    Fix: Install one Ray and one Python minor version everywhere.
+    Threshold: Ray refuses other versions (ray/_private/utils.py).
+    False positives: Several independent clusters on one machine.
+    Error texts:
+    - Version mismatch: The cluster was started with
     """
     own = target.package("ray")
     running = [process for process in target.running if process.role in ROLES and process.ray]

@@ -15,7 +15,13 @@ _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
-@check("slurm.gres", "Slurm GPUs (GRES)", tags={"slurm"}, without=(Processes,))
+@check(
+    "slurm.gres",
+    "Slurm GPUs (GRES)",
+    tags={"slurm"},
+    without=(Processes,),
+    stage="preview",
+)
 def gres(
     node: SlurmNode | None, env: Env | None, gpus: Gpus | None, processes: Processes | None
 ) -> Iterator[Finding]:
@@ -24,6 +30,11 @@ def gres(
     Why: Slurm starts jobs on missing GPUs, or a job sees fewer than it was granted; leftover processes hold
     GPU memory that the next job needs.
     Fix disturbs: the node (it must be drained).
+    Judges: FAIL when Slurm's GPUs for the node differ from the driver's or a job sees fewer than granted;
+    WARN for leftovers on an idle node.
+    Fix: Correct gres.conf or drain the node; end leftover processes.
+    Threshold: No threshold: counts are compared (slurm.schedmd.com/gres.html).
+    False positives: Nodes of which Slurm manages a part on purpose.
     """
     job = env.get("SLURM_JOB_ID") if env else None
     if node is None and job is None:

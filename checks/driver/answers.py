@@ -68,6 +68,17 @@ def answers(
 
     Why: when the driver hangs, every CUDA call of a job hangs, and its watchdog reports a network timeout.
     Fix disturbs: every job on the node when the driver must be reloaded.
+    Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN when an answer takes more
+    than 5 s.
+    Fix: Follow the error: reload or reboot after an upgrade, power cycle a lost GPU.
+    Threshold: 5 s: AMD-AGI/Primus fails a node for a slow tool, NVIDIA/NVSentinel issue 1576 names a stalling
+    driver.
+    False positives: The first call without persistence mode initialises all GPUs and is slow.
+    Error texts:
+    - Failed to initialize NVML: Driver/library version mismatch
+    - NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver
+    - Failed to initialize NVML: Unknown Error
+    - Unable to determine the device handle for GPU
     """
     if why := inventory.none_by_design:
         yield Finding.skip(why)

@@ -17,7 +17,12 @@ from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted
 
 
-@check("driver.board-complete", "GPU count of the board", tags={"fast", "gpu"})
+@check(
+    "driver.board-complete",
+    "GPU count of the board",
+    tags={"fast", "gpu"},
+    stage="preview",
+)
 def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     """The number of GPUs on the PCI bus against the numbers that boards of their model ship with.
 
@@ -25,6 +30,12 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     counted, so a machine with fewer boards passes.
     Why: a GPU that left the bus is in no list; a job that requests eight GPUs never starts.
     Fix disturbs: every job on the node (power cycle).
+    Judges: FAIL when a module board shows fewer GPUs than its model ever ships with; WARN where that is
+    likely.
+    Fix: Power cycle the node; if the GPU stays away, request a replacement.
+    Threshold: Board sizes per model are in the gpus table, from data sheets.
+    False positives: A virtual machine or a container that was given a part of a board; a board size that the
+    table lacks.
     """
     model = board.known_model
     count = board.on_bus
@@ -59,7 +70,7 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
 _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 
 
-@check("driver.libcuda", "libcuda installed", tags={"fast", "gpu"})
+@check("driver.libcuda", "libcuda installed", tags={"fast", "gpu"}, stage="preview")
 def libcuda(
     driver: Driver, board: Board | None, container: Container | None, machine: Machine | None
 ) -> Iterator[Finding]:
@@ -69,6 +80,12 @@ def libcuda(
     are then installed there, and libcuda should be too.
     Why: without it no CUDA program starts, although nvidia-smi shows every GPU.
     Fix disturbs: nothing.
+    Judges: FAIL when NVML's library is in a folder of the loader and libcuda.so.1 of the same driver is not.
+    Fix: Install the driver package that holds libcuda, or start the container with the compute capability.
+    Threshold: No threshold.
+    False positives: A driver whose libraries are kept in several folders.
+    Error texts:
+    - libcuda.so.1: cannot open shared object file: No such file or directory
     """
     there = {library.name for library in driver.libraries}
     inside = container is not None and container.inside

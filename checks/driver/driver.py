@@ -55,6 +55,14 @@ def gpus_present(
 
     Why: a job that requests eight GPUs does not start on seven, and one GPU off the bus often hangs the rest.
     Fix disturbs: every job on the node (reset, reboot or replacement).
+    Judges: FAIL when a GPU on the PCI bus, or one that is expected, is not usable through the driver.
+    Fix: See driver.answers and the kernel log; a GPU that left the bus needs a power cycle.
+    Threshold: No threshold: counts from sysfs, NVML, Slurm and --expect.
+    False positives: GPUs given to virtual machines (vfio-pci) are not counted; a job's own share is not a
+    loss.
+    Error texts:
+    - No devices were found
+    - GPU is lost. Reboot the system to recover this GPU
     """
     inside = bool(container and container.inside)
     granted = _number(env.get("SLURM_GPUS_ON_NODE") if env else None)

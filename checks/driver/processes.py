@@ -35,6 +35,7 @@ _LAUNCHED = ("rank", "ray-worker")
     "Stuck and leftover GPU processes",
     tags={"fast"},
     without=(Container,),
+    stage="preview",
 )
 def processes(
     inventory: Inventory,
@@ -48,6 +49,12 @@ def processes(
     Why: a process in uninterruptible sleep in the driver cannot be killed and blocks the next job on its GPU;
     a leftover rank holds gigabytes, and the new job runs out of memory.
     Fix disturbs: the processes listed; a reboot where one cannot be killed.
+    Judges: FAIL for a process in uninterruptible sleep in the driver; WARN for GPU memory that no live job
+    explains.
+    Fix: End the named process; reboot if it cannot be ended.
+    Threshold: 1024 MiB without a process, as the driver itself used up to 947 MiB (GB300, R580); 120 s of
+    start-up are excused.
+    False positives: A container that cannot see other containers' processes; vGPU hosts are left out.
     """
     if inventory.none_here:
         yield Finding.skip(NONE_HERE)

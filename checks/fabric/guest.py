@@ -22,6 +22,7 @@ _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
     "Fabric manager in a virtual machine",
     tags={"fast", "nvlink", "service"},
     without=(Gpus, NvLinks),
+    stage="preview",
 )
 def guest(
     board: Board, services: Services | None, gpus: Gpus | None, links: NvLinks | None
@@ -32,6 +33,12 @@ def guest(
     and the guest sees none.
     Why: without it NVLink stays down and CUDA fails with error 802.
     Fix disturbs: every job on the board's GPUs.
+    Judges: WARN when a virtual machine has NVSwitches and no running fabric manager.
+    Fix: Install and start the fabric manager of the driver's version in the virtual machine.
+    Threshold: NVIDIA's fabric manager guide, full passthrough.
+    False positives: A hypervisor that programs the switches although the guest sees them.
+    Error texts:
+    - CUDA error 802: system not yet initialized
     """
     platform = board.known_platform
     switched = platform is not None and platform.switches_on_host_bus

@@ -29,7 +29,12 @@ _FIX = Fix(
 )
 
 
-@check("fabric.imex", "IMEX service (multi-node NVLink)", tags={"fast", "nvlink", "service"})
+@check(
+    "fabric.imex",
+    "IMEX service (multi-node NVLink)",
+    tags={"fast", "nvlink", "service"},
+    stage="preview",
+)
 def imex(
     board: Board, services: Services | None, packages: DriverPackages | None, driver: Driver | None
 ) -> Iterator[Finding]:
@@ -38,6 +43,10 @@ def imex(
     A stopped service is no fault: Slurm and Kubernetes may start it with each job.
     Why: without IMEX memory cannot be shared with other trays; jobs across trays fail or use the network.
     Fix disturbs: jobs across trays of the rack.
+    Judges: WARN when the service nvidia-imex has failed or is of another version than the driver.
+    Fix: Restart nvidia-imex, and install the version of the driver.
+    Threshold: NVIDIA's IMEX guide; equality of versions.
+    False positives: Sites that start IMEX with each job: a stopped service is no finding.
     """
     platform = board.known_platform
     if platform is None or not platform.imex:

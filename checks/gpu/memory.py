@@ -38,6 +38,12 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
 
     Why: an uncorrected error kills the job that reads it; without ECC it changes results silently.
     Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL for uncorrected errors since driver load and for an exceeded SRAM threshold; WARN when ECC is
+    off, a repair is pending or corrected errors pile up.
+    Fix: Reset the GPU; return it when the driver or NVIDIA's rule says so.
+    Threshold: NVIDIA's A100 memory error management; 4 SRAM errors (stas00/ml-engineering); corrected counts
+    from Azure and gcm.
+    False positives: Consumer cards without ECC are skipped.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -156,12 +162,17 @@ def _said(gpu: Gpu, source: str) -> list[Evidence]:
     "GPU memory error rate",
     tags={"gpu"},
     explained_by=("memory.remap", "memory.ecc"),
+    stage="preview",
 )
 def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """Corrected memory errors that appear within a second.
 
     Why: many corrected errors in a short time are an early sign of failing memory.
     Fix disturbs: processes on the GPU when it is reset or replaced.
+    Judges: WARN at 10 and more corrected errors a second, a note for fewer.
+    Fix: Drain the node and reset the GPU; replace it if growth goes on.
+    Threshold: 10 corrected errors a second: NVIDIA/DCGM, DcgmGPUHardwareLimits.h.
+    False positives: A single corrected error during the run.
     """
     told = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
     counting = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
@@ -189,6 +200,11 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
 
     Why: with a remap pending, bad memory is still in use; a failed remap means that no spare row is left.
     Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL when a row remap or page retirement is pending, or remapping has failed; WARN when spare rows
+    run out.
+    Fix: Reset the GPU for a pending remap; replace it after a failed one.
+    Threshold: NVIDIA's row remapping guide; 512 rows and 60 pages are NVIDIA's return limits.
+    False positives: Remapped rows alone are a repaired past and only noted.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

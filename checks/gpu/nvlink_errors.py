@@ -53,6 +53,10 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
 
     Why: a link that resends data is slow at random times, and a link recovery stalls all GPUs for seconds.
     Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL when error counters grow fast or are full, WARN when they grow or totals are high.
+    Fix: Reset the GPUs and watch the counters; replace the part whose errors come back.
+    Threshold: NVIDIA/DCGM, DcgmGPUHardwareLimits.h for rates; 1e-6 bit errors (Azure/cyclecloud-healthagent).
+    False positives: A recovery after driver load and a few replays are normal.
     """
     counting = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
     findings = [f for gpu in counting for f in _judge(gpu, links.source, gpus, growth)]

@@ -41,6 +41,11 @@ def temperature(gpus: Gpus) -> Iterator[Finding]:
 
     Why: a hot GPU throttles, and every rank waits for it in collectives.
     Fix disturbs: nothing for the look-ups; the node while fans or filters are replaced.
+    Judges: FAIL at the slowdown threshold or above, WARN above the operating maximum or far above peers at
+    like power.
+    Fix: Check fans, filters, airflow and room.
+    Threshold: The GPU's own thresholds (NVML); 20 C above peers is our threshold.
+    False positives: Front and rear GPUs of one chassis differ by up to 15 C.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -147,6 +152,11 @@ def throttle(gpus: Gpus) -> Iterator[Finding]:
     hardware slowdown without heat or power brake over time.
     Why: one GPU at half its clocks halves the speed of the whole job, and nothing in the job's log shows it.
     Fix disturbs: nothing for the look-ups; the node during repair of cooling or power.
+    Judges: FAIL for hardware slowdown by heat or power brake at this moment, WARN for software slowdown by
+    heat.
+    Fix: Check cooling; for a power brake check power supplies and the chassis.
+    Threshold: nvml.h, clock event reasons.
+    False positives: A software power cap under load is normal.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -179,12 +189,16 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
     return None
 
 
-@check("thermal.slowdown", "Sustained hardware slowdown", tags={"gpu"})
+@check("thermal.slowdown", "Sustained hardware slowdown", tags={"gpu"}, stage="preview")
 def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """A hardware slowdown in all of three samples over more than one second.
 
     Why: one GPU at half its clocks halves the speed of the whole job, and nothing in the job's log shows it.
     Fix disturbs: nothing for the look-ups; the node during repair of the power supply.
+    Judges: WARN when a hardware slowdown without heat or power brake stays over three samples.
+    Fix: Check power cables and supply, then reset the GPU.
+    Threshold: DCGM's field reference: one sample may be a clock change; leptonai/gpud wants 0.6 a minute.
+    False positives: Changes of the performance state.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

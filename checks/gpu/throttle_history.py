@@ -36,12 +36,22 @@ def _seconds(reason: str) -> Attribute[Gpu]:
     )
 
 
-@check("thermal.history", "Throttling since boot", tags={"fast", "gpu"})
+@check(
+    "thermal.history",
+    "Throttling since boot",
+    tags={"fast", "gpu"},
+    stage="preview",
+)
 def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     """Time each GPU was throttled by heat or power since driver load, against uptime and peers.
 
     Why: the cause of yesterday's slow job may be over by now; these counters still show it.
     Fix disturbs: nothing for the look-ups; the node during repair of cooling or power.
+    Judges: WARN when a GPU was slowed down for more than 1 % of the time and four times as long as its peers,
+    or all for more than 5 %.
+    Fix: Check cooling and power supply; compare the counters after the repair.
+    Threshold: nvml.h, clock event reason counters; the shares are our thresholds.
+    False positives: A past incident that was repaired stays in the counters until the driver is loaded again.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

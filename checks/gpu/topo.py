@@ -69,6 +69,10 @@ def matrix(
     PXB PHB NODE SYS only depends on slots and sockets.
     Why: NCCL builds its rings from this matrix; one pair without NVLink forces all of them onto PCIe.
     Fix disturbs: every job on the node, during the reset.
+    Judges: FAIL when a pair lacks the board's NVLink token, WARN for missing bridges and unknown tokens.
+    Fix: See nvlink.links and fabric.state; reset the odd GPU.
+    Threshold: Tokens per platform in the gpus table.
+    False positives: Meshes that differ by pair by design (V100), pastes with damaged columns.
     """
     apart = {f"GPU{gpu.index}" for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
     names = tuple(name for name in topology.gpus if name not in apart)
@@ -208,6 +212,10 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
 
     Why: GPUDirect RDMA is fast only within one PCIe switch; a GPU without its own NIC is a slow rail.
     Fix disturbs: nothing.
+    Judges: WARN when a GPU has no adapter under its switch although most others have.
+    Fix: See ib.ports and nic.inventory; in a virtual machine pass the topology file on.
+    Threshold: Three of four GPUs with a near adapter make it the rule: our threshold.
+    False positives: Machines with adapters on the root complex; pastes with damaged columns.
     """
     if not topology.nics:
         yield Finding.skip("no NIC in the matrix")

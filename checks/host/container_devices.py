@@ -35,7 +35,7 @@ _WANTED = {
 """What a capability is for: NVIDIA/nccl troubleshooting (containers), docs.docker.com seccomp profile."""
 
 
-@check("container.devices", "Container devices and capabilities", tags={"fast"})
+@check("container.devices", "Container devices and capabilities", tags={"fast"}, stage="preview")
 def devices(
     container: Container, inventory: Inventory | None, rails: Rails | None, host: Host | None
 ) -> Iterator[Finding]:
@@ -43,6 +43,12 @@ def devices(
 
     Why: a missing device node or capability causes misleading errors, often in the middle of a run.
     Fix disturbs: all processes in the container (it must be recreated).
+    Judges: FAIL when a GPU or RDMA device node is missing or may not be opened; WARN when only some RDMA
+    ports have theirs.
+    Fix: Start the container again with the missing devices and capabilities.
+    Threshold: NVIDIA/nccl troubleshooting (containers) and Docker's seccomp profile name what is needed.
+    False positives: A job that was given a part of the node on purpose; set --expect to say what must be
+    there.
     """
     if not container.inside:
         yield _char_links(host) if host else Finding.skip("not in a container")
@@ -152,7 +158,7 @@ def _char_links(host: Host) -> Finding:
     return Finding.info("no links to GPUs in /dev/char: containers lose their GPUs at daemon-reload", fix=fix)
 
 
-@check("container.compat", "Stale libcuda (forward compatibility)")
+@check("container.compat", "Stale libcuda (forward compatibility)", stage="preview")
 def compat(
     libraries: Libraries | None, driver: Driver, gpus: Gpus | None, env: Env | None
 ) -> Iterator[Finding]:
@@ -160,6 +166,14 @@ def compat(
 
     Why: one older than the driver makes CUDA fail with error 803, one on consumer GPUs with error 804.
     Fix disturbs: nothing.
+    Judges: FAIL when the libcuda that programs load comes from the compatibility package and is older than
+    the driver, or this GPU does not support it.
+    Fix: Remove the compatibility folder from LD_LIBRARY_PATH, or use an image for this driver.
+    Threshold: NVIDIA's compatibility rules: errors 803 and 804 of the CUDA driver API.
+    False positives: None known.
+    Error texts:
+    - CUDA error 803: system has unsupported display driver / cuda driver combination
+    - CUDA error 804: forward compatibility was attempted on non supported HW
     """
     if driver.version is None:
         yield Finding.skip("NVIDIA's driver is not loaded")
@@ -205,12 +219,17 @@ def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | 
     )
 
 
-@check("container.toolkit", "NVIDIA Container Toolkit", tags={"fast"})
+@check("container.toolkit", "NVIDIA Container Toolkit", tags={"fast"}, stage="preview")
 def toolkit(container: Container, host: Host, inventory: Inventory | None) -> Iterator[Finding]:
     """On the host: the version of nvidia-container-toolkit, and whether docker or containerd use it.
 
     Why: without it containers start without GPUs; old releases allow a container escape.
     Fix disturbs: docker or containerd (restart); running containers continue with live-restore.
+    Judges: Never worse than a note: neither docker nor containerd knows the toolkit, or its release lets a
+    container break out.
+    Fix: Install or upgrade nvidia-container-toolkit and configure the runtime with `nvidia-ctk`.
+    Threshold: 1.17.8 is the first release without CVE-2025-23266 (NVIDIA security bulletin).
+    False positives: A host that runs no containers.
     """
     runtimes = [
         name

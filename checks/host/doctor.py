@@ -14,6 +14,10 @@ def plugins(plugins: Plugins) -> Iterator[Finding]:
     """Whether each check file from entry points and folders could be imported.
 
     Why: a check that did not load checks nothing, and no other check reports it.
+    Judges: UNKNOWN for each check file that could not be imported, with the error.
+    Fix: Repair the file, or take it out of the folder.
+    Threshold: No threshold.
+    False positives: None known.
     """
     for broken in plugins.broken:
         yield Finding.unknown(
@@ -32,6 +36,10 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
     """The lines of /etc/nodedoctor/waivers: `id until reason`, the date as YYYY-MM-DD.
 
     Why: an expired or mistyped waiver has no effect, and its finding fails the node again.
+    Judges: WARN for a line that is no waiver, or one whose date has passed.
+    Fix: Write the line as `id until reason` with a date, or remove it.
+    Threshold: The format that the documentation of nodedoctor gives.
+    False positives: None known.
     """
     for line in waivers.unreadable:
         yield Finding.warn(

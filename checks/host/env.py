@@ -53,6 +53,11 @@ def lint(
     Why: a variable that nothing reads has no effect although the job relies on it; one left from debugging
     slows the job down.
     Fix disturbs: nothing; the job reads its environment at start.
+    Judges: FAIL for values that break a job, WARN for names that nothing reads, wrong units and
+    contradictions, notes for the rest.
+    Fix: Correct or remove the variable where the job sets it.
+    Threshold: The environment table: each variable with its source and versions.
+    False positives: Variables of programs that the table does not know but that look like NCCL's.
     """
     node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma)
     remarks = _remarks(settings, node)

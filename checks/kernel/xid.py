@@ -88,6 +88,12 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     and 31 the GPU is suspect when different programs fail on it.
     Why: the driver first reports there that a GPU was lost, memory failed or a program crashed.
     Fix disturbs: nothing, the job, every job on the GPU, or the node, depending on the error.
+    Judges: FAIL for Xids of hardware and driver, WARN for those of programs, notes for the harmless ones.
+    Fix: Follow the resolution of that Xid: `nodedoctor explain` with its number.
+    Threshold: NVIDIA's Xid catalogue and its resolution buckets (xids table).
+    False positives: Xid 13 and 31 are usually bugs of the program; Xid 45 follows a killed job.
+    Error texts:
+    - NVRM: Xid (PCI:
     """
     by_device: dict[str | None, list[LoggedXid]] = {}
     for event in log.xids:

@@ -39,12 +39,21 @@ _WRONG = Fix(
 )
 
 
-@check("collective.smoke", "NCCL smoke test", tags={"gpu", "deep"})
+@check(
+    "collective.smoke",
+    "NCCL smoke test",
+    tags={"gpu", "deep"},
+    stage="preview",
+)
 def smoke(job: Collective) -> Iterator[Finding]:
     """All-reduce, all-gather, reduce-scatter and broadcast in the target Python; on fewer ranks if all fail.
 
     Why: training uses the same collectives; when they fail here, they fail in every job of this Python.
     Fix disturbs: nothing.
+    Judges: FAIL when the small distributed job ends with an error, gives wrong numbers or never ends.
+    Fix: Read the error of the first rank that failed; collective.isolate tries NCCL's paths one by one.
+    Threshold: No threshold: results are compared with what arithmetic says.
+    False positives: A training Python without a working torch fails here for reasons of its own (stack.*).
     """
     first = job.runs[0]
     if first.ok:
@@ -59,12 +68,17 @@ def smoke(job: Collective) -> Iterator[Finding]:
     yield Finding.fail(summary, subject=subject, evidence=_said(first), fix=_WRONG if first.wrong else _FIX)
 
 
-@check("collective.isolate", "NCCL transport isolation", tags={"gpu", "deep"})
+@check("collective.isolate", "NCCL transport isolation", tags={"gpu", "deep"}, stage="preview")
 def isolate(isolation: Isolation) -> Iterator[Finding]:
     """The failing job again with P2P, SHM, InfiniBand, NVLS and cuMem disabled, one at a time.
 
     Why: if the job runs without one transport, the fault is there: found in minutes instead of days.
     Fix disturbs: nothing.
+    Judges: FAIL names the path of NCCL without which the job runs, or says that it fails with each path
+    switched off.
+    Fix: Repair the named transport; the environment variable that disables it is only a workaround.
+    Threshold: No threshold: the job runs or it does not.
+    False positives: A job that fails by chance can point at the wrong path; run it twice.
     """
     tried = [run for run in isolation.runs if run.setting]
     said = [Evidence("collective-isolate", f"{run.setting}: {run.trouble or 'runs'}") for run in tried]

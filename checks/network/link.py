@@ -21,12 +21,16 @@ _CARRIER: tuple[Attribute[Interface], ...] = (
 )
 
 
-@check("net.link", "Link flaps and bonds", tags={"fast"})
+@check("net.link", "Link flaps and bonds", tags={"fast"}, stage="preview")
 def link(net: Net) -> Iterator[Finding]:
     """Bond members that are down while another one is up, and link changes against peers.
 
     Why: a bond with one member has half the bandwidth and no spare; a flapping link kills jobs at random.
     Fix disturbs: traffic on that interface.
+    Judges: WARN when a link came and went often, or a bond runs on fewer legs than it has.
+    Fix: Check cable, transceiver and switch port of the named interface.
+    Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source.
+    False positives: Reloaded drivers and adapter resets make a handful of changes.
     """
     bonds = [one for one in net.interfaces if one.bond]
     legs = {bond.name: [one for one in net.interfaces if one.master == bond.name] for bond in bonds}

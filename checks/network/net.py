@@ -33,6 +33,10 @@ def hostname(
     Why: Gloo and launchers announce this address to other nodes; with 127.0.1.1 the others connect to
     themselves.
     Fix disturbs: nothing; jobs see it after a restart.
+    Judges: WARN when the host's name resolves to nothing, to 127.0.0.1 or to an address this node lacks.
+    Fix: Correct the entry of the name in /etc/hosts or DNS.
+    Threshold: No threshold.
+    False positives: Fine on a single node: there it is only noted.
     """
     evidence = [
         Evidence(
@@ -75,6 +79,10 @@ def mtu(net: Net) -> Iterator[Finding]:
 
     Why: with different MTUs, large packets are lost and small ones pass: connections open, then hang.
     Fix disturbs: the network connections of this node.
+    Judges: WARN when the parts of a bond or bridge differ in MTU.
+    Fix: Set one MTU on all parts.
+    Threshold: No threshold: values are compared.
+    False positives: None known.
     """
     bundles: dict[str, list[Interface]] = {}
     for one in net.interfaces:
@@ -104,6 +112,10 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
 
     Why: NCCL and Gloo listen on ports of that range; a dropped connection hangs the first collective.
     Fix disturbs: nothing.
+    Judges: WARN when fewer than 4096 local ports can be used, or a local rule drops what comes in.
+    Fix: Widen net.ipv4.ip_local_port_range; allow the job's ports in the firewall.
+    Threshold: 4096 is our threshold; NVIDIA/nccl names 32768 to 60999.
+    False positives: Firewalls outside the node are not seen.
     """
     row = limit("local_port_range")
     span = limits.local_ports if limits else None
@@ -161,6 +173,10 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
 
     Why: logs of several nodes can be ordered, and tokens verified, only with synchronised clocks.
     Fix disturbs: nothing.
+    Judges: WARN when no service keeps the clock in step.
+    Fix: Start chrony or systemd-timesyncd.
+    Threshold: The kernel's own state (adjtimex).
+    False positives: Virtual machines whose host sets their clock.
     """
     running = (
         [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
@@ -188,6 +204,10 @@ def dns(net: Net) -> Iterator[Finding]:
 
     Why: a resolver that waits for a dead server delays every job start and rendezvous.
     Fix disturbs: nothing.
+    Judges: WARN when the resolver does not answer or takes longer than 1 s.
+    Fix: Repair /etc/resolv.conf or add the nodes to /etc/hosts.
+    Threshold: 1 s is our threshold: resolvers answer in milliseconds.
+    False positives: Nodes that name all peers in /etc/hosts are not asked.
     """
     servers = f"{counted(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
     fix = Fix(

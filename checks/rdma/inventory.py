@@ -26,6 +26,7 @@ _ODD_PART = 4
     "nic.inventory",
     "NICs present and linked",
     tags={"fast", "ib", "pcie"},
+    stage="preview",
 )
 def inventory(
     pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
@@ -37,6 +38,11 @@ def inventory(
     Why: a job still runs with seven of eight NICs, or with one at half speed or in the wrong mode; every
     collective between nodes then waits for the shared or slow one.
     Fix disturbs: every job on the node (reboot or reseating).
+    Judges: WARN when rails are missing against the board, an adapter has no RDMA device, is of another link
+    type, or its PCIe link is slow.
+    Fix: Check the adapter on the PCI bus, its driver and mode, and reseat it.
+    Threshold: Rails per board in the ib table; PCIe speed and width against like adapters.
+    False positives: Boards sold with fewer adapters; adapters given to virtual machines are not counted.
     """
     nics = [device for device in pci.mellanox_nics if device.driver not in _GIVEN_AWAY]
     if not nics:

@@ -24,13 +24,23 @@ PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80",
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check("stack.nccl-loaded", "NCCL loaded by running ranks", tags={"fast"}, without=(Libraries,))
+@check(
+    "stack.nccl-loaded",
+    "NCCL loaded by running ranks",
+    tags={"fast"},
+    without=(Libraries,),
+)
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
     """The libnccl mapped by every running rank, Ray worker and inference engine, and its version.
 
     Why: ranks of one job with different NCCL versions fail at init or hang; a job may have loaded another
     version than the one installed now.
     Fix disturbs: the job (it must be restarted).
+    Judges: FAIL when ranks of one job have different NCCL versions mapped, WARN when it is not the installed
+    one.
+    Fix: Start the job again with one environment.
+    Threshold: No threshold: versions are compared.
+    False positives: Two independent jobs on one node.
     """
     for line in loaded.unread:
         fix = Fix("Run as root or as the job's user.", (look("sudo nodedoctor stack.nccl-loaded"),), "none")
@@ -119,6 +129,11 @@ def nccl_known_bad(
 
     Why: images that pin an old NCCL still have its hangs and data errors, fixed long ago.
     Fix disturbs: the Python environment, and the job.
+    Judges: WARN for an NCCL version with a known fault on this kind of node; a note where the fault is mild
+    or not certain.
+    Fix: Upgrade NCCL to the version that the row names.
+    Threshold: The nccl_bad table: release notes and issues of NVIDIA/nccl.
+    False positives: Faults that need a feature the job does not use are notes.
     """
     found = dict(versions_in_use(loaded, libraries, target))
     if torch is not None and torch.cuda == "" and not (loaded and loaded.mapped):

@@ -130,6 +130,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="directory with additional check files",
     )
+    add("--preview", action="store_true", help="let checks never seen on real hardware fail too")
 
 
 def _add_node(group: argparse._ArgumentGroup) -> None:
@@ -196,9 +197,4 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="lowest status that makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever the result")
-    add(
-        "--debug-log",
-        default="",
-        metavar="FILE",
-        help="append a log of every command started, its result, its seconds, and every fallback",
-    )
+    outputs.add_debug_log(group)

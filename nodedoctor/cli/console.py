@@ -114,7 +114,12 @@ def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
     from nodedoctor.report.document import is_blind, is_broken
 
-    findings = [f for result in report["results"] for f in result["findings"] if f["waived"] is None]
+    findings = [
+        finding
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["waived"] is None and not finding.get("preview")
+    ]
     if any(f["status"] == "fail" for f in findings):
         return Exit.FAIL
     if any(map(is_broken, findings)):

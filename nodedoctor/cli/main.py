@@ -234,14 +234,12 @@ def _peers(named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _request(arguments: argparse.Namespace) -> Request:
+    from nodedoctor.cli import outputs
     from nodedoctor.engine.registry import Options
     from nodedoctor.engine.session import Request
     from nodedoctor.expectations import expectations
 
-    if arguments.debug_log:
-        from nodedoctor.cli import debug_log
-
-        debug_log.start(arguments.debug_log)  # here, as this runs in the process that has the engine
+    outputs.start_debug_log(arguments)  # here, as this runs in the process that has the engine
     options = Options(
         root=str(Path(arguments.root).absolute()),
         since=arguments.since,
@@ -261,4 +259,5 @@ def _request(arguments: argparse.Namespace) -> Request:
         replay=Path(arguments.replay) if arguments.replay else None,
         folders=tuple(Path(folder) for folder in arguments.check_folders),
         redact=arguments.redact,
+        preview=arguments.preview,
     )

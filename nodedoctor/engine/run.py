@@ -16,8 +16,8 @@ from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.plugin_code import PluginFailed, contained
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
-from nodedoctor.engine.sources import Source
-from nodedoctor.expectations import held
+from nodedoctor.engine.sources import ObservationSource
+from nodedoctor.expectations import held, judges
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
@@ -32,7 +32,7 @@ CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is in
 class Facts:
     """Facts of one source, each parsed once. `given` holds values that are not parsed: Expect, Moment, ..."""
 
-    def __init__(self, source: Source, given: Mapping[type[Any], Any]) -> None:
+    def __init__(self, source: ObservationSource, given: Mapping[type[Any], Any]) -> None:
         self._source = source
         self._given = dict(given)
         self._parsed: dict[type[Any], asyncio.Task[Any]] = {}
@@ -72,11 +72,12 @@ class Diagnosis:
     def __init__(
         self,
         checks: Iterable[Check],
-        source: Source,
+        source: ObservationSource,
         given: Mapping[type[Any], Any],
         *,
         label: str = "live",
         node: Mapping[str, Any] | None = None,
+        preview: bool = False,
     ) -> None:
         self.checks = tuple(checks)
         self.source = source
@@ -84,6 +85,7 @@ class Diagnosis:
         self.finished: dict[str, Result] = {}
         self._given = given
         self._label = label
+        self._preview = preview
         self._node = dict(node if node is not None else this_node())
         self._began = time.monotonic()
         self._seconds: float | None = None
@@ -130,7 +132,7 @@ class Diagnosis:
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
         waiting = self.source.waiting_for()
-        finished = [self.finished.get(check.id) or _unanswered(check, waiting) for check in self.checks]
+        finished = [self.finished.get(check.id) or self._unanswered(check, waiting) for check in self.checks]
         known = self.facts.known()
         seen = self.source.observations()
         ordered = sorted(finished, key=lambda result: result.check)
@@ -151,7 +153,8 @@ class Diagnosis:
         )
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
-        findings = held(check.id, await self._findings(check), self._expected)
+        found = await self._findings(check)
+        findings = held(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
         findings = tuple([await self._fitted(finding) for finding in findings])
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
@@ -176,6 +179,18 @@ class Diagnosis:
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
 
+    def _staged(self, check: Check, finding: Finding) -> Finding:
+        """The finding, at most a warning where its check or rule is in preview and nobody asked for it.
+
+        What is expected of the node was asked for.
+        """
+        if self._preview or check.id in judges(self._expected):
+            return replace(finding, preview=False) if finding.preview else finding
+        if not (finding.severity.is_problem and (finding.preview or check.stage == "preview")):
+            return finding
+        status = Status.WARN if finding.status is Status.FAIL else finding.status
+        return replace(finding, status=status, preview=True)
+
     async def _fitted(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
         if finding.fix is None or not touches_driver(finding.fix):
@@ -184,6 +199,12 @@ class Diagnosis:
         rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
         inside = isinstance(container, Container) and container.inside
         return replace(finding, fix=where_it_stands(finding.fix, inside=inside, rented=rented))
+
+    def _unanswered(self, check: Check, waiting: Mapping[str, float]) -> Result:
+        """The result of a check whose probes, of which the oldest is named, had not answered."""
+        oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
+        finding = Finding.unknown("timeout", "had not finished when the run ended")
+        return _result(check, (self._staged(check, replace(finding, missing=oldest)),), 0.0)
 
     @property
     def _expected(self) -> Mapping[str, str]:
@@ -266,14 +287,8 @@ def now() -> datetime:
 
 
 def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Result:
-    return Result(check.id, check.title, findings, round(seconds, 3), tuple(sorted(check.tags)), check.why)
-
-
-def _unanswered(check: Check, waiting: Mapping[str, float]) -> Result:
-    """The result of a check whose probes, of which the oldest is named, had not answered."""
-    oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
-    finding = Finding.unknown("timeout", "had not finished when the run ended")
-    return _result(check, (replace(finding, missing=oldest),), 0.0)
+    tags = tuple(sorted(check.tags))
+    return Result(check.id, check.title, findings, round(seconds, 3), tags, check.why, check.stage)
 
 
 def _does_not_apply_first(finding: Finding) -> int:

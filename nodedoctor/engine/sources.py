@@ -46,7 +46,7 @@ def entered(seen: Observation) -> Observation:
     return seen
 
 
-class Source(Protocol):
+class ObservationSource(Protocol):
     """Answers probes by name."""
 
     async def observe(self, name: str) -> Observation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import signal
 import time
@@ -60,6 +61,8 @@ class GatherState:
 
 Progress = Callable[[GatherState], None]
 
+_log = logging.getLogger(__name__)
+
 
 @record
 class Gathered:
@@ -93,6 +96,7 @@ async def gather(
             request = replace(request, arguments=(*request.arguments, "--peers", names))
         await run.ask(request)
     nodes = await run.all(started)
+    _log.debug("%d nodes gathered in %.3f s over %s", len(nodes), time.monotonic() - began, transport.name)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
     titles = {problem.check: problem.title for node in nodes for problem in node.problems}
@@ -160,7 +164,10 @@ class _Run:
         asked = cast("AsyncGenerator[Node, None]", self._transport.ask(request))
         async with contextlib.aclosing(asked) as answers:
             async for node in answers:
+                said = f": {node.note}" if node.note else ""
+                _log.debug("%s %s after %.3f s%s", node.host, node.state, node.seconds, said)
                 if self.hosts and node.host in self._came:
+                    _log.debug("%s has come before; this answer is passed over", node.host)
                     continue
                 if self._save and node.state == "answered":
                     self._keep(node)

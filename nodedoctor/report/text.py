@@ -15,6 +15,7 @@ from nodedoctor.report.document import (
     Fix,
     Report,
     Result,
+    asides,
     is_blind,
     problems_first,
     severity,
@@ -90,9 +91,8 @@ def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def sentence(finding: Finding) -> str:
-    """Subject, summary and waiver in one line."""
-    waived = f" [waived: {finding['waived']}]" if finding["waived"] else ""
-    return about(finding["subject"] or "", finding["summary"]) + waived
+    """Subject, summary, waiver and stage in one line."""
+    return about(finding["subject"] or "", finding["summary"]) + asides(finding)
 
 
 class _Page:

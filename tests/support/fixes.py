@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+
+from recorded import judged
 
 from nodedoctor import knowledge
 from nodedoctor.demo import DEMOS
@@ -44,11 +45,6 @@ def sources() -> Iterator[Path]:
     """Our own code."""
     for folder in ("checks", "nodedoctor"):
         yield from sorted((REPOSITORY / folder).rglob("*.py"))
-
-
-def judged(folder: Path) -> Report:
-    """One recorded node."""
-    return asyncio.run(Session(Request(replay=folder)).diagnosis().run())
 
 
 def of_report(report: Report) -> Iterator[tuple[str, Fix]]:
