@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import look
 from nodedoctor.wording import agree
 
-NOT_KNOWN = frozenset(
-    {"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT", "DEPRECATED"}
-)
-"""Errors that say that this GPU or driver has no such value: nothing is hidden from us."""
+NOT_KNOWN = QUIET
 
 _ASK_MORE = Fix(
     "Use a more complete source: NVML (install nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",

@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.inventory import Inventory, Slot
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.error_codes import nvml_error
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.knowledge.nvml_errors import (
     DEVICES_LOST,
@@ -18,7 +19,6 @@ from nodedoctor.knowledge.nvml_errors import (
     NO_DRIVER,
     OFF_THE_BUS,
     OPEN_MODULES,
-    nvml_error,
 )
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 from nodedoctor.wording import counted

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from nodedoctor.engine.exhaustion import Exhausted, Starts
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers
+from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.wording import counted
 
@@ -55,3 +57,33 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
         yield Finding.skip("no waivers on this node")
     elif not waivers.unreadable:
         yield Finding.ok(f"{counted(len(waivers.waivers), 'waiver')}")
+
+
+@check("doctor.exhausted", "Process and file limits", tags={"fast"})
+def exhausted(starts: Starts) -> Iterator[Finding]:
+    """Whether every program could be started, and which limit was hit otherwise.
+
+    Why: the same limit keeps a training job from starting its ranks and data loaders, with a misleading
+    message.
+    Fix disturbs: the session, container or job whose limit it is: it must be restarted.
+    Judges: FAIL when a program could not be started and the limit that was met is known; UNKNOWN when it is
+    not; PASS when every program could be started.
+    Fix: Raise the limit that the finding names, or end what uses it up.
+    Threshold: None of ours: the kernel refused (EAGAIN, ENOMEM, EMFILE, ENFILE of fork(2), pipe(2), open(2)).
+    False positives: A limit of this session alone (ulimit, a container) says nothing about jobs elsewhere.
+    """
+    by_resource: dict[str, list[tuple[str, Exhausted]]] = {}
+    for probe, what in starts.failed.items():
+        by_resource.setdefault(what.resource, []).append((probe, what))
+    for resource, met in sorted(by_resource.items(), key=lambda item: not item[1][0][1].known):
+        probe, what = met[0]
+        said = [Evidence(probe, f"{probe}: {what.words}") for probe, what in met[:3]]
+        asked = f"{counted(len(met), 'program')} could not be started"
+        if not what.known:
+            summary = f"{asked}: {what.words}"
+            yield Finding.unknown("crash", summary, evidence=said, fix=fix_of(resource))
+        else:
+            finding = Finding.fail(f"{asked}: {what.words}", evidence=said, fix=fix_of(resource))
+            yield finding.led_by(f"limit reached: {what.words}")
+    if not by_resource:
+        yield Finding.ok("all programs could be started")

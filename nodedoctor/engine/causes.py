@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodedoctor.engine.exhaustion import STARVED, exhausted_in
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
@@ -119,7 +120,9 @@ class _Work:
         devices: Devices,
     ) -> None:
         self.results, self.checks, self.devices = results, checks, devices
+        observations = tuple(observations)
         self.outcomes = {seen.probe: seen.outcome for seen in observations}
+        self.starved = {seen.probe for seen in observations if exhausted_in(seen)}
         self.sick: dict[str, Named] = {}
         self.of_check: dict[str, list[Named]] = {}
         for result in results:
@@ -184,6 +187,8 @@ class _Work:
         probe = named.finding.missing or self._guilty(named)
         if not probe:
             return None
+        if probe in self.starved and STARVED in self.sick:
+            return STARVED
         if self._speaks(named.check, probe):
             return named.id
         telling = (
@@ -204,10 +209,10 @@ class _Work:
         check = self.checks.get(named.check)
         if check is None:
             return ""
-        failed = (
+        failed = [
             p for p in sorted(probes_of(check)) if _FAILED.get(self._outcome(p)) == named.finding.reason
-        )
-        return next(failed, "")
+        ]
+        return next((p for p in failed if p in self.starved), failed[0] if failed else "")
 
     def _outcome(self, probe: str) -> Outcome:
         return self.outcomes.get(probe, Outcome.MISSING)

@@ -53,7 +53,9 @@ def strings():
 @pytest.fixture(scope="module")
 def reports():
     return {
-        node.name: report_json.document(asyncio.run(Session(Request(replay=node, preview=True)).diagnosis().run()))
+        node.name: report_json.document(
+            asyncio.run(Session(Request(replay=node, preview=True)).diagnosis().run())
+        )
         for node in NODES
     }
 
