@@ -15,13 +15,13 @@ _FIELDS = ("inforom_image_version", "inforom_oem_version", "inforom_ecc_version"
 _CORRUPT = "CORRUPTED_INFOROM"
 
 
-@check("gpu.inforom", "The InfoROM of every GPU can be read", tags={"fast", "gpu"})
+@check("gpu.inforom", "InfoROM integrity", tags={"fast", "gpu"})
 def inforom(gpus: Gpus) -> Iterator[Finding]:
-    """What NVML answers for the versions of the InfoROM's parts: CORRUPTED_INFOROM (nvml.h) is a finding.
+    """NVML's answers for the InfoROM versions: the error CORRUPTED_INFOROM (nvml.h) is a finding.
 
     Why: the InfoROM keeps the board's ECC counts, retired pages and limits; a corrupt one loses them, and
     nvidia-smi warns of it in every output.
-    Fix disturbs: every job on this node while the card is changed.
+    Fix disturbs: every job on this node while the card is replaced.
     Judges: WARN when NVML answers CORRUPTED_INFOROM for a part of the InfoROM.
     Fix: Reboot once; if it stays corrupt, replace the card.
     Threshold: nvml.h: NVML_ERROR_CORRUPTED_INFOROM.
@@ -36,9 +36,9 @@ def inforom(gpus: Gpus) -> Iterator[Finding]:
         if bad:
             found = True
             said = [Evidence(gpus.source, f"GPU {gpu.index}: {', '.join(bad)}: {_CORRUPT}")]
-            text = "Reboot once; an InfoROM that stays corrupt cannot be repaired in the field."
+            text = "Reboot once; if the InfoROM is still corrupt, request a replacement."
             yield Finding.warn(
-                "the InfoROM is corrupt",
+                "InfoROM corrupt",
                 subject=gpu.subject,
                 evidence=[*said, card(gpus.source, gpu)],
                 fix=replace_gpu(gpu, text, "gpu.inforom"),
@@ -47,4 +47,4 @@ def inforom(gpus: Gpus) -> Iterator[Finding]:
     if not told and not found:
         yield not_reported("InfoROM", gpus.gpus, *_FIELDS)
     elif not found:
-        yield Finding.ok(f"{all_of(told)} with a readable InfoROM")
+        yield Finding.ok(f"InfoROM of {all_of(told)} readable")

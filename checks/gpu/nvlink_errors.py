@@ -12,6 +12,7 @@ from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 CRC_PER_SECOND = limit("nvlink_crc_per_second")
 ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
@@ -42,32 +43,30 @@ SEVERE = 10
 
 @check(
     "nvlink.errors",
-    "NVLinks carry data without errors",
+    "NVLink errors",
     tags={"gpu", "nvlink"},
     without=(ErrorGrowth,),
     explained_by=("nvlink.links", "driver.answers", "driver.gpus-present"),
 )
 def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
-    """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
+    """CRC, replay and recovery counters of each link: growth within a second, and large totals.
 
-    Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
-    Fix disturbs: what runs on the GPU while it is reset.
+    Why: a link that resends data is slow at random times, and a link recovery stalls all GPUs for seconds.
+    Fix disturbs: processes on the GPU, during the reset.
     Judges: FAIL when error counters grow fast or are full, WARN when they grow or totals are high.
     Fix: Reset the GPUs and watch the counters; replace the part whose errors come back.
     Threshold: NVIDIA/DCGM, DcgmGPUHardwareLimits.h for rates; 1e-6 bit errors (Azure/cyclecloud-healthagent).
     False positives: A recovery after driver load and a few replays are normal.
     """
-    counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
-    findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]
+    counting = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
+    findings = [f for gpu in counting for f in _judge(gpu, links.source, gpus, growth)]
     yield from findings
-    if not counted:
-        yield Finding.skip("no link tells error counters here")
+    if not counting:
+        yield Finding.skip("no NVLink error counters reported here")
     elif not any(finding.severity.is_problem for finding in findings):
-        count = sum(len(gpu.links) for gpu in counted)
-        seen = (
-            f", none grew within {growth.seconds} s" if growth else "; totals only, growth was not looked at"
-        )
-        yield Finding.ok(f"{count} links of {len(counted)} GPU{'s' if len(counted) > 1 else ''}{seen}")
+        count = sum(len(gpu.links) for gpu in counting)
+        seen = f": no growth in {growth.seconds} s" if growth else ": totals only, growth not measured"
+        yield Finding.ok(f"{counted(count, 'link')} of {counted(len(counting), 'GPU')}{seen}")
 
 
 def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
@@ -77,23 +76,22 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
     high = [line for link in gpu.links for line in _high(link)]
     some = [line for link in gpu.links for line in _some(link)]
     text = (
-        "Errors on one GPU's links only: its module or its seat; on links to one switch: that switch. Reset "
-        "the "
-        "GPUs, watch the counters, and have the part replaced when they come back. Limits: "
+        "Errors on one GPU's links only: that module or its socket; on links to one NVSwitch: that switch. "
+        "Reset the GPUs and watch the counters; if they grow again, request a replacement. Limits: "
         f"{CRC_PER_SECOND.source}."
     )
     steps = (
         look("nvidia-smi nvlink -e -i {}", gpu.index),
         look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
     )
-    fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "the board's GPUs while they are reset")
+    fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
     if growing:
-        summary = f"errors grow on {len(growing)} link{'s' if len(growing) > 1 else ''} now"
+        summary = f"error counters grow on {counted(len(growing), 'NVLink')}"
         lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line, _ in growing[:18]]
         judge = Finding.fail if any(severe for _, severe in growing) else Finding.warn
         yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
     elif high:
-        summary = f"many errors since the driver was loaded: {high[0]}" + _more(len(high))
+        summary = f"many errors since driver load: {high[0]}" + _more(len(high))
         lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
         broken = any(
             link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
@@ -103,7 +101,7 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
         )
     elif some:
         lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in some[:18]]
-        summary = f"a few errors since the driver was loaded: {some[0]}" + _more(len(some))
+        summary = f"a few errors since driver load: {some[0]}" + _more(len(some))
         yield Finding.info(summary, subject=gpu.subject, evidence=lines)
 
 

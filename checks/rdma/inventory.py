@@ -14,6 +14,7 @@ from nodedoctor.facts.rdma.sysfs import Hca, Rdma
 from nodedoctor.knowledge.infiniband import rails_of
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import keep, look
+from nodedoctor.wording import agree, counted
 
 _GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
 """Kernel drivers that hold a device for a virtual machine."""
@@ -23,20 +24,20 @@ _ODD_PART = 4
 
 @check(
     "nic.inventory",
-    "The network adapters of this board are all there and linked at full speed",
+    "NICs present and linked",
     tags={"fast", "ib", "pcie"},
     stage="preview",
 )
 def inventory(
     pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
 ) -> Iterator[Finding]:
-    """RDMA adapters on the PCI bus: beside each GPU as beside the others, as many as the board's kind has.
+    """RDMA NICs on the PCI bus: as many next to each GPU as next to the others, and as many as the board has.
 
-    Adapters on the bus against those with an RDMA device, their link type, and the PCIe speed of each adapter
-    and of the switch above it, against peers. Counts per board are knowledge.infiniband's rows.
-    Why: a job runs on with seven of eight adapters, one of them at half speed or in the wrong mode, and every
-    collective between nodes waits for the one that is shared or slow.
-    Fix disturbs: every job on the node while an adapter is brought back.
+    NICs on the bus against those with an RDMA device, their link type, and the PCIe speed of each NIC and of
+    the switch above it, against peers. Counts per board are rows of knowledge.infiniband.
+    Why: a job still runs with seven of eight NICs, or with one at half speed or in the wrong mode; every
+    collective between nodes then waits for the shared or slow one.
+    Fix disturbs: every job on the node (reboot or reseating).
     Judges: WARN when rails are missing against the board, an adapter has no RDMA device, is of another link
     type, or its PCIe link is slow.
     Fix: Check the adapter on the PCI bus, its driver and mode, and reseat it.
@@ -61,9 +62,9 @@ def inventory(
 
 
 def _counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
-    devices = f", {len(rdma.hcas)} RDMA devices" if rdma else ""
+    devices = f", {counted(len(rdma.hcas), 'RDMA device')}" if rdma else ""
     netdevs = sum(bool(hca.netdevs) for hca in rdma.hcas) if rdma else 0
-    return f"{len(nics)} adapter functions on the PCI bus{devices}" + (
+    return f"{counted(len(nics), 'NIC function')} on the PCI bus{devices}" + (
         f", {netdevs} of them with a network interface" if netdevs else ""
     )
 
@@ -90,7 +91,9 @@ def _missing_rails(
     if poor and often > 2 and len(poor) * _ODD_PART <= len(counts):
         said = [Evidence("pci", f"GPU {a}: {counts[a]} adapters under its PCIe switch") for a in poor]
         who, few = ", ".join(poor), counts[poor[0]]
-        summary = f"GPU {who}: {few} adapters under its PCIe switch; {often} GPUs have {usual}"
+        summary = (
+            f"GPU {who}: {counted(few, 'NIC')} under its PCIe switch, {counted(often, 'GPU')} with {usual}"
+        )
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
         return
     row = rails_of(board.model) if board and board.model else ()
@@ -109,16 +112,14 @@ def _missing_rails(
     least = wanted * 3 // 4 if rails else wanted - 1
     if least <= count < wanted:
         said = [Evidence("pci", f"{nic.address} {nic.pci_id}") for nic in nics if nic.pci_id == kind]
-        summary = (
-            f"{count} adapters of a kind ({kind}) beside {platform.gpus} GPUs: {row[0].platform} has {wanted}"
-        )
+        summary = f"{counted(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} has {wanted}"
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
 
 
 def _lost() -> Fix:
     return Fix(
-        "An adapter may have fallen off the bus: see the kernel log and the list of the firmware, then power"
-        " the node off and on. If it stays away have the adapter, its riser or cable replaced.",
+        "A NIC may have fallen off the bus: check the kernel log and the firmware's device list, then "
+        "power-cycle the node. If it is still missing, replace the NIC, its riser or cable.",
         (
             look("lspci -tv"),
             look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
@@ -149,13 +150,13 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
         bound = f"driver {nic.driver}" if nic.driver else "no kernel driver bound"
         said = [Evidence("pci", f"{nic.address} {nic.pci_id}, {bound}")]
         fix = Fix(
-            "See why its driver made no RDMA device of it: the kernel log says so; load mlx5_ib.",
+            "Check the kernel log for the reason why it has no RDMA device; load mlx5_ib.",
             (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
             "investigate",
-            "what uses this adapter",
+            "traffic on this NIC",
             "nodedoctor nic.inventory",
         )
-        summary = f"on the PCI bus without an RDMA device ({bound}); {having} like adapters have one"
+        summary = f"no RDMA device ({bound}); {counted(having, 'peer')} {agree(having, 'has', 'have')} one"
         yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=said, fix=fix)
 
 
@@ -184,13 +185,13 @@ def _other_link(
             hca = odd.device
             said = [Evidence("rdma", f"{hca.name}: link_layer {odd.value}")]
             fix = Fix(
-                "Set the port's link type as the others have it and reset the adapter or reboot.",
+                "Set the port's link type to that of its peers, and reset the NIC or reboot.",
                 (look("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
                 "config",
-                "what uses this adapter",
+                "traffic on this NIC",
                 "nodedoctor nic.inventory",
             )
-            summary = f"{hca.name}: its port is {odd.value}; {odd.peers} like rails are {odd.usual}"
+            summary = f"{hca.name}: link type {odd.value}, {counted(odd.peers, 'peer')}: {odd.usual}"
             yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=said, fix=fix)
 
 
@@ -244,9 +245,7 @@ def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
             if _less(odd.value, odd.usual) and odd.peers > 2:
                 port = odd.device
                 said = [Evidence("pci", f"{port.address} {port.pci_id}: width x{odd.value}")]
-                summary = (
-                    f"the switch's link to the host is x{odd.value}; {odd.peers} like ones are x{odd.usual}"
-                )
+                summary = f"PCIe switch uplink x{odd.value}, {counted(odd.peers, 'peer')}: x{odd.usual}"
                 yield Finding.warn(
                     summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
                 )
@@ -259,13 +258,13 @@ def _width(device: PciDevice) -> object:
 def _slow(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
     most = device.link.max_speed_gts if device.link else None
     said = [Evidence("pci", f"{device.address} {device.pci_id}: {value} GT/s, at most {most or '?'} GT/s")]
-    summary = f"its PCIe link runs at {value:g} GT/s; {peers} like {what} run at {usual:g}"
+    summary = f"PCIe link at {value:g} GT/s, {counted(peers, 'peer')} at {usual:g} GT/s"
     return Finding.warn(summary, subject=f"pci:{device.address}", evidence=said, fix=_reseat(device))
 
 
 def _reseat(device: PciDevice) -> Fix:
     return Fix(
-        "Reboot; if the link stays slow, reseat card, riser or cable, and compare the slot's BIOS setting.",
+        "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting.",
         (
             look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
             look("sudo dmesg | grep -iE 'aer|pcieport'"),

@@ -26,7 +26,7 @@ FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 @check(
     "stack.torch-arch",
-    "torch is compiled for these GPUs",
+    "GPU architectures in torch",
     without=(
         ImportedTorch,
         Driver,
@@ -60,12 +60,12 @@ def torch_arch(
     if not models and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not models:
-        yield Finding.unknown("not-visible-here", "which GPUs this node has could not be seen")
+        yield Finding.unknown("not-visible-here", "GPU models not visible")
     elif torch.cuda == "" or torch.hip:
         yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
     elif not archs:
-        fix = Fix("Ask torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
-        summary = f"what torch {torch.version} was compiled for could not be read"
+        fix = Fix("Query torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
+        summary = f"architectures of torch {torch.version} could not be read"
         yield Finding.unknown("not-visible-here", summary, subject="package:torch", fix=fix)
     else:
         kinds = list(dict.fromkeys(models))
@@ -91,7 +91,7 @@ def _judge_arch(
     gpu = _capability(capability or "") or (model.compute_capability if model else None)
     evidence = [Evidence(target.source, f"{' '.join(archs)} ({source})")]
     if gpu is None:
-        return Finding.unknown("not-visible-here", f"the compute capability of {name} is not known")
+        return Finding.unknown("not-visible-here", f"compute capability of {name} unknown")
     what = f"{name} is sm_{gpu[0]}{gpu[1]}, torch {torch.version} is compiled for {' '.join(archs)}"
     by = next((arch for arch in archs if _runs(arch, gpu)), None)
     if by is not None and by.startswith("sm_"):
@@ -99,7 +99,7 @@ def _judge_arch(
     fix = _arch_fix(target, torch, gpu)
     newest = max((_arch(arch)[0] for arch in archs), default=(0, 0))
     if by is not None or (gpu > newest and numbers(torch.version) >= WITH_PTX):
-        note = f"{what}: only PTX can run, compiled anew at the first start"
+        note = f"{what}: only PTX runs, compiled at first start"
         return Finding.warn(note, evidence=evidence, fix=fix)
     return Finding.fail(what, evidence=evidence, fix=fix)
 
@@ -135,9 +135,9 @@ def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
     if wheel is not None:
         version, tag = wheel.torch, wheel.tag
     if not version:
-        return Fix("Install a torch that is compiled for this GPU, or compile it.", action="config")
+        return Fix("Install a torch compiled for this GPU, or compile it.", action="config")
     command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))
-    text = f"Install a torch that is compiled for this GPU: the {tag} build of {version} is."
+    text = f"Install a torch compiled for this GPU: the {tag} build of {version}."
     return Fix(text, (command,), "config", "the Python environment", "nodedoctor stack.torch-arch")
 
 

@@ -19,23 +19,23 @@ from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad,
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
 
-RESTART = "the job, which has to be started anew"
+RESTART = "the job (it must be restarted)"
 PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus", "cuda-graphs")
 """Traits of what a program does; nothing on the node tells them."""
 
 
 @check(
     "stack.nccl-loaded",
-    "All ranks have the same NCCL mapped",
+    "NCCL loaded by running ranks",
     tags={"fast"},
     without=(Libraries,),
 )
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
-    """The libnccl in the memory map of every running rank, Ray worker and engine, and its version.
+    """The libnccl mapped by every running rank, Ray worker and inference engine, and its version.
 
-    Why: ranks of one job with different NCCL versions fail at init or hang; what is installed now may not be
-    what a job has loaded hours ago.
-    Fix disturbs: the job, which has to be started anew.
+    Why: ranks of one job with different NCCL versions fail at init or hang; a job may have loaded another
+    version than the one installed now.
+    Fix disturbs: the job (it must be restarted).
     Judges: FAIL when ranks of one job have different NCCL versions mapped, WARN when it is not the installed
     one.
     Fix: Start the job again with one environment.
@@ -43,9 +43,7 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     False positives: Two independent jobs on one node.
     """
     for line in loaded.unread:
-        fix = Fix(
-            "Run as root, or as the user of the job.", (look("sudo nodedoctor stack.nccl-loaded"),), "none"
-        )
+        fix = Fix("Run as root or as the job's user.", (look("sudo nodedoctor stack.nccl-loaded"),), "none")
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
     jobs: dict[str, list[Mapped]] = {}
     for one in loaded.mapped:
@@ -53,12 +51,12 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     for job, mapped in jobs.items():
         yield from _one_job(f"job:{job}" if job else "ranks", mapped)
     if not jobs and not loaded.unread:
-        yield Finding.skip("no process that trains has a libnccl mapped")
+        yield Finding.skip("no training process has libnccl loaded")
     won = libraries.winner("libnccl.so") if libraries else None
     only = loaded.versions[0] if len(loaded.versions) == 1 else ""
     if only and won and won[1] and won[1].version and not same_release(only, won[1].version):
         yield Finding.info(
-            f"running: NCCL {only}; a process started here would load {won[1].version}",
+            f"running: NCCL {only}; new processes load {won[1].version}",
             subject="library:libnccl",
             evidence=[
                 _line(loaded.mapped[0]),
@@ -77,7 +75,7 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
         kinds.setdefault(one.version or one.path, []).append(one)
     evidence = [_line(one) for one in mapped[:16]]
     fix = Fix(
-        "Start all ranks from one environment, with one LD_LIBRARY_PATH; compare what differs.",
+        "Start all ranks from one environment with one LD_LIBRARY_PATH; compare the two.",
         tuple(look("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
         "restart-job",
         RESTART,
@@ -85,13 +83,13 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     )
     twice = [pid for pid, versions in by_process.items() if len(versions) > 1]
     if len({frozenset(versions) for versions in by_process.values()}) > 1:
-        summary = "ranks have different NCCLs mapped: " + "; ".join(
+        summary = "ranks loaded different NCCL versions: " + "; ".join(
             f"{_name(kind)} in {_who(group)}" for kind, group in kinds.items()
         )
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif twice:
         names = " and ".join(_name(kind) for kind in kinds)
-        summary = f"{names} are mapped in one process ({_who(mapped)}): two libraries bring their own"
+        summary = f"{names} loaded in one process ({_who(mapped)}): two libraries bundle NCCL"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     else:
         count = len(by_process)
@@ -114,7 +112,7 @@ def _line(one: Mapped) -> Evidence:
     )
 
 
-@check("stack.nccl-known-bad", "Nothing is known against this NCCL here", tags={"fast"})
+@check("stack.nccl-known-bad", "Known NCCL bugs", tags={"fast"})
 def nccl_known_bad(
     loaded: LoadedNccl | None,
     libraries: Libraries | None,
@@ -127,9 +125,9 @@ def nccl_known_bad(
     limits: Limits | None,
     driver: Driver | None,
 ) -> Iterator[Finding]:
-    """The NCCL that ranks have mapped, else the one torch would load, against versions known to misbehave.
+    """The NCCL that ranks have loaded, else the one torch would load, against versions with known bugs.
 
-    Why: hangs and wrong data that were repaired long ago still meet those whose image pins the old version.
+    Why: images that pin an old NCCL still have its hangs and data errors, fixed long ago.
     Fix disturbs: the Python environment, and the job.
     Judges: WARN for an NCCL version with a known fault on this kind of node; a note where the fault is mild
     or not certain.
@@ -142,7 +140,7 @@ def nccl_known_bad(
         yield Finding.skip("this torch has no CUDA, so it uses no NCCL")
         return
     if not found:
-        yield Finding.skip("no NCCL was found whose version is known")
+        yield Finding.skip("no NCCL with a known version found")
         return
     holds = set(_holding(target, gpus, nvlinks, rdma, processes, limits, driver))
     if torch is not None and torch.version.partition("+")[0] == "2.7.0":

@@ -10,13 +10,13 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
 
-@check("stack.python", "The Python that trains is known", tags={"fast"}, speaks_for=("target-python",))
+@check("stack.python", "Training Python", tags={"fast"}, speaks_for=("target-python",))
 def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterator[Finding]:
-    """Which interpreter the stack checks speak of and why, the others found, packages installed twice.
+    """The interpreter that the stack checks use and why, other interpreters, packages installed twice.
 
-    Why: a second copy of torch earlier on the search path (~/.local, PYTHONPATH, a half upgrade) is imported
-    instead of the one that was just repaired.
-    Fix disturbs: nothing that runs; a process keeps what it has imported.
+    Why: a second torch earlier on the search path (~/.local, PYTHONPATH, a partial upgrade) is imported
+    instead of the repaired one.
+    Fix disturbs: nothing; a running process keeps what it has imported.
     Judges: FAIL when an expected version is not installed, WARN when a package is installed twice.
     Fix: Name the interpreter with --python, and remove the second copy.
     Threshold: No threshold.
@@ -34,9 +34,9 @@ def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterato
         found = torch.version if name == "torch" and torch else package.version if package else ""
         if wanted not in (None, "yes") and found and not re.match(rf"{re.escape(wanted)}(?!\d)", found):
             yield Finding.fail(
-                f"{name} {found} is installed, {wanted} is expected",
+                f"{name} {found} is installed, expected {wanted}",
                 subject=f"package:{name}",
-                fix=Fix("Install what is expected.", (target.install(f"{name}=={wanted}.*"),), "config"),
+                fix=Fix("Install the expected version.", (target.install(f"{name}=={wanted}.*"),), "config"),
             )
 
 
@@ -52,7 +52,7 @@ def _twice(target: TargetPython, copies: tuple[Package, ...]) -> Finding:
     if first.location != second.location and "/.local/" not in first.location:
         return Finding.info(summary, subject=f"package:{first.name}", evidence=evidence)
     commands = (target.uninstall(first.name), target.install(f"{first.name}=={second.version}"))
-    text = "Remove both and install the version you want, so that one is left."
+    text = "Remove both and install the version you need."
     return Finding.warn(
         summary, subject=f"package:{first.name}", evidence=evidence, fix=Fix(text, commands, "config")
     )

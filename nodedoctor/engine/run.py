@@ -236,7 +236,7 @@ class Diagnosis:
     def _unanswered(self, check: Check, waiting: Mapping[str, float]) -> Result:
         """The result of a check whose probes, of which the oldest is named, had not answered."""
         oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
-        finding = Finding.unknown("timeout", "had not answered when the run was ended")
+        finding = Finding.unknown("timeout", "had not finished when the run ended")
         return _result(check, (self._staged(check, replace(finding, missing=oldest)),), 0.0)
 
     @property
@@ -269,7 +269,7 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
         _log.debug("check %s failed", check.id, exc_info=failed.error)
         return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
     if not found:
-        return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
+        return (Finding.unknown("crash", f"the check returned nothing ({check.where})"),)
     return tuple(found)
 
 

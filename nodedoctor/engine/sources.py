@@ -113,7 +113,7 @@ class Live:
         try:
             planned = probe.plan(self._options, *earlier)
         except Exception as error:  # a plug-in's probe is code we did not write
-            note = f"planning it raised {type(error).__name__}: {error}"
+            note = f"planning raised {type(error).__name__}: {error}"
             _log.debug("%s: %s", name, note, exc_info=True)
             return Observation(name, Outcome.CRASH, note=note)
         if isinstance(planned, Observation):
@@ -128,7 +128,7 @@ class Live:
             culprit = self._tripped.get(probe.lane)
             if culprit is not None:
                 _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
-                return skipped(name, f"{culprit} is stuck; not asking the same driver or file system again")
+                return skipped(name, f"{culprit} is stuck; not querying the same driver or file system again")
             return await self._run(probe, planned)
 
     async def _run(self, probe: Probe, planned: Command) -> Observation:
@@ -136,7 +136,7 @@ class Live:
         if left <= 0:
             _log.debug("%s is not asked: the deadline has passed", probe.name)
             return Observation(
-                probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not asked before the run's deadline"
+                probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not run before the deadline"
             )
         self._started[probe.name] = time.monotonic()
         try:

@@ -1,6 +1,6 @@
 """The file systems a job depends on: do they answer, can they be written, is there room?
 
-A dead network mount hangs whatever touches it, for ever. Each path is asked by its own process, so that the
+A dead network mount hangs whatever touches it, forever. Each path is asked by its own process, so that the
 dead one is named and the others are still known.
 """
 
