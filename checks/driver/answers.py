@@ -8,9 +8,10 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import init_said, lost_said, slow_call, values_failed
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY, nvml_error
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look
 
 SLOW_SECONDS = 5.0
@@ -123,9 +124,15 @@ def _crashed(answer: DriverAnswer, somebody: bool) -> Finding:
 
 def _where(answer: DriverAnswer) -> list[Evidence]:
     """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
-    noted = _noted(answer)
-    told = [answer.at] if noted in answer.at else [noted, answer.at]
-    return [Evidence(answer.probe, text) for text in told if text]
+    said = [Evidence(answer.probe, _noted(answer), "@note")] if _noted(answer) else [_outcome(answer)]
+    return [*said, quoted_like(answer.probe, r'"waiting": "nvml\w+"')] if _IN_CALL in answer.at else said
+
+
+_IN_CALL = "; it was in nvml"
+
+
+def _outcome(answer: DriverAnswer) -> Evidence:
+    return reading(answer.probe, "@outcome")
 
 
 def _noted(answer: DriverAnswer) -> str:
@@ -138,7 +145,7 @@ def _failures(
     """Errors that kept the library from starting; one finding for all who met the same one."""
     failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
     for name in dict.fromkeys(error.name for _, error in failed):
-        said = [Evidence(probe, error.text) for probe, error in failed if error.name == name]
+        said = [init_said(probe, error) for probe, error in failed if error.name == name]
         error = nvml_error(name)
         if _somebody(answers):
             summary = f"{said[0].probe}: {error.meaning}; another source answers"
@@ -160,8 +167,8 @@ def _slow(answer: DriverAnswer) -> Finding:
     limit = f"over {SLOW_SECONDS:.0f} s the driver is sick or starved"
     summary = f"{answer.probe} took {answer.seconds:.1f} s; {limit}"
     calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
-    slowest = [f"{call.call} took {call.seconds:.1f} s{_at(call.index)}" for call in calls]
-    return Finding.warn(summary, evidence=[Evidence(answer.probe, text) for text in slowest], fix=_SLOW)
+    said = [slow_call(answer.probe, call) for call in calls] or [reading(answer.probe, "@seconds")]
+    return Finding.warn(summary, evidence=said, fix=_SLOW)
 
 
 def _sick(gpus: Gpus | None) -> Iterator[Finding]:
@@ -170,13 +177,10 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
         return
     for gone in gpus.lost:
         if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
-            text = gone.text or f"GPU {gone.index}: {gone.error}"
-            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, text))
+            yield _silent(gone.error, gone.index, _subject(gone), lost_said(gpus.source, gone))
     for gpu in gpus.gpus:
         if name := _broken(gpu):
-            fields = [field for field, error in gpu.errors.items() if error == name]
-            said = Evidence(gpus.source, f"{', '.join(fields[:6])}: {name}")
-            yield _silent(name, gpu.index, gpu.subject, said)
+            yield _silent(name, gpu.index, gpu.subject, values_failed(gpus.source, gpu, name))
 
 
 def _subject(gone: LostGpu) -> str:
@@ -185,10 +189,10 @@ def _subject(gone: LostGpu) -> str:
     return f"pci:{gone.bus_id}" if gone.bus_id else ""
 
 
-def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
+def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
-    finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
     lost = index is not None and error.meaning.startswith("the GPU ")
     lead = f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
     return finding.led_by(lead).matters_as(_ONE_GPU)
@@ -208,7 +212,3 @@ def _well(answers: tuple[DriverAnswer, ...]) -> Finding:
     version = f", driver {best.driver_version}" if best.driver_version else ""
     gpus = f"{best.gpus} GPU{'' if best.gpus == 1 else 's'}"
     return Finding.ok(f"{best.probe} answered{took}: {gpus}{version}")
-
-
-def _at(index: int | None) -> str:
-    return "" if index is None else f" at GPU {index}"

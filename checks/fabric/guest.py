@@ -9,7 +9,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
 
 _UNIT = "nvidia-fabricmanager"
@@ -47,12 +47,10 @@ def guest(
     if services is None or not services.reported(_UNIT):
         yield Finding.unknown("not-visible-here", "services cannot be seen from here")
     elif unit is not None and unit.running:
-        yield Finding.ok(
-            f"{_UNIT} runs for {board.nvswitches} NVSwitches", evidence=[Evidence("services", unit.text)]
-        )
+        yield Finding.ok(f"{_UNIT} runs for {board.nvswitches} NVSwitches", evidence=[unit.said])
     else:
         state = f"is {unit.active} ({unit.sub})" if unit else "is not installed"
-        said = [Evidence("services", unit.text)] if unit else []
+        said = [unit.said] if unit else []
         summary = f"{board.nvswitches} NVSwitches on this machine's bus, and {_UNIT} {state}"
         if _works(gpus, links):
             yield Finding.info(f"{summary}; NVLink works all the same", evidence=said)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 
 _UNIT = "nvidia-imex"
@@ -53,17 +53,17 @@ def imex(
             Finding.info("nvidia-imex is not installed: jobs that span trays need it from elsewhere")
         )
     elif unit.active == "failed" or unit.sub == "auto-restart":
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         findings.append(
             Finding.warn("nvidia-imex has failed", subject="service:nvidia-imex", evidence=said, fix=_FIX)
         )
     elif not unit.running:
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         findings.append(
             Finding.info(f"nvidia-imex is {unit.active}: is it started with each job?", evidence=said)
         )
     else:
-        findings.append(Finding.ok("nvidia-imex runs", evidence=[Evidence("services", unit.text)]))
+        findings.append(Finding.ok("nvidia-imex runs", evidence=[unit.said]))
     yield from findings
 
 
@@ -75,8 +75,8 @@ def _versions(packages: DriverPackages | None, driver: Driver | None) -> Iterato
             if packages is not None and packages.drivers() == (package.driver,):
                 continue  # both were upgraded and wait for a reboot: driver.module-userspace tells it
             said = [
-                Evidence("driver-packages", f"{package.name} {package.version}"),
-                Evidence("driver-files", loaded),
+                package.said,
+                module_version(),
             ]
             summary = f"{package.name} {package.driver}, driver {loaded}"
             yield Finding.warn(summary, subject="package:nvidia-imex", evidence=said, fix=_FIX)

@@ -10,7 +10,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
 
 MESH_LINKS = 4
@@ -132,7 +132,7 @@ def _odd(
     if len(odd) == len(cells):
         told = ", ".join(sorted(set(odd.values())))
         summary = f"no pair shows {usual}{where}: {told}"
-        yield Finding.fail(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        yield Finding.fail(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
         return
     per_gpu = Counter(name for pair in odd for name in pair)
     full = Counter(name for pair in cells for name in pair)
@@ -141,14 +141,14 @@ def _odd(
         told = ", ".join(sorted({token for pair, token in odd.items() if name in pair}))
         summary = f"joined to the others by {told}, not {usual}{where}"
         subject = f"gpu:{_number(name)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+        yield Finding.fail(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
     rest = {pair: token for pair, token in odd.items() if not rows & set(pair)}
     for a, b in sorted({(min(p, key=_number), max(p, key=_number)) for p in rest}):
         token = rest.get((a, b)) or rest[(b, a)]
         way = "" if (a, b) in rest and (b, a) in rest else f" (the other way round {cells.get((b, a), '?')})"
         summary = f"{token}{way}, not {usual}{where}"
         subject = f"pair:{_number(a)}-{_number(b)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {a, b}), fix=_FIX)
+        yield Finding.fail(summary, subject=subject, evidence=_lines({a, b}), fix=_FIX)
 
 
 def _unjoined(
@@ -165,7 +165,7 @@ def _unjoined(
     for name in alone:
         summary = "no NVLink to any other GPU, unlike most here: a bridge may be missing or loose"
         subject = f"gpu:{_number(name)}"
-        yield Finding.warn(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+        yield Finding.warn(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
 
 
 def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[Finding]:
@@ -173,15 +173,13 @@ def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[F
     for (a, b), token in cells.items():
         if token in ("X", "N/A") and _number(a) < _number(b):
             subject = f"pair:{_number(a)}-{_number(b)}"
-            yield Finding.warn(
-                f"{token}: no path told", subject=subject, evidence=_lines(cells, {a}), fix=_FIX
-            )
+            yield Finding.warn(f"{token}: no path told", subject=subject, evidence=_lines({a}), fix=_FIX)
     known = {board.topo_token for board in platforms()}
     if expected and len(cells) > 12 and not expected & known:
         summary = (
             f"all pairs show {', '.join(expected)}, which no known board has: links may be down on every GPU"
         )
-        yield Finding.warn(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        yield Finding.warn(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
 
 
 def _incomplete(
@@ -199,10 +197,14 @@ def _number(name: str) -> int:
     return int(name.removeprefix("GPU"))
 
 
-def _lines(cells: Mapping[_Pair, str], rows: set[str]) -> list[Evidence]:
+def _lines(rows: set[str]) -> list[Evidence]:
     shown = sorted(rows, key=_number)[:8]
-    told = [(a, " ".join(f"{b}={t}" for (x, b), t in cells.items() if x == a)) for a in shown]
-    return [Evidence(TOPO, f"{name}: {text}") for name, text in told]
+    return [_row(name) for name in shown]
+
+
+def _row(name: str) -> Evidence:
+    """The row of the matrix; a header begins with the names of two devices."""
+    return quoted_like(TOPO, rf"^[ \t]*({name}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
 
 
 @check("topo.nic-affinity", "Every GPU has a network adapter under its own PCIe switch", tags={"gpu", "ib"})
@@ -225,10 +227,7 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
         )
         return
     for name, path in far.items():
-        said = Evidence(
-            TOPO, f"{name}: " + " ".join(f"{n}={topology.links[name].get(n)}" for n in topology.nics)
-        )
         summary = f"its best adapter is {path} away; {len(near)} other GPUs have one under their switch"
-        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[said], fix=_RAIL)
+        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[_row(name)], fix=_RAIL)
     if not far:
         yield Finding.ok(f"{len(near)} GPUs have an adapter under their switch")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.containers import ImagePromise, promise
@@ -27,7 +27,7 @@ def runtime(container: Container) -> Iterator[Finding]:
     Why: shared memory, limits, network interfaces and what can be seen at all depend on it, and so does the
     way to change them.
     """
-    evidence = [Evidence("container", mark) for mark in container.marks]
+    evidence = container.said
     if not container.inside:
         if container.marks:
             summary = "not in a container, although the system was installed from the image of one"
@@ -65,15 +65,15 @@ def image(
             yield Finding.skip("not in a container")
         return
     said_by = "--expect" if expect.get("image") else container.image_said_by
-    evidence = Evidence("container", f"{said_by}: {name}")
+    evidence = image_said(container) if said_by != "--expect" else []
     promised = promise(name)
     if promised is None:
-        yield Finding.info(f"{name}: its name promises no versions", subject="image", evidence=[evidence])
+        yield Finding.info(f"{name}: its name promises no versions", subject="image", evidence=evidence)
         return
     if target is None:
         fix = Fix("Name the interpreter that trains with --python PATH.", action="none")
         summary = f"{name}: the Python that trains could not be seen"
-        yield Finding.unknown("not-visible-here", summary, subject="image", evidence=[evidence], fix=fix)
+        yield Finding.unknown("not-visible-here", summary, subject="image", evidence=evidence, fix=fix)
         return
     yield from _compare(promised, target, torch, evidence)
 
@@ -88,7 +88,7 @@ def _unnamed() -> Finding:
 
 
 def _compare(
-    promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: Evidence
+    promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: list[Evidence]
 ) -> Iterator[Finding]:
     """One finding per promise that can be compared."""
     count = 0
@@ -97,18 +97,18 @@ def _compare(
         if found is None:
             summary = f"{what} {said} is promised and not installed in {target.label}"
             yield Finding.warn(
-                summary, subject=what, evidence=[evidence], fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
             )
         elif _same(what, said, found):
-            yield Finding.ok(f"{what} {found}, as promised", subject=what, evidence=[evidence])
+            yield Finding.ok(f"{what} {found}, as promised", subject=what, evidence=evidence)
         else:
             summary = f"{what} is {found}, and the image promises {said} ({target.label})"
             yield Finding.warn(
-                summary, subject=what, evidence=[evidence], fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
             )
     if not count:
         summary = f"{promised.image}: its name promises nothing that can be compared"
-        yield Finding.info(summary, subject="image", evidence=[evidence])
+        yield Finding.info(summary, subject="image", evidence=evidence)
 
 
 def _pairs(

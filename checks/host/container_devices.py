@@ -16,7 +16,7 @@ from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import last_resort, repair
 
 _ANEW = "everything in the container: it has to be started anew"
@@ -55,12 +55,8 @@ def devices(
     missing = [name for name in _WANTED if name not in container.capabilities]
     filtered = container.seccomp == _FILTERED
     rights = f"without {', '.join(missing)}" if missing else "with all capabilities training uses"
-    evidence = [
-        Evidence(
-            "container",
-            f"capabilities {', '.join(container.capabilities) or 'none'}; seccomp {container.seccomp}",
-        )
-    ]
+    status = 'files["/proc/self/status"]'
+    evidence = [quoted_like("container", f"^{key}:.*", status) for key in ("CapEff", "Seccomp")]
     if missing:
         uses = "; ".join(f"{name}: {_WANTED[name]}" for name in missing)
         seccomp = "; a seccomp filter is on" if filtered else ""
@@ -101,7 +97,7 @@ def _cut_off() -> Finding:
     return Finding.fail(
         summary,
         subject="container:gpus",
-        evidence=[Evidence("driver-files", "/dev/nvidiactl: refused")],
+        evidence=[file_reading("driver-files", "/dev/nvidiactl", "stats")],
         fix=fix,
     ).led_by("the container lost its GPUs: the device cgroup refuses them")
 
@@ -180,7 +176,12 @@ def compat(
 
 
 def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | None) -> Finding:
-    evidence = [Evidence("target-python", f"{path} -> {real} ({version or 'version unknown'})")]
+    evidence = [
+        reading("target-python", "libraries.resolved[name=libcuda.so.1].path"),
+        reading(
+            "target-python", f"libraries.copies[real={real}].version", f"libraries.resolved[path={path}].real"
+        ),
+    ]
     if "/compat" not in path + real:
         return Finding.ok(f"{path} is the driver's own", evidence=evidence)
     fix = Fix(

@@ -21,7 +21,7 @@ from nodedoctor.lint.names import judge_name
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
-from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.model import Finding, Fix, Reason
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
@@ -102,7 +102,7 @@ def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Findi
     head = f"{name}={values[0]}" if len(values) == 1 else name
     text = "; also: ".join(remark.text for remark in ordered)
     fix = _fix(ordered)
-    evidence = [Evidence(setting.probe, setting.line) for setting in settings]
+    evidence = [setting.said for setting in settings]
     say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
     return say(f"{head}: {text}", subject=f"env:{name}", evidence=evidence, fix=fix)
 

@@ -7,7 +7,7 @@ from statistics import median
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.measured.gemm import Gemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.model import Finding, reading
 
 LOW = 0.9
 """Of the median of the peers; ours: well beyond the 1 to 2 % that the temperature of the day changes (Meta's
@@ -32,7 +32,7 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
         name: Counter(g.sums for g in good if g.name == name).most_common(1)[0][0] for name in _names(gemm)
     }
     said = [
-        Evidence("gemm", f"GPU {g.index}: {g.tflops} TFLOP/s, sums {g.sums or g.error}") for g in gemm.gpus
+        reading("gemm", f"gpus[index={gpu.index}].{name}") for gpu in gemm.gpus for name in ("tflops", "sums")
     ]
     troubles = 0
     for gpu in gemm.gpus:

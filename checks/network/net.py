@@ -13,7 +13,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, is_loopback, several_nodes
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look, repair
 
 _FEW_PORTS = 4096
@@ -32,11 +32,8 @@ def hostname(
     Why: gloo and launchers announce the address of the own name to other nodes; 127.0.1.1 leads them astray.
     Fix disturbs: nothing; jobs see it when they are started anew.
     """
-    evidence = [
-        Evidence(
-            "net", f"{net.hostname}: {', '.join(net.name_addresses) or net.name_error} ({net.name_source})"
-        )
-    ]
+    by = "hosts" if net.name_source == "hosts" else "resolved"
+    evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
         "Give the name its real address in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
         (),

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.plugin_code import PluginFailed, contained
+from nodedoctor.engine.plugins import Plugins
+from nodedoctor.engine.proof import Proof
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
 from nodedoctor.engine.sources import Source
 from nodedoctor.expectations import held
@@ -22,7 +24,7 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
-from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
+from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, Report, Result, Status, Unseen
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class Diagnosis:
         self.source = source
         self.facts = Facts(source, given)
         self.finished: dict[str, Result] = {}
+        self._proof = Proof(_of_plugins(given.get(Plugins)))
         self._given = given
         self._label = label
         self._node = dict(node if node is not None else this_node())
@@ -172,9 +175,16 @@ class Diagnosis:
         arguments = [None if isinstance(value, Unseen) else value for value in values]
         gap = _gap(check, needs, values)
         began = time.perf_counter()
-        found = judge(check, arguments)
+        found = self._proved(judge(check, arguments))
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
+
+    def _proved(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings with what they rest on, as it stands in what was observed."""
+        if not any(finding.evidence for finding in found):
+            return found
+        proof = self._proof.seeing(self.source.observations())
+        return tuple(proof.of(finding) if finding.evidence else finding for finding in found)
 
     async def _fitted(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
@@ -209,6 +219,12 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
     if not found:
         return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
     return tuple(found)
+
+
+def _of_plugins(plugins: Plugins | None) -> Iterator[Observation]:
+    """Why plug-ins did not load, as findings about them quote it."""
+    if plugins is not None and plugins.broken:
+        yield Observation("plugins", text="\n".join(broken.error for broken in plugins.broken))
 
 
 def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:

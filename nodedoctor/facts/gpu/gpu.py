@@ -230,6 +230,7 @@ class Gpu:
     processes: tuple[GpuProcess, ...] | None = None
 
     errors: Mapping[str, str] = field(default_factory=dict)  # field -> NOT_SUPPORTED, NO_DATA, NOT_ASKED ...
+    printed: str = ""  # its lines of the table, where it was read from that
 
     @property
     def subject(self) -> str:

@@ -11,7 +11,7 @@ from nodedoctor.engine.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import Cgroup, cgroup_words, own_cgroup, parse_cgroup
 from nodedoctor.facts.host.mounts import mount_of, parse_mountinfo
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
 GIB = 1024**3
@@ -144,6 +144,21 @@ class Limits:
                 path: error for path, error in files.errors.items() if not path.startswith("/sys/fs/cgroup")
             },
         )
+
+
+def own_limit(name: str) -> Evidence:
+    """The line of our own limits that begins so."""
+    return quoted_like("limits", rf"^{name} .*", 'files["/proc/self/limits"]')
+
+
+def memory_line(name: str) -> Evidence:
+    """A line of the machine's memory: MemAvailable."""
+    return quoted_like("limits", rf"^{name}:.*", 'files["/proc/meminfo"]')
+
+
+def shm_said(*names: str) -> list[Evidence]:
+    """Values of the file system at /dev/shm: size_bytes, free_bytes."""
+    return [reading("limits", f'statvfs["{SHM}"].{name}') for name in names]
 
 
 def parse_rlimits(text: str) -> dict[str, Bound]:

@@ -126,7 +126,7 @@ def test_a_conflict_names_both_versions_and_the_command():
     assert "torch==2.8.0" in found.summary and "2.9.0+cu128" in found.summary
     assert found.fix is not None
     assert any("vllm==0." in command for command in found.fix.commands)
-    assert any(SITE in evidence.text for evidence in found.evidence)
+    assert any(SITE in evidence.path for evidence in found.evidence)
 
 
 @pytest.mark.parametrize(
