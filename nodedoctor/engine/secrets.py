@@ -19,121 +19,51 @@ from nodedoctor.probes.host.environment import is_plain_name, scrubbed, speaks_o
 
 HIDDEN = "<hidden>"
 
+# fmt: off
 _SIGNS = (
-    *(
-        "pass",
-        "pwd",
-        "secret",
-        "token",
-        "auth",
-        "key",
-        "cred",
-        "cookie",
-        "jwt",
-        "signature",
-        "headers",
-        "_pat",
-        "-pat",
-    ),
-    *(
-        "sas=",
-        "sas:",
-        'sas"',
-        "dsn",
-        "pem",
-        "bearer",
-        "basic ",
-        "sig=",
-        "x-amz-",
-        "sharedaccess",
-        "webhook",
-        "slack.com",
-    ),
-    *(
-        "telegram",
-        "login",
-        "sshpass",
-        "-u ",
-        "--user",
-        "://",
-        "hf_",
-        "sk-",
-        "k_live_",
-        "k_test_",
-        "whsec_",
-        "ghp_",
-        "gho_",
-    ),
-    *(
-        "ghu_",
-        "ghs_",
-        "ghr_",
-        "glpat-",
-        "gldt-",
-        "glrt-",
-        "glcbt-",
-        "glptt-",
-        "glsoat-",
-        "glimt-",
-        "glagent-",
-        "glsa_",
-        "xox",
-        "xapp-",
-        "nvapi-",
-        "aiza",
-        "ya29.",
-        "hvs.",
-        "hvb.",
-        "hvr.",
-        "_v1_",
-        "pypi-",
-    ),
-    *(
-        "npm_",
-        "r8_",
-        "dapi",
-        "gsk_",
-        "xai-",
-        "pplx-",
-        "shp",
-        "lin_api_",
-        "sntry",
-        "sg.",
-        "pmak-",
-        "rpa_",
-        "akia",
-        "asia",
-    ),
-    *("aroa", "agpa", "eyj", ":aa", "mysql", "mariadb"),
+    "pass", "pwd", "secret", "token", "auth", "key", "cred", "cookie", "jwt", "signature", "headers",
+    "_pat", "-pat", "sas=", "sas:", 'sas"', "dsn", "pem", "bearer", "basic", "sig=", "x-amz-",
+    "sharedaccess", "webhook", "slack.com", "telegram", "login", "sshpass", "--user", "curl", "://",
+    "hf_", "sk-", "k_live_", "k_test_", "whsec_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-",
+    "gldt-", "glrt-", "glcbt-", "glptt-", "glsoat-", "glimt-", "glagent-", "glsa_", "xox", "xapp-",
+    "nvapi-", "aiza", "ya29.", "hvs.", "hvb.", "hvr.", "_v1_", "pypi-", "npm_", "r8_", "dapi",
+    "gsk_", "xai-", "pplx-", "tskey-", "shpat_", "shpss_", "shpca_", "shppa_", "lin_api_", "sntry",
+    "atatt", "sg.", "pmak-", "rpa_", "akia", "asia", "aroa", "agpa", "eyj", ":aa", "mysql",
+    "mariadb",
 )
-"""What any credential we know is announced by or begins with, in small letters: text with none is not read."""
+# fmt: on
+"""What credentials are announced by or begin with, in small letters: text with none of it is not read."""
 
 _KNOWN = re.compile(
-    r"(?:SLURM|OMPI|PMI|PMIX)_[A-Z0-9_]+|(?:PYXIS_CONTAINER_IMAGE|(?:APPTAINER|SINGULARITY)_CONTAINER|NVIDIA_[A-Z]+_VERSION"
-    r"|NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA)|RAY_(?:ADDRESS|TMPDIR)|CUDA_(?:HOME|PATH))"
+    r"(?:SLURM|OMPI|PMI|PMIX)_[A-Z0-9_]+"
+    r"|PYXIS_CONTAINER_IMAGE|(?:APPTAINER|SINGULARITY)_CONTAINER|RAY_(?:ADDRESS|TMPDIR)|CUDA_(?:HOME|PATH)"
+    r"|NVIDIA_(?:[A-Z]+_VERSION|VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA)"
 )
 """What launchers and runtimes set themselves, beside the table of variables that libraries read."""
 
 _DEVICE = (
-    r"(?:mlx\d|bnxt_re|irdma|efa|rdmap|ib|eth|en|wl|bond|docker|lo$|lo,|br|veth|hsn|team|vlan|cni|cali|cuda|gpu|"
-    r"hci|roce|nvidia)[\w.:-]{0,24}"
+    r"(?:mlx\d|bnxt_re|irdma|efa|rdmap|ib|eth|en|wl|bond|docker|lo$|lo,|br|veth|hsn|team|vlan|cni|cali|cuda"
+    r"|gpu|hci|roce|nvidia)[\w.:-]{0,24}"
 )
 _HARMLESS = re.compile(
     r"|[+-]?\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:%|[kKMGT]i?[bB]?|[munµ]?s|min|h)?"
-    r"|0x[0-9a-fA-F]{1,16}|\d{1,6}(?:[-,: ]+\d{1,6}){1,256}|v?\d{1,4}(?:\.\d{1,5}){1,4}(?:[+.-][a-z0-9]{1,12}){0,3}"
-    r"|(?i:true|false|yes|no|on|off|none|null|auto|all|default|enabled?|disabled?|trace|debug|info|version|warn(?:ing)?"
-    r"|error|critical|detail|spawn|fork|forkserver|expandable_segments:true|ring|tree|ib|socket|lazy|offline|online)"
+    r"|0x[0-9a-fA-F]{1,16}|\d{1,6}(?:[-,: ]+\d{1,6}){1,256}"
+    r"|v?\d{1,4}(?:\.\d{1,5}){1,4}(?:[+.-][a-z0-9]{1,12}){0,3}"
+    r"|(?i:true|false|yes|no|on|off|none|null|auto|all|default|enabled?|disabled?|trace|debug|info|version"
+    r"|warn(?:ing)?|error|critical|detail|spawn|fork|forkserver|expandable_segments:true|ring|tree|ib|socket|lazy|offline|online)"
     rf"|[\^=]{{0,2}}{_DEVICE}(?:,{_DEVICE}){{0,63}}"
     r"|(?:(?:GPU|MIG)-[0-9a-f-]{4,64}(?:/\d{1,3}){0,2},?){1,64}"
     r"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?"
 )
 _PATHS = re.compile(r"(?:~|\.{0,2}/)[\w./+@~, -]*(?::(?:~|\.{0,2}/)?[\w./+@~, -]*)*:?")
-_RANDOM = re.compile(r"(?=[\w-]*[0-9])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{20,}|\b[0-9a-fA-F]{32,}\b")
+_RANDOM = re.compile(
+    r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
+)
 
 _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_vars"})
 _NAME = re.compile(r"[\w.-]{1,64}")
 _SHORTEST = 6
-"""Characters of a credential at least (chosen by us, no external source); shorter values of files are left."""
+"""Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
 _ASSIGNED = re.compile(r"^(\s*(?:export\s+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 

@@ -37,7 +37,8 @@ _OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
 def entered(seen: Observation) -> Observation:
     """An observation as everything behind this line sees it, live or recorded.
 
-    Lines end in LF, whatever an editor or a mail program made of them. No secret passes (`engine/secrets.py`).
+    No secret passes (`engine/secrets.py`). Lines end in LF, whatever an editor or a mail program made of
+    them.
     Our own programs end with 0 when they have said everything; what they printed before another end is not an
     answer but a crash.
     """

@@ -37,10 +37,11 @@ _NAME = re.compile(
     r"|container|KUBERNETES_SERVICE_HOST|NVARCH|_CUDA_COMPAT_PATH|OPENMPI_VERSION|RDMACORE_VERSION"
 )
 _WORDS = (
-    r"(?<![PQLR])KEY(?!BOARD|WORD|SPACE)|TOKEN(?!S|IZ)|SECRET|PASS(?!ES|ING|IVE|ED|THR|_THR)|CREDENTIAL|AUTH(?!OR)|AUTHORIZATION"
-    r"|JWT|COOKIE|HEADERS|SIGNATURE|(?<![^_.-])(?:PWD|PAT|CREDS?|SAS|DSN|PEM)(?![^_.=-])"
+    r"KEY(?!BOARD|WORD|SPACE)|TOKEN(?!S|IZ)|SECRET|PASS(?!ES|ING|IVE|ED|THR|_THR)|CREDENTIAL|AUTH(?!OR)|AUTHORIZATION"
+    r"|JWT|COOKIE|HEADERS|SIGNATURE|(?<![A-Z0-9])(?:PWD|PAT|CREDS?|SAS|DSN|PEM)(?![A-Z0-9])"
 )
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
+_PARTITION = re.compile(r"[A-Z]+_IB_PKEYS?")  # InfiniBand's partition key is a number everybody may know
 _OWN_FOLDERS = ("PWD", "OLDPWD")
 
 # What to hide in values. A name never starts in the middle of a word, which keeps the search linear, and only
@@ -56,7 +57,7 @@ _ISSUED = (
     r"|ya29\.[\w.-]{8,}|hv[sbr]\.[\w-]{8,}|dckr_pat_[\w-]{8,}|do[por]_v1_\w{8,}|pypi-[\w-]{16,}|npm_[A-Za-z0-9]{16,}"
     r"|r8_\w{16,}|dapi[0-9a-f]{16,}|gsk_\w{16,}|xai-[\w-]{16,}|pplx-\w{16,}|tskey-[\w-]{8,}|shp[a-z]{2}_\w{16,}"
     r"|lin_api_\w{8,}|sntry[a-z]{1,2}_[\w=-]{16,}|ATATT\w{16,}|SG\.[\w-]{8,}\.[\w-]{8,}|PMAK-[\w-]{16,}|rpa_\w{16,}"
-    r"|AGE-SECRET-KEY-\w{8,}|(?:AKIA|ASIA|AROA|AGPA)[A-Z0-9]{8,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4}|\d{8,10}:AA[\w-]{30,})"
+    r"|AGE-SECRET-KEY-\w{8,}|(?:AKIA|ASIA|AROA|AGPA)[A-Z0-9]{8,}|eyJ[\w-]{4,}(?:\.[\w-]*){0,4}|\d{8,10}:AA[\w-]{30,})"
 )
 _HIDE = tuple(
     (re.compile(pattern, re.IGNORECASE if fold else 0), replacement)
@@ -114,7 +115,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def scrubbed(value: str, longest: int = LONGEST) -> str:
-    """A value with everything that looks like a credential replaced by ***; one that is too long is counted."""
+    """A value with everything that looks like a credential replaced by ***; of a long one only its length."""
     if len(value) > longest:
         return f"({len(value)} characters)"
     if _NESTED.search(value):

@@ -321,7 +321,7 @@ def test_the_nccl_that_wins(copies, resolved, expected):
     found = judge("stack.nccl-copies", python, TORCH, Libraries(tuple(copies), (resolved,)))
     assert brief(found) == [(expected, "library:libnccl")], found
     shown = [evidence.path for evidence in found[0].evidence]
-    assert all(f"libraries.copies[path={copy.path}].version" in shown for copy in copies)
+    assert all(any(f"[path={copy.path}]" in path for path in shown) for copy in copies)
     if expected == "fail" and copies:
         assert found[0].fix is not None and found[0].fix.commands == ("unset LD_LIBRARY_PATH",)
 
