@@ -12,7 +12,7 @@ from nodedoctor.report import json as report_json
 from nodedoctor.report import text
 
 NODES = Path(__file__).parent / "nodes"
-SCHEMA = Path(report_json.__file__).parent / "report.schema.json"
+SCHEMA = Path(report_json.__file__).parent / "schemas" / "report.schema.json"
 names = sorted(path.parent.name for path in NODES.glob("*/manifest.json"))
 
 

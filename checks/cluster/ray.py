@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
-from nodedoctor.knowledge.containers import promise
+from nodedoctor.knowledge.versions.containers import promise
 from nodedoctor.model import Evidence, Expect, Finding, Fix, reading
 from nodedoctor.steps import stop_ray
 

@@ -9,9 +9,9 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.places import values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
 

@@ -18,8 +18,8 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.places import init_said
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci, said_of
-from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
+from nodedoctor.knowledge.versions import cuda
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
 from nodedoctor.steps import reboot, repair
 

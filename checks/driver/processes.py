@@ -11,8 +11,8 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.places import process_said, values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import HUNG
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.steps import last_resort, look
 

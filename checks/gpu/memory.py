@@ -8,9 +8,9 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.places import card, grown, values
 from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, reset_gpu
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import look, repair
 

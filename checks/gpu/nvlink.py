@@ -11,8 +11,8 @@ from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.places import card, link_said, links_of
 from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
-from nodedoctor.knowledge.recipes import gpu_reset
 from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.steps import look
 

@@ -7,8 +7,8 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.containers import ImagePromise, promise
-from nodedoctor.knowledge.cuda import cuda_version
+from nodedoctor.knowledge.versions.containers import ImagePromise, promise
+from nodedoctor.knowledge.versions.cuda import cuda_version
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
 _NAMESPACES = {

@@ -15,7 +15,7 @@ from nodedoctor.facts.stack.places import LIVE, torch_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.knowledge.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
+from nodedoctor.knowledge.versions.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 

@@ -14,9 +14,9 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.facts.stack.places import torch_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch, torch_index
-from nodedoctor.knowledge import cuda
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.knowledge.torch_pins import TorchVariant, torch_release
+from nodedoctor.knowledge.versions import cuda
+from nodedoctor.knowledge.versions.torch_pins import TorchVariant, torch_release
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like, reading
 from nodedoctor.steps import look
 

@@ -10,8 +10,8 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package, numbers
 from nodedoctor.facts.stack.places import package_said, resolved_said, toolkit_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.stack import Build, build_of
-from nodedoctor.knowledge.torch_pins import torch_release
+from nodedoctor.knowledge.versions.stack import Build, build_of
+from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
 

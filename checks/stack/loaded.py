@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_u
 from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.nccl import BadVersion, affecting, known_bad, traits
+from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad, traits
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
 
@@ -184,7 +184,7 @@ def _holding(
     limits: Limits | None,
     driver: Driver | None,
 ) -> Iterator[str]:
-    """The traits that were seen to hold; see the vocabulary in knowledge/nccl.py."""
+    """The traits that were seen to hold; see the vocabulary in knowledge/versions/nccl.py."""
     if target is not None and target.machine == "aarch64":
         yield "aarch64"
     if several_nodes(processes):

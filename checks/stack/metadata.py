@@ -13,7 +13,7 @@ from nodedoctor.facts.stack.pins import is_wheel_of
 from nodedoctor.facts.stack.places import package_said, requirement_said
 from nodedoctor.facts.stack.requirements import Requirement, requirement, requirements
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.stack import ray_range
+from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
 

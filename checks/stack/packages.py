@@ -17,8 +17,8 @@ from nodedoctor.facts.stack.places import (
 )
 from nodedoctor.facts.stack.requirements import Requirement, requirement
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge import stack
-from nodedoctor.knowledge.torch_pins import torch_release
+from nodedoctor.knowledge.versions import stack
+from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix, Status, Step
 from nodedoctor.steps import repair
 

@@ -62,7 +62,7 @@ def _explain(arguments: Any) -> int:
 
 def _schema(arguments: Any) -> int:
     name = f"{arguments.name}.schema.json"
-    text = resources.files("nodedoctor.report").joinpath(name).read_text(encoding="utf-8")
+    text = (resources.files("nodedoctor.report") / "schemas" / name).read_text(encoding="utf-8")
     return Exit.OK if emit(text) else Exit.OUTPUT
 
 

@@ -23,7 +23,7 @@ from nodedoctor.expectations import held
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
-from nodedoctor.knowledge.recipes import touches_driver, where_it_stands
+from nodedoctor.knowledge.fixes.recipes import touches_driver, where_it_stands
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, Report, Result, Status, Unseen
 
 _log = logging.getLogger(__name__)

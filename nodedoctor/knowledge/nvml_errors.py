@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodedoctor.knowledge.recipes import KERNEL_LOG, driver_reload, gpu_reset
+from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload, gpu_reset
 from nodedoctor.model import Fix
 from nodedoctor.record import record
 from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair

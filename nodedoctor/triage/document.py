@@ -9,8 +9,8 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
+from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.model import CollectiveCall, Event, OtherJob, RankState, Verdict, Who
-from nodedoctor.triage.physics import physics
 from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"

@@ -9,22 +9,25 @@ from typing import Any
 
 from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
-from nodedoctor.triage import advice, here, live_judge, verdict
+from nodedoctor.triage import verdict
+from nodedoctor.triage.advice import actions
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
-from nodedoctor.triage.linenumbers import LineNumbers
-from nodedoctor.triage.live import look
+from nodedoctor.triage.flight.physics import physics
+from nodedoctor.triage.flight.unpickle import PickleRefused
+from nodedoctor.triage.live import judge as live_judge
+from nodedoctor.triage.live import this_machine
+from nodedoctor.triage.live.running_job import look
 from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
-from nodedoctor.triage.physics import physics
 from nodedoctor.triage.read.identity import resolved
+from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.reader import Reading, read, unexpected
 from nodedoctor.triage.read.runs import Job, events_of, jobs
-from nodedoctor.triage.sources import NoSuchPath, Source, find
+from nodedoctor.triage.read.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.story.states import states
-from nodedoctor.triage.unpickle import PickleRefused
 
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
@@ -114,10 +117,10 @@ def _seen(
 
 
 def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
-    why = here.evidence(story, [source.path for source in sources])
+    why = this_machine.evidence(story, [source.path for source in sources])
     if not why:
         return ()
-    nodes, note = here.look(why)
+    nodes, note = this_machine.look(why)
     reading.notes.append(note)
     return nodes
 
@@ -180,9 +183,9 @@ def advised(judged: Verdict, story: Story) -> Verdict:
     return replace(
         judged,
         ranks=states(story, judged),
-        fixes=advice.fixes(story, judged),
-        not_the_cause=advice.not_the_cause(story, suspects, told.sentence, told.can_explain),
-        next=advice.measurements(story, judged),
+        fixes=actions.fixes(story, judged),
+        not_the_cause=actions.not_the_cause(story, suspects, told.sentence, told.can_explain),
+        next=actions.measurements(story, judged),
     )
 
 

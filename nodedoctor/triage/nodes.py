@@ -17,10 +17,10 @@ from nodedoctor.report.document import SCHEMA as REPORT
 from nodedoctor.report.document import damage
 from nodedoctor.report.json import document
 from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.kernel import Stalled, Xid
-from nodedoctor.triage.events.oom import HostOom
-from nodedoctor.triage.lines import parse
+from nodedoctor.triage.events.system.kernel import Stalled, Xid
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Cause, Event, Place, Who
+from nodedoctor.triage.read.lines import parse
 from nodedoctor.triage.story import Story
 
 _ZIP = b"PK"

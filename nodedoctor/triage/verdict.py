@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nodedoctor.triage import guesses
+from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import candidates, groups, order
 from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.progress import Finished, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
-from nodedoctor.triage.events.slurm import OrderedStop
 from nodedoctor.triage.events.store import PeerGone
+from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Coverage, Event, Outcome, Verdict, Who
 from nodedoctor.triage.nodes import NodeFault

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 HERE = Path(__file__).parents[1]
-SCHEMA = json.loads((HERE.parent / "nodedoctor" / "report" / "fleet.schema.json").read_text())
+SCHEMA = json.loads((HERE.parent / "nodedoctor" / "report" / "schemas" / "fleet.schema.json").read_text())
 
 SSH = """#!/bin/sh
 [ "$1" = -V ] && exit 0

@@ -24,7 +24,7 @@ from nodedoctor.fleet.model import Fleet, FleetRequest
 from nodedoctor.fleet.reports.files import Reports
 
 HERE = Path(__file__).parents[1]
-SCHEMA = json.loads((HERE.parent / "nodedoctor" / "report" / "fleet.schema.json").read_text())
+SCHEMA = json.loads((HERE.parent / "nodedoctor" / "report" / "schemas" / "fleet.schema.json").read_text())
 
 
 @cache

@@ -12,21 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.knowledge import (
-    causes,
-    containers,
-    cuda,
-    env_vars,
-    gpus,
-    infiniband,
-    limits,
-    nccl,
-    stack,
-    torch_pins,
-    xids,
-)
+from nodedoctor.knowledge import causes, env_vars, gpus, infiniband, limits, xids
 from nodedoctor.knowledge.catalogue import tables
 from nodedoctor.knowledge.table import FOLDER, load, rows
+from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
 
 REPOSITORY = Path(__file__).parents[2]
 

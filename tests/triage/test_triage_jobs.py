@@ -12,7 +12,7 @@ from test_triage_stories import SCHEMA
 
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.sources import NoSuchPath
+from nodedoctor.triage.read.sources import NoSuchPath
 
 
 def stamped(hour: int, text: str, minute: int = 0) -> str:

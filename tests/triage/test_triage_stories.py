@@ -13,9 +13,8 @@ from nodedoctor.triage import page
 from nodedoctor.triage.job import examine
 
 LOGS = Path(__file__).parent / "logs"
-SCHEMA = json.loads(
-    (Path(__file__).parents[2] / "nodedoctor" / "report" / "triage.schema.json").read_text(encoding="utf-8")
-)
+REPORT = Path(__file__).parents[2] / "nodedoctor" / "report"
+SCHEMA = json.loads((REPORT / "schemas" / "triage.schema.json").read_text(encoding="utf-8"))
 CLOSED = (
     "RuntimeError: [/w/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29596. "
     "This is typically caused by a remote worker crashing."

@@ -7,7 +7,7 @@ import re
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted, numbers
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.torch_pins import torch_wheel
+from nodedoctor.knowledge.versions.torch_pins import torch_wheel
 from nodedoctor.record import record
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted
-from nodedoctor.knowledge import stack
+from nodedoctor.knowledge.versions import stack
 from nodedoctor.record import record
 
 

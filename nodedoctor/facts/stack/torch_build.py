@@ -6,7 +6,7 @@ from nodedoctor.engine.registry import fact
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import text, texts
-from nodedoctor.knowledge.cuda import cuda_version
+from nodedoctor.knowledge.versions.cuda import cuda_version
 from nodedoctor.model import Unseen
 from nodedoctor.record import record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.knowledge.recipes import ONE_GPU, gpu_reset
+from nodedoctor.knowledge.fixes.recipes import ONE_GPU, gpu_reset
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import keep, look
 

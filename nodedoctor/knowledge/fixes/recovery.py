@@ -6,7 +6,7 @@ Source: nvmlDeviceGpuRecoveryAction_t (nvml.h) and nvidia-smi(1); values from 5 
 
 from __future__ import annotations
 
-from nodedoctor.knowledge.recipes import HOLDERS, ONE_GPU, gpu_reset
+from nodedoctor.knowledge.fixes.recipes import HOLDERS, ONE_GPU, gpu_reset
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import ALL_JOBS, keep, last_resort, look, power_cycle, reboot, repair
 

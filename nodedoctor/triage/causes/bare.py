@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.kernel import Stalled
+from nodedoctor.triage.events.system.kernel import Stalled
 from nodedoctor.triage.events.watchdog import Heartbeat
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story

@@ -7,10 +7,10 @@ from typing import Any
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct
-from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, StoreWait
+from nodedoctor.triage.events.system.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Candidate, Confidence, Event, Who
 from nodedoctor.triage.story import Story, follows

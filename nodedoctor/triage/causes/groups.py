@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import distinct, listed
+from nodedoctor.triage.flight.physics import implied_ranks
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.physics import implied_ranks
 from nodedoctor.triage.story import Story, Wait
 
 MISCONFIGURED_MS = 1000

@@ -10,11 +10,11 @@ from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import DuplicateGpu
-from nodedoctor.triage.events.oom import HostOom, MemoryUser
 from nodedoctor.triage.events.progress import LocalFailure
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.kernel import Xid
+from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Left
 from nodedoctor.triage.model import Candidate, Cause, Event, Who

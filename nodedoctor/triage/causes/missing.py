@@ -8,9 +8,9 @@ from typing import Any
 
 from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.exits import Exit, Forced
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.events.system.exits import Exit, Forced
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
 from nodedoctor.triage.model import Candidate, Cause, Event, Who

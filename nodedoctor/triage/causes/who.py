@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodedoctor.triage.events.exits import Exit
+from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.model import Who
 from nodedoctor.triage.story import Story
 

@@ -7,25 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events import (
-    cuda,
-    exits,
-    kernel,
-    limits,
-    nccl,
-    oom,
-    progress,
-    ras,
-    ray,
-    slurm,
-    store,
-    watchdog,
-)
+from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.counters import Counters
-from nodedoctor.triage.events.exits import ElasticBlock
 from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.seen import Article, Prose, unread
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
+from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
+from nodedoctor.triage.events.system.exits import ElasticBlock
 from nodedoctor.triage.events.trace import Raised, Tracebacks
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
 from nodedoctor.whole_numbers import whole

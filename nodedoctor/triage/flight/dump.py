@@ -23,7 +23,7 @@ from nodedoctor.triage.flight.records import (
 )
 from nodedoctor.triage.flight.stitch import stitched
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
-from nodedoctor.triage.unpickle import LARGEST, PickleRefused, bounded, load, salvage
+from nodedoctor.triage.flight.unpickle import LARGEST, PickleRefused, bounded, load, salvage
 from nodedoctor.whole_numbers import json_integer
 
 SMALLEST = 32

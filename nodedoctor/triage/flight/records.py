@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.model import LARGEST_WORLD
-from nodedoctor.triage.unpickle import PickleRefused
 from nodedoctor.whole_numbers import signed, whole
 
 COMPLETED_KEPT = 32

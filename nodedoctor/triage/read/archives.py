@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from nodedoctor.record import record
 from nodedoctor.triage.read.decode import Readable
-from nodedoctor.triage.sources import FILES_AT_MOST, HEAD, Kind, kind_of
+from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, kind_of
 
 DEEPEST = 3
 """Layers: a gzip inside of a tar inside of a gzip; a deeper one is a bomb."""

@@ -234,7 +234,7 @@ def _together(heard: Sequence[Heard]) -> bool:
 
 def _seat(path: str) -> Who:
     """What a path says about the process that wrote it."""
-    from nodedoctor.triage.sources import owner
+    from nodedoctor.triage.read.sources import owner
 
     ranks, gpus = _NAMED.findall(path), _GPU.findall(path)
     who = owner(path)

@@ -9,10 +9,10 @@ from itertools import chain, islice
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
-from nodedoctor.triage.lines import LONGEST, SERIOUS, Habit, bare, is_known, is_leveled, parse
 from nodedoctor.triage.model import NOBODY, Line, Place
 from nodedoctor.triage.read import unwrap
 from nodedoctor.triage.read.join import width
+from nodedoctor.triage.read.lines import LONGEST, SERIOUS, Habit, bare, is_known, is_leveled, parse
 from nodedoctor.triage.read.prefix import ALL, FEWEST, learned, margin, repeating
 
 SAMPLE = 1000

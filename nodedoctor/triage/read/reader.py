@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from nodedoctor.engine import input_files
-from nodedoctor.triage import scan
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.model import Event, Line, Place
-from nodedoctor.triage.read import unwrap
+from nodedoctor.triage.read import scan, unwrap
 from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
 from nodedoctor.triage.read.normal import Lost, Raw, normal
-from nodedoctor.triage.sources import NoSuchPath, Source
+from nodedoctor.triage.read.sources import NoSuchPath, Source
 from nodedoctor.whole_numbers import json_integer
 
 KEPT = 150

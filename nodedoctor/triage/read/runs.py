@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodedoctor.triage.events.exits import Exit
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Finished, Size, Step
+from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import TimedOut
 from nodedoctor.triage.model import Event

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.triage.events.progress import Finished, Step
-from nodedoctor.triage.events.slurm import Attempt, Begun
+from nodedoctor.triage.events.system.slurm import Attempt, Begun
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET

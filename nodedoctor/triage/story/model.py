@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
-from nodedoctor.triage.events.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.oom import MemoryUser
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
-from nodedoctor.triage.events.slurm import Attempt, Begun, OrderedStop
+from nodedoctor.triage.events.system.exits import Ended, Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.system.oom import MemoryUser
+from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, Who
 

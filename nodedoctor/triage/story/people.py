@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.exits import Exit
-from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Roster, Size
+from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.model import Event
 
 

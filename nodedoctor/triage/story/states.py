@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.triage.document import kind
-from nodedoctor.triage.events.exits import Exit
 from nodedoctor.triage.events.progress import Finished, Step
 from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, RankState, Verdict, Who
 from nodedoctor.triage.story.model import Story

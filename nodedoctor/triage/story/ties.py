@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.exits import Exit
 from nodedoctor.triage.events.progress import Step
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.incidents import LONGER

@@ -14,9 +14,9 @@ from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.trace import Frame
-from nodedoctor.triage.lines import parse
-from nodedoctor.triage.live import LiveJob, Process
+from nodedoctor.triage.live.running_job import LiveJob, Process
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
+from nodedoctor.triage.read.lines import parse
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")

@@ -8,10 +8,10 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, repair
-from nodedoctor.triage.events.exits import Ended, Exit
-from nodedoctor.triage.events.kernel import Xid
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.exits import Ended, Exit
+from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.model import Event
 
 Fixes = tuple[Fix, ...]

@@ -17,8 +17,8 @@ from test_triage_stories import CALM, STORIES
 
 from nodedoctor.triage.events import SUSPICIONS, TOLD_AS_WARNING, read_events
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.lines import parse
 from nodedoctor.triage.model import Place
+from nodedoctor.triage.read.lines import parse
 
 HERE = Path(__file__).parent
 HARMLESS = [
@@ -56,7 +56,7 @@ TROUBLE = "checkpoint mirror is slow: No space left on device"
 def told() -> Iterator[str]:
     """Every line of the tests' own logs from which a sign reads what a program may have handled."""
     texts = [row[0] for row in STORIES.values()]
-    texts += [json.loads(row)["text"] for row in (HERE / "lines.jsonl").read_text().splitlines()]
+    texts += [json.loads(row)["text"] for row in (HERE.parent / "lines.jsonl").read_text().splitlines()]
     for text in texts:
         for raw in text.splitlines():
             for line in parse(raw, Place("x", 0)):

@@ -16,14 +16,14 @@ from nodedoctor.demo import folder as demo_folder
 from nodedoctor.engine.registry import Check
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.knowledge import nvml_errors, recipes
+from nodedoctor.knowledge import nvml_errors
 from nodedoctor.knowledge.fixes import gpu as gpu_fixes
-from nodedoctor.knowledge.fixes import limits, rdma
+from nodedoctor.knowledge.fixes import limits, rdma, recipes
 from nodedoctor.model import Fix, Report
-from nodedoctor.triage import advice
+from nodedoctor.triage.advice import actions
 from nodedoctor.triage.job import examine
 
-REPOSITORY = Path(__file__).parent.parent
+REPOSITORY = Path(__file__).parents[2]
 NODES = REPOSITORY / "tests" / "nodes"
 RUNTIMES = (None, "docker", "podman", "containerd", "kubernetes", "enroot", "apptainer", "lxc", "other")
 
@@ -94,11 +94,11 @@ def _of_triage() -> Iterator[tuple[str, Fix]]:
         verdict = examine([str(log)]).verdict
         for number, fix in enumerate((*verdict.fixes, *verdict.next)):
             yield f"{log.name} {number}", fix
-    for cause, rows in advice._FIXES.items():
+    for cause, rows in actions._FIXES.items():
         for number, (text, commands, action) in enumerate(rows):
-            yield f"{cause} {number}", Fix(text, advice.steps_of(commands), action)
+            yield f"{cause} {number}", Fix(text, actions.steps_of(commands), action)
     for version in (None, (2, 5), (2, 9)):
-        yield f"recorder {version}", advice._recorder(version)
+        yield f"recorder {version}", actions._recorder(version)
 
 
 def _of_modules() -> Iterator[tuple[str, Fix]]:

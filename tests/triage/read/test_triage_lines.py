@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from say import judged
 
-ROWS = [json.loads(row) for row in Path(__file__).with_name("lines.jsonl").read_text().splitlines()]
+ROWS = [json.loads(row) for row in (Path(__file__).parents[1] / "lines.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["text"][:40] for row in ROWS])

@@ -17,8 +17,8 @@ from say import caught, culprits
 from nodedoctor.triage.flight.dump import Dump, _dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import report
 from nodedoctor.triage.flight.stitch import HEAD, TAIL, stitched
+from nodedoctor.triage.flight.unpickle import PickleRefused, load
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.unpickle import PickleRefused, load
 
 Entry = dict[str, Any]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from nodedoctor.knowledge.cuda import cuda_version
 from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.versions.cuda import cuda_version
 from nodedoctor.record import record
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
-from nodedoctor.triage import guesses
+from nodedoctor.triage.advice import guesses
+from nodedoctor.triage.advice.remedies import remedies
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.model import Cause, Verdict
-from nodedoctor.triage.remedies import remedies
 from nodedoctor.triage.story import Story, follows
 
 TORCH_BY_LINE = {

@@ -14,7 +14,8 @@ from nodedoctor.triage.events import SIGNS
 from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.events.sign import Sign
 
-LINES = [json.loads(row)["text"] for row in (Path(__file__).parent / "lines.jsonl").read_text().splitlines()]
+LOGGED = Path(__file__).parents[1] / "lines.jsonl"
+LINES = [json.loads(row)["text"] for row in LOGGED.read_text().splitlines()]
 TEXTS = [line for text in [*LINES, *(row[0] for row in STORIES.values())] for line in text.splitlines()]
 
 

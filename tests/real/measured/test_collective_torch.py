@@ -13,7 +13,7 @@ from nodedoctor.model import Observation, Status, Unseen
 
 pytestmark = pytest.mark.real
 
-PROBES = Path(__file__).parent.parent.parent / "nodedoctor" / "probes"
+PROBES = Path(__file__).parents[3] / "nodedoctor" / "probes"
 TORCH = os.environ.get("NODEDOCTOR_TORCH_PYTHON", "")
 
 

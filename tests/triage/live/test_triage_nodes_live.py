@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from say import caught, culprits, elastic
 
-from nodedoctor.triage import live_judge
 from nodedoctor.triage.events import ras
 from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.live import Child, LiveJob, Process, Thread, process, threads
+from nodedoctor.triage.live import judge as live_judge
+from nodedoctor.triage.live.running_job import Child, LiveJob, Process, Thread, process, threads
 from nodedoctor.triage.model import CollectiveCall, Place
 from nodedoctor.triage.nodes import NotANode, read_node
-from nodedoctor.triage.physics import physics
 
-LOGS = Path(__file__).parent / "logs"
+LOGS = Path(__file__).parents[1] / "logs"
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4001, name=python, GPU has fallen off the bus."
 
 
@@ -80,7 +80,7 @@ def test_a_healthy_job_is_not_blamed_for_a_sick_node(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_judged_by_the_checks() -> None:
-    node = read_node(str(Path(__file__).parents[1] / "nodes" / "h100-off-the-bus"))
+    node = read_node(str(Path(__file__).parents[2] / "nodes" / "h100-off-the-bus"))
     assert any(type(event.what).__name__ in ("NodeFault", "Xid") for event in node.events)
 
 

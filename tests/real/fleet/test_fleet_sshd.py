@@ -25,7 +25,7 @@ from nodedoctor.fleet.transports.ssh import Ssh
 
 pytestmark = pytest.mark.real
 
-PYZ = Path(__file__).parents[2] / "dist/nodedoctor.pyz"
+PYZ = Path(__file__).parents[3] / "dist/nodedoctor.pyz"
 FEW = ("--json", "nvlink.links", "driver.gpus-present")
 DEAF = "#!/bin/sh\ntrap '' TERM HUP INT\nwhile :; do sleep 1; done\n"
 FROZEN = "#!/bin/sh\nkill -STOP $(ps -C sshd -o pid=,args= | sed -n 's/ sshd: root@notty.*//p')\nsleep 1000\n"

@@ -11,7 +11,7 @@ from test_triage_stories import ACTOR, BANNER, LOGS, STORIES
 
 from nodedoctor.triage.events.progress import counter
 
-EXAMPLES = Path(__file__).parents[3] / "shared" / "examples"
+EXAMPLES = Path(__file__).parents[4] / "shared" / "examples"
 LOOKS_LIKE_PROGRESS = {
     "a redrawn bar": "".join(
         f"Train:  42%|####2     | 420/1000 [07:1{second}<10:00,  1.03s/it]\r" for second in range(5)

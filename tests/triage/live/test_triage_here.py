@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from say import caught, elastic
 
-from nodedoctor.triage import here
 from nodedoctor.triage.cli import parser
-from nodedoctor.triage.events.exits import Exit
+from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.job import examine
+from nodedoctor.triage.live import this_machine
 from nodedoctor.triage.model import Event, Place, Who
 from nodedoctor.triage.nodes import short_name
 from nodedoctor.triage.read.times import seconds
@@ -38,22 +38,22 @@ def ended(host: str | None, ago: float | None = 60.0) -> Event[Any]:
 
 @named
 def test_the_name_of_this_machine() -> None:
-    assert here.evidence(tell([ended(OURS)]), []) == f"the logs name it ({OURS})"
+    assert this_machine.evidence(tell([ended(OURS)]), []) == f"the logs name it ({OURS})"
 
 
 @pytest.mark.parametrize("host", ["node-7", "10.0.0.1", "localhost", None])
 def test_other_names_and_none(host: str | None) -> None:
-    assert here.evidence(tell([ended(host)]), []) == ""
+    assert this_machine.evidence(tell([ended(host)]), []) == ""
 
 
 @named
 def test_one_of_several_hosts() -> None:
-    assert OURS in here.evidence(tell([ended("node-7"), ended(OURS)]), [])
+    assert OURS in this_machine.evidence(tell([ended("node-7"), ended(OURS)]), [])
 
 
 @named
 def test_an_old_log_says_nothing_about_this_machine_now() -> None:
-    assert here.evidence(tell([ended(OURS, ago=9 * 86400.0)]), []) == ""
+    assert this_machine.evidence(tell([ended(OURS, ago=9 * 86400.0)]), []) == ""
 
 
 def test_a_file_that_a_process_here_writes(tmp_path: Path) -> None:
@@ -61,19 +61,19 @@ def test_a_file_that_a_process_here_writes(tmp_path: Path) -> None:
     with log.open("wb") as out:
         writer = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=out)
     try:
-        assert str(writer.pid) in here.evidence(tell([ended(None)]), [str(log)])
-        assert here.evidence(tell([ended("node-7")]), [str(log)]) == ""
+        assert str(writer.pid) in this_machine.evidence(tell([ended(None)]), [str(log)])
+        assert this_machine.evidence(tell([ended("node-7")]), [str(log)]) == ""
         old = time.time() - 9 * 86400
         os.utime(log, (old, old))
-        assert here.evidence(tell([ended(None, ago=None)]), [str(log)]) == ""
+        assert this_machine.evidence(tell([ended(None, ago=None)]), [str(log)]) == ""
     finally:
         writer.communicate(b"\n", timeout=20)
 
 
 def test_where_ray_writes() -> None:
     path = "/tmp/ray/session_2026-11-21_10-00-00_000000_1/logs/worker-1.err"
-    assert path in here.evidence(tell([ended(None)]), [path])
-    assert here.evidence(tell([ended("node-7")]), [path]) == ""
+    assert path in this_machine.evidence(tell([ended(None)]), [path])
+    assert this_machine.evidence(tell([ended("node-7")]), [path]) == ""
 
 
 @named

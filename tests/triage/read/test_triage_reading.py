@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from say import caught, judged, steps
 from test_triage_stories import STORIES
 
-from nodedoctor.triage import lines, scan
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.lines import LONGEST, parse
 from nodedoctor.triage.model import Coverage, Line, Place
+from nodedoctor.triage.read import lines, scan
+from nodedoctor.triage.read.lines import LONGEST, parse
 from nodedoctor.triage.story import tell
 from nodedoctor.triage.verdict import judge
 

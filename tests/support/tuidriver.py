@@ -15,7 +15,7 @@ from typing import Any
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.tui import start
 
-FRAMES = Path(__file__).parent / "frames"
+FRAMES = Path(__file__).parents[1] / "frames"
 UPDATE = "NODEDOCTOR_UPDATE_FRAMES"
 """Set this variable to write the golden frames anew; then read the diff."""
 

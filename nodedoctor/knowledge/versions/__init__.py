@@ -1,0 +1,1 @@
+"""What fits what: drivers, CUDA, torch, NCCL, the packages on top, and images that promise them."""

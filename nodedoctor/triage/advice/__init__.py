@@ -1,0 +1,1 @@
+"""What to do once the cause is known, and what to measure when it is not."""
