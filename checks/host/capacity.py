@@ -256,9 +256,10 @@ def _name(volume: Volume) -> str:
 
 
 def _said(volume: Volume) -> list[Evidence]:
-    """Its line among the mounts, and what it answered."""
-    mount = quoted_like("disk", rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*", MOUNTS)
+    """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
+    told = [quoted_like("disk", rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*", MOUNTS)]
     if volume.error:
-        return [mount, reading("disk", f'errors["{volume.asked}"]')]
-    space = ("inodes", "inodes_free") if _few_inodes(volume) else ("size_bytes", "free_bytes")
-    return [mount, *(reading("disk", f'statvfs["{volume.asked}"].{name}') for name in space)]
+        return [*told, reading("disk", f'errors["{volume.asked}"]')]
+    space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)
+    answered = [reading("disk", f'statvfs["{volume.asked}"].{name}') for name in space]
+    return [*told, *answered] if volume.read_only or volume.stopped_writing else answered

@@ -183,7 +183,7 @@ def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | 
         ),
     ]
     if "/compat" not in path + real:
-        return Finding.ok(f"{path} is the driver's own", evidence=evidence)
+        return Finding.ok(f"{path} is the driver's own", evidence=evidence[:1])
     fix = Fix(
         f"Take {os.path.dirname(path)} out of LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
         (),

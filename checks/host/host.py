@@ -121,10 +121,7 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
         yield Finding.skip(f"no frequency governor here: {where}")
         return
     told = ", ".join(f"{count} x {name}" for name, count in sorted(host.governors.items()))
-    evidence = [
-        file_reading("host", f"/sys/devices/system/cpu/cpu0/cpufreq/{name}")
-        for name in ("scaling_governor", "scaling_driver")
-    ]
+    evidence = [file_reading("host", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")]
     if set(host.governors) == {best.value}:
         yield Finding.ok(told, evidence=evidence)
         return

@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_u
 from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad, traits
+from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
 
@@ -150,14 +150,9 @@ def _known(row: BadVersion, version: str, where: str, said: list[Evidence]) -> F
 
 def _nothing(version: str, where: str, holds: set[str], said: list[Evidence]) -> Finding:
     """Say under which other conditions something is known, because those cannot be seen here."""
-    meanings = {row.trait: row.meaning for row in traits()}
     rows = [row for row in affecting(version) if set(row.needs) - holds <= set(PER_JOB)]
-    lines = [
-        f"only when {meanings.get(need, need)}: {row.what} ({row.fixed} repairs it)"
-        for row in rows
-        for need in sorted(set(row.needs) - holds)[:1]
-    ]
-    told = f"; {'; '.join(lines[:4])}" if lines else ""
+    known = "known problem needs" if len(rows) == 1 else "known problems need"
+    told = f"; {len(rows)} {known} conditions that were not seen here" if rows else ""
     return Finding.ok(f"NCCL {version} ({where}){told}", subject=f"nccl:{version}", evidence=said)
 
 

@@ -33,6 +33,10 @@ class FabricManager:
     said_by: str
     said: tuple[Evidence, ...] = ()
 
+    def public(self) -> dict[str, str]:
+        """The version, and who said it."""
+        return {"version": self.version, "said_by": self.said_by}
+
     @classmethod
     def parse(cls, seen: Observation, packages: DriverPackages | Unseen) -> FabricManager | Unseen:
         """What the program says, else what the package is."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import asdict, field
+from typing import Any
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe
@@ -144,6 +145,12 @@ class Limits:
                 path: error for path, error in files.errors.items() if not path.startswith("/sys/fs/cgroup")
             },
         )
+
+    def public(self) -> dict[str, Any]:
+        """All fields, without the places that evidence is taken from."""
+        shown = asdict(self)
+        del shown["cgroup"]["files"]
+        return shown
 
 
 def own_limit(name: str) -> Evidence:

@@ -104,7 +104,8 @@ class IbPort:
     def said(self, source: str) -> list[Evidence]:
         """What the source said of it: the files of sysfs, or the block of a tool's output."""
         if source == "rdma":
-            told = (("state", self.state), ("phys_state", self.phys_state), ("rate", self.rate_gbps))
+            physical = None if self.active and self.phys_state == "LinkUp" else self.phys_state
+            told = (("state", self.state), ("phys_state", physical), ("rate", self.rate_gbps))
             here = f"{CLASS}/{self.hca}/ports/{self.number}"
             return [file_reading(source, f"{here}/{name}") for name, value in told if value is not None]
         return [quoted_like(source, _BLOCK[source].format(re.escape(self.hca), self.number))]

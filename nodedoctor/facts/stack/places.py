@@ -17,7 +17,7 @@ _BUILD = {"version": "PyTorch version", "cuda": "CUDA used to build PyTorch"}
 def package_said(target: TargetPython, *packages: Package) -> list[Evidence]:
     """The versions of installed packages, or their lines in a paste."""
     if target.source == LIVE:
-        return [reading(LIVE, f"{_entry(package)}.version") for package in packages]
+        return [reading(LIVE, f"{_entry(target, package)}.version") for package in packages]
     written = (re.escape(package.name).replace(r"\-", "[-_.]") for package in packages)
     return [
         quoted_like(source, rf"(?i)^.*(?<![\w-]){name}(?![\w-]).*$")
@@ -40,7 +40,7 @@ def required_said(target: TargetPython, package: Package, name: str) -> Evidence
     """The line of a package's metadata that requires another one."""
     same = re.compile(re.escape(name).replace(r"\-", "[-_.]") + r"(?![\w.-])", re.IGNORECASE)
     line = next((line for line in package.requires if same.match(line)), name)
-    return reading(target.source, f"{_entry(package)}.requires[^{line.partition(']')[0]}]")
+    return reading(target.source, f"{_entry(target, package)}.requires[^{line.partition(']')[0]}]")
 
 
 def pin_said(target: TargetPython, name: str) -> list[Evidence]:
@@ -63,11 +63,9 @@ def torch_said(target: TargetPython, *keys: str) -> list[Evidence]:
 
 
 def library_said(copy: LibraryCopy) -> list[Evidence]:
-    """The version a library file says it is, and the CUDA it was built with."""
+    """The version a library file says it is, else the name it goes by."""
     here = f"libraries.copies[path={copy.path}]"
-    return [reading(LIVE, f"{here}.{key}") for key in ("version", "cuda") if getattr(copy, key)] or [
-        reading(LIVE, f"{here}.soname")
-    ]
+    return [reading(LIVE, f"{here}.{'version' if copy.version else 'soname'}")]
 
 
 def resolved_said(found: Resolved) -> list[Evidence]:
@@ -83,8 +81,9 @@ def toolkit_said(target: TargetPython) -> list[Evidence]:
     return [quoted_like("collect-env", r"^CUDA runtime version: .*")]
 
 
-def _entry(package: Package) -> str:
-    where = f"&location={package.location}" if package.location else ""
+def _entry(target: TargetPython, package: Package) -> str:
+    """Where a package stands in the list; of several copies the one in this folder."""
+    where = f"&location={package.location}" if len(target.copies(package.name)) > 1 else ""
     return f"distributions[name={package.raw or package.name}{where}]"
 
 
