@@ -115,6 +115,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         help="also try the way to these nodes (of more than 16 to four): ping, packet size, rendezvous port",
     )
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
+    add("--preview", action="store_true", help="checks that were never seen on real hardware may fail, too")
     add("--checks", dest="check_folders", action="append", default=[], metavar="DIR", help="more check files")
 
 
@@ -163,9 +164,4 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="what makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever was found")
-    add(
-        "--debug-log",
-        default="",
-        metavar="FILE",
-        help="append what was started, what it answered, the seconds, and what fell back",
-    )
+    outputs.add_debug_log(group)

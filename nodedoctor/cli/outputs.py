@@ -27,6 +27,24 @@ def add(group: argparse._ArgumentGroup | argparse.ArgumentParser, *forms: str) -
         group.add_argument(f"--{form}", default="", metavar="FILE", help=f"also write {_FORMS[form]}")
 
 
+def add_debug_log(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """Offer `--debug-log FILE`; `start_debug_log` begins it."""
+    group.add_argument(
+        "--debug-log",
+        default="",
+        metavar="FILE",
+        help="append what was started, what it answered, the seconds, and what fell back",
+    )
+
+
+def start_debug_log(arguments: argparse.Namespace) -> None:
+    """Log from here on, in this process, if that was asked for."""
+    if arguments.debug_log:
+        from nodedoctor.cli import debug_log
+
+        debug_log.start(arguments.debug_log)
+
+
 def no_folder(arguments: argparse.Namespace, *more: str) -> str:
     """What is wrong with the files asked for, before any work is done; `more` are further options."""
     for option in (*_FORMS, *more):

@@ -50,7 +50,7 @@ def entered(seen: Observation) -> Observation:
     return seen
 
 
-class Source(Protocol):
+class ObservationSource(Protocol):
     """Answers probes by name."""
 
     async def observe(self, name: str) -> Observation:

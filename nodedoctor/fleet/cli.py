@@ -9,13 +9,13 @@ import os
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nodedoctor.cli.console import Exit, complain, emit
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from nodedoctor.fleet.gather import Gathered, GatherState, Transport
     from nodedoctor.fleet.model import Fleet, FleetRequest
@@ -37,13 +37,15 @@ def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     try:
         _check(arguments)
+        outputs.start_debug_log(arguments)
         gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
-    if not _has_screen(arguments) and not emit(_rendered(fleet, arguments)):
+    found = document(fleet)
+    if not _has_screen(arguments) and not emit(_rendered(found, arguments)):
         return Exit.OUTPUT
-    written = max(outputs.write(arguments, lambda: document(fleet)), _lists(fleet, arguments))
+    written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
     if written != Exit.OK:
         return written
     if gathered.ended_by:
@@ -55,7 +57,7 @@ def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
     """The verdict as a number, as for one node; a node without a report counts as broken."""
     from nodedoctor.model import Severity
 
-    found = {problem.severity for node in fleet.nodes for problem in node.problems}
+    found = {problem.counted for node in fleet.nodes for problem in node.problems}
     found |= {node.severity for node in fleet.nodes}
     found |= {Severity.of(oddity.status) for oddity in fleet.oddities}
     if Severity.FAIL in found:
@@ -75,7 +77,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from nodedoctor.engine.plugins import discover
     from nodedoctor.engine.session import UsageError, select, since_when
 
-    if problem := outputs.no_folder(arguments, "passing", "failing", "pyz"):
+    if problem := outputs.no_folder(arguments, "passing", "failing", "pyz", "debug_log"):
         raise UsageError(problem)
     if problem := _written_twice(arguments):
         raise UsageError(problem)
@@ -84,8 +86,8 @@ def _check(arguments: argparse.Namespace) -> None:
         if value and not is_one(value):
             raise UsageError(f"--{option} {value}: a CHECK stands before --{option}, or write --{option}=...")
     if arguments.reports:
-        asked = ("checks", "tag", "expect", "passive", "deep", "peers", "since", "python", "exec", "save")
-        given = [name for name in asked if getattr(arguments, name)]
+        asked = ("checks", "tag", "expect", "passive", "deep", "preview", "peers", "since", "python", "exec")
+        given = [name for name in (*asked, "save") if getattr(arguments, name)]
         if given:
             name = "CHECK" if given[0] == "checks" else f"--{given[0]}"
             raise UsageError(f"{name} is for nodes that are asked now; --reports are of nodes that were")
@@ -213,7 +215,7 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
     from nodedoctor.fleet.model import FleetRequest
 
     words = ["--json"]
-    words += [word for flag in ("passive", "deep") if getattr(arguments, flag) for word in (f"--{flag}",)]
+    words += [f"--{flag}" for flag in ("passive", "deep", "preview") if getattr(arguments, flag)]
     for name in ("since", "python", "exec"):
         if value := getattr(arguments, name):
             words.append(f"--{name}={value}")
@@ -256,17 +258,17 @@ def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
     )
 
 
-def _rendered(fleet: Fleet, arguments: argparse.Namespace) -> str:
+def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:
     if arguments.json:
         from nodedoctor.fleet import document
 
-        return document.render(fleet) + "\n"
+        return document.render(found) + "\n"
     from nodedoctor.fleet import text
 
     on_terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size((80, 24)).columns, 140) if on_terminal else 100
     colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return text.render(fleet, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
+    return text.render(found, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
 
 
 def _again(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str] | None:

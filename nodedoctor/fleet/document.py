@@ -1,4 +1,7 @@
-"""Many nodes as one JSON document, `nodedoctor.fleet/1`; within /1 keys are only ever added."""
+"""Many nodes as one JSON document, `nodedoctor.fleet/1`; within /1 keys are only ever added.
+
+`document` makes it, and `fleet_of` takes it back: views show what it holds and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any, get_args
 from nodedoctor.fleet.compare.outliers import kinds
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
-from nodedoctor.nodeset import fold
+from nodedoctor.nodeset import counted, expand, fold
 
 SCHEMA = "nodedoctor.fleet/1"
 
@@ -21,6 +24,8 @@ _PROBLEMS = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
 def document(fleet: Fleet) -> dict[str, Any]:
     """The fleet as plain data, worst first."""
+    nodes = fleet.worst_first()
+    tables, places = _shared(nodes)
     return {
         "schema": SCHEMA,
         "tool": fleet.tool,
@@ -38,13 +43,30 @@ def document(fleet: Fleet) -> dict[str, Any]:
         ],
         "oddities": [_oddity(oddity) for oddity in fleet.oddities],
         "checks": checks(fleet),
-        "nodes": [entry(node) for node in fleet.worst_first()],
+        "statuses": tables,
+        "nodes": [{**entry(node), "statuses": places[id(node.statuses)]} for node in nodes],
     }
 
 
-def render(fleet: Fleet) -> str:
+def fleet_of(told: Mapping[str, Any]) -> Fleet:
+    """The fleet that our own document tells of, its nodes worst first."""
+    tables = [
+        {intern(check): Status(status) for check, status in statuses.items()} for statuses in told["statuses"]
+    ]
+    return Fleet(
+        tool=told["tool"],
+        source=told["source"],
+        started=told["started"],
+        seconds=told["seconds"],
+        nodes=tuple(node_of(node, tables[node["statuses"]]) for node in told["nodes"]),
+        oddities=tuple(map(_oddity_of, told["oddities"])),
+        titles={check["check"]: check["title"] for check in told["checks"]},
+    )
+
+
+def render(document: Mapping[str, Any]) -> str:
     """The document as text, a node a line. ASCII only: valid in any locale, inert on a terminal."""
-    lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document(fleet).items())
+    lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document.items())
     return "{" + ",\n".join(lines) + "}"
 
 
@@ -142,6 +164,7 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         boot_id=told["boot_id"],
         uptime=told["uptime"],
         serials=tuple(told["serials"]),
+        alias=told["name"] if told["name"] != told["host"] else "",
         peers=told["peers"],
     )
 
@@ -151,6 +174,16 @@ def _tables(nodes: Iterable[Node]) -> Iterable[tuple[Mapping[str, Status], int]]
     times = Counter(id(node.statuses) for node in nodes)
     tables = {id(node.statuses): node.statuses for node in nodes}
     return ((tables[key], count) for key, count in times.items())
+
+
+def _shared(nodes: Iterable[Node]) -> tuple[list[dict[str, str]], dict[int, int]]:
+    """Every table of statuses once, and the place of each in that list, by its `id`."""
+    found: dict[tuple[tuple[str, str], ...], int] = {}
+    places: dict[int, int] = {}
+    for statuses, _ in _tables(nodes):
+        rows = tuple((check, status.value) for check, status in statuses.items())
+        places[id(statuses)] = found.setdefault(rows, len(found))
+    return [dict(rows) for rows in found], places
 
 
 def _worst(node: Node) -> dict[str, Status]:
@@ -165,7 +198,7 @@ def _lines(value: Any) -> str:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    return {
+    told = {
         "id": problem.id,
         "check": problem.check,
         "title": problem.title,
@@ -177,6 +210,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "action": problem.action,
         "fix": problem.fix or None,
     }
+    return {**told, "preview": True} if problem.preview else told
 
 
 def _problem_of(told: Mapping[str, Any]) -> Problem:
@@ -189,6 +223,7 @@ def _problem_of(told: Mapping[str, Any]) -> Problem:
         reason=told["reason"] or "",
         title=intern(told["title"]),
         fix=told["fix"] or "",
+        preview=told.get("preview", False),
     )
 
 
@@ -206,5 +241,28 @@ def _oddity(oddity: Oddity) -> dict[str, Any]:
     }
 
 
+def _oddity_of(told: Mapping[str, Any]) -> Oddity:
+    groups, most = tuple(map(_group_of, told["groups"])), told["majority"]
+    return Oddity(
+        key=told["key"],
+        title=told["title"],
+        status=Status(told["status"]),
+        summary=told["summary"],
+        why=told["why"],
+        groups=groups,
+        majority=_group_of(most) if most else None,
+        odd=_hosts(told["odd"]),
+        fix=told["fix"] or "",
+    )
+
+
 def _group(group: ValueGroup) -> dict[str, Any]:
     return {"value": group.value, "nodes": fold(group.hosts), "count": len(group.hosts)}
+
+
+def _group_of(told: Mapping[str, Any]) -> ValueGroup:
+    return ValueGroup(told["value"], _hosts(told["nodes"]))
+
+
+def _hosts(nodes: str) -> tuple[str, ...]:
+    return tuple(sorted(expand(nodes), key=counted))

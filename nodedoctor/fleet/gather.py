@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from dataclasses import replace
 from typing import Protocol, cast
 
 from nodedoctor import __version__
+from nodedoctor.cli.endings import on_ending
 from nodedoctor.engine.run import now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
@@ -60,6 +62,8 @@ class GatherState:
 
 Progress = Callable[[GatherState], None]
 
+_log = logging.getLogger(__name__)
+
 
 @record
 class Gathered:
@@ -86,13 +90,14 @@ async def gather(
     gc.disable()  # nothing here lives long enough to be worth looking through
     began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
     run = _Run(transport, save, progress, stopped or asyncio.Event())
-    with _signals(run.stop) if stopped is None else contextlib.nullcontext():
+    with on_ending(run.stop, signal.SIGINT) if stopped is None else contextlib.nullcontext():
         await run.prepare()
         if peers and len(run.hosts) > 1:
             names = fold(host.rpartition("@")[2] for host in run.hosts)
             request = replace(request, arguments=(*request.arguments, "--peers", names))
         await run.ask(request)
     nodes = await run.all(started)
+    _log.debug("%d nodes gathered in %.3f s over %s", len(nodes), time.monotonic() - began, transport.name)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
     titles = {problem.check: problem.title for node in nodes for problem in node.problems}
@@ -160,7 +165,10 @@ class _Run:
         asked = cast("AsyncGenerator[Node, None]", self._transport.ask(request))
         async with contextlib.aclosing(asked) as answers:
             async for node in answers:
+                said = f": {node.note}" if node.note else ""
+                _log.debug("%s %s after %.3f s%s", node.host, node.state, node.seconds, said)
                 if self.hosts and node.host in self._came:
+                    _log.debug("%s has come before; this answer is passed over", node.host)
                     continue
                 if self._save and node.state == "answered":
                     self._keep(node)
@@ -206,16 +214,3 @@ class _Run:
             return tuple(host for host in self.hosts if host not in self._came)
         told: Callable[[], tuple[str, ...]] = getattr(self._transport, "waiting", lambda: ())
         return told()
-
-
-@contextlib.contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the asking and no more."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, int(number))
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)

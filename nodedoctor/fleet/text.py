@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, get_args
 
 from nodedoctor.fleet.compare.grouping import One, blank, families, fix, nodes
-from nodedoctor.fleet.document import kinds_of
+from nodedoctor.fleet.document import fleet_of, kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.inert import inert
@@ -32,9 +32,18 @@ Again = Callable[[str, Iterable[str]], str]
 
 
 def render(
-    fleet: Fleet, *, width: int = 80, colour: bool = False, quiet: bool = False, again: Again | None = None
+    document: Mapping[str, Any],
+    *,
+    width: int = 80,
+    colour: bool = False,
+    quiet: bool = False,
+    again: Again | None = None,
 ) -> str:
-    """The whole fleet as lines; with `quiet` only what is not well, with `again` how to look closer."""
+    """A whole fleet as lines, from the document that `document.document` makes of it.
+
+    With `quiet` only what is not well, with `again` how to look closer.
+    """
+    fleet = fleet_of(document)
     page = _Page(max(width, 40), colour)
     page.status(fleet.verdict, tally(fleet))
     if not quiet:

@@ -9,7 +9,7 @@ from nodedoctor.record import record
 
 
 @record
-class Cause:
+class KnownCause:
     """One cause. `confirm` and `fix` are steps in order; `see` names checks, variables and other causes."""
 
     cause: str
@@ -24,11 +24,11 @@ class Cause:
 
 
 @cache
-def causes() -> tuple[Cause, ...]:
+def causes() -> tuple[KnownCause, ...]:
     """All causes."""
-    return rows("causes", "causes", Cause)
+    return rows("causes", "causes", KnownCause)
 
 
-def cause(name: str) -> Cause | None:
+def cause(name: str) -> KnownCause | None:
     """The cause of that name, `peer_died`; None for one the table does not have."""
     return next((row for row in causes() if row.cause == name), None)

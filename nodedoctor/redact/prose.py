@@ -79,7 +79,7 @@ def names_somebody(text: str) -> bool:
 
 
 @record
-class Named:
+class Identities:
     """What was found, each in the order of the text."""
 
     hosts: tuple[str, ...]
@@ -169,7 +169,7 @@ _NO_USER = frozenset(_COMMON.split())
 _NO_LABEL = frozenset({"default", "kube-system", "kube-public", "monitoring", "gpu-operator", "my-bucket"})
 
 
-def named_in(corpus: str, most: int) -> Named:
+def named_in(corpus: str, most: int) -> Identities:
     """The names that stand in free text where one must; at most so many of each."""
     lines = _LINES.sub("\n", corpus)
     stores: dict[str, None] = {}
@@ -192,7 +192,7 @@ def named_in(corpus: str, most: int) -> Named:
     labels = [name for pair in _each(_LABELS, lines) for name in pair if name and name not in _NO_LABEL]
     labels += [name.rstrip() for name in programs if not _KNOWN_PROGRAMS.fullmatch(name.rstrip())]
     users = (name.rstrip(".-") for name in (*_each(_USERS, lines), *_entered(lines)))
-    return Named(
+    return Identities(
         tuple(hosts)[:most],
         tuple(islice((name for name in dict.fromkeys(users) if _is_user(name)), most)),
         tuple(dict.fromkeys((*stores, *labels)))[:most],

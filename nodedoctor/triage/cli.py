@@ -36,8 +36,9 @@ def main(words: list[str]) -> int:
     from nodedoctor.triage.nodes import read_node
 
     arguments = parser().parse_args(words)
-    if problem := outputs.no_folder(arguments):
+    if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
+    outputs.start_debug_log(arguments)
     if arguments.live is not None:
         return _show(arguments, examine_live(arguments.live))
     if not arguments.paths:
@@ -144,4 +145,5 @@ def parser() -> Parser:
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
+    outputs.add_debug_log(made)
     return made

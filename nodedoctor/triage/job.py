@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +35,8 @@ QUOTED = 4096
 """Characters of a line that are quoted at most."""
 _DUMPS = ("pickle", "json")
 
+_log = logging.getLogger(__name__)
+
 
 @record
 class Examined:
@@ -56,7 +60,9 @@ def examine(
     for source in found.sources:
         if source.kind in _DUMPS or reading.interrupted:
             continue
+        began = time.perf_counter()
         read(source, reading)
+        _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
     everything = resolved(reading.events, reading.tally)
     found_jobs = jobs(everything, reading.tally)
     chosen = _chosen(found_jobs, job)
@@ -133,7 +139,9 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
         if source.kind == "json" and rank_of(source.path) in known:
             continue  # the same dump once more, without its stack frames
         try:
+            began = time.perf_counter()
             dump = read_dump(source.path)
+            _log.debug("%s read as a dump in %.3f s", source.path, time.perf_counter() - began)
             dumps.append(dump)
             known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
         except (PickleRefused, OSError) as problem:

@@ -14,7 +14,7 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.system.slurm import OrderedStop
-from nodedoctor.triage.events.watchdog import Dying, Failed, GilHeld, Heartbeat, Status, TimedOut
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Coverage, Event, Outcome, Verdict, Who
 from nodedoctor.triage.nodes import NodeFault
 from nodedoctor.triage.story import Story
@@ -97,7 +97,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
 def _teardown(story: Story) -> bool:
     """True when the job had said that it was done first: trouble while it took itself down."""
     done = {e.place.source: e.place.offset for e in reversed(story.of(Finished)) if "rain" in e.text}
-    kinds = (Heartbeat, TimedOut, Status, Dying, Failed, PeerGone, NcclError, GilHeld)
+    kinds = (Heartbeat, TimedOut, CollectiveStatus, Dying, Failed, PeerGone, NcclError, GilHeld)
     return bool(done) and all(
         isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)
         for event in story.trouble

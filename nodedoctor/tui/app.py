@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from nodedoctor.cli import headless
+from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import OpenNode, ShowCheck
 from nodedoctor.tui.palette import GoToCheck
@@ -43,25 +44,12 @@ class NodeDoctor(App[None]):
     DEFAULT_MODE = "checks"
     ALLOW_SELECT = False
     NOTIFICATION_TIMEOUT = 3
+    ended_by = 0
+    """The signal that ended the screen, if one did."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
     COMMANDS = App.COMMANDS | {GoToCheck}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "open('checks')", "Checks", id="screen-checks"),
-        Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="who reaches whom"),
-        Binding("3", "open('live')", "Live", id="screen-live", tooltip="load of GPUs, ports and host"),
-        Binding("4", "open('triage')", "Triage", id="screen-triage", tooltip="why a job died"),
-        Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),
-        Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
-        Binding("7", "open('fleet')", "Fleet", id="screen-fleet", tooltip="many nodes side by side"),
-        Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
-        Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
-        Binding("d", "compare", "Compare with a snapshot", id="compare"),
-        Binding("question_mark", "help", "Help", id="help"),
-        Binding("colon,ctrl+p", "command_palette", "Commands", id="commands"),
-        Binding("q", "quit", "Quit", id="quit", tooltip="the exit code is the verdict's"),
-        Binding("ctrl+c", "interrupt", "Interrupt", id="interrupt", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]
 
     # A var, not a reactive: that one would draw the whole screen whenever a second has gone by.
     state: var[State | None] = var(None, always_update=True)

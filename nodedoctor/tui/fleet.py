@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from nodedoctor import __version__
+from nodedoctor.fleet.document import document, fleet_of
 from nodedoctor.fleet.gather import Gathered, GatherState, Transport, gather
 from nodedoctor.fleet.model import Fleet, FleetError, FleetRequest
 from nodedoctor.report.inert import inert
@@ -69,7 +70,8 @@ class Asking:
             state = getting.result()
             fleet = Fleet(__version__, self._transport.name, "", loop.time() - began, state.nodes)
             yield Round(fleet, state.waiting)
-        yield Round((await asyncio.shield(self._task)).fleet)
+        judged = (await asyncio.shield(self._task)).fleet
+        yield Round(fleet_of(document(judged)))
 
     async def finish(self) -> Gathered:
         """End the asking; what had not answered is silent."""

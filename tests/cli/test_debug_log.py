@@ -91,3 +91,28 @@ def test_a_file_system_that_never_answers_is_not_waited_for(tmp_path: Path) -> N
     """A FIFO that nobody reads stands for a dead mount: opening it hangs."""
     os.mkfifo(tmp_path / "fifo")
     assert run("demo", "healthy", "--json", "--debug-log", str(tmp_path / "fifo")).returncode == Exit.OK
+
+
+def test_a_fleet_says_what_came_from_each_node(tmp_path: Path) -> None:
+    report = tmp_path / "gpu-1.json"
+    report.write_text(run("demo", "healthy", "--json").stdout)
+    (tmp_path / "gpu-2.json").write_text("no report")
+    file = tmp_path / "debug.log"
+    done = run("fleet", "--reports", str(tmp_path), "--json", "--exit-zero", "--debug-log", str(file))
+    assert done.returncode == Exit.OK, done.stderr
+    log = file.read_text()
+    assert re.search(r"fleet\.gather: \S+ answered after [\d.]+ s$", log, re.MULTILINE)
+    assert re.search(r"fleet\.gather: gpu-2 unreadable after [\d.]+ s: .*not a report", log)
+    assert re.search(r"fleet\.gather: 2 nodes gathered in [\d.]+ s over reports", log)
+
+
+def test_triage_says_what_each_file_was_read_as(tmp_path: Path) -> None:
+    logs = tmp_path / "job.log"
+    logs.write_text("Epoch 1\n" * 9)
+    dump = tmp_path / "dump_0.json"
+    dump.write_text('{"version": "2.4", "entries": []}')
+    file = tmp_path / "debug.log"
+    run("triage", "--json", "--no-node", str(logs), str(dump), "--debug-log", str(file))
+    log = file.read_text()
+    assert re.search(rf"triage\.job: {logs} read as text in [\d.]+ s", log)
+    assert re.search(rf"triage\.job: {dump} read as a dump in [\d.]+ s", log)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from recorded import judged
 from textual.pilot import Pilot
 from tuidriver import drive, frame, press
 
@@ -45,7 +45,7 @@ def test_every_folder_is_listed_and_every_name_is_a_folder():
 
 @pytest.mark.parametrize("name", DEMOS)
 def test_a_demo_says_what_is_wrong_there_and_nothing_else_is(name: str):
-    report = asyncio.run(Session(Request(replay=DEMO / name)).diagnosis().run())
+    report = judged(DEMO / name)
     failed = {result.check for result in report.results if result.status is Status.FAIL}
     assert failed >= SICK[name]
     if name == "healthy":

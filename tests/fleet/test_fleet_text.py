@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.fleet.compare.grouping import CUT_FIX, families, fix
 from nodedoctor.fleet.compare.outliers import judge
+from nodedoctor.fleet.document import document
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.fleet.text import render
 from nodedoctor.model import Status
@@ -17,7 +18,7 @@ def links(host: str, gpu: int = 3, up: int = 16, fix: str = "Reseat it.") -> Nod
 
 
 def text(*nodes: Node, oddities: tuple[Oddity, ...] = (), quiet: bool = False) -> str:
-    return render(Fleet("0", "ssh", "", 1.0, nodes, oddities), width=200, quiet=quiet)
+    return render(document(Fleet("0", "ssh", "", 1.0, nodes, oddities)), width=200, quiet=quiet)
 
 
 def test_no_serial_of_one_node_is_told_for_another():

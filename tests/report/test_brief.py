@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from functools import cache
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 from any_report import reports
 from hypothesis import given
+from recorded import judged
 
-from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report as Found
 from nodedoctor.report import brief, json, ticket
 from nodedoctor.report.document import Report
@@ -25,7 +24,7 @@ NAMES = [path.name for path in NODES]
 
 @cache
 def document(node: Path) -> Report:
-    return json.document(asyncio.run(Session(Request(replay=node)).diagnosis().run()))
+    return json.document(judged(node))
 
 
 @pytest.mark.parametrize("node", NODES, ids=NAMES)

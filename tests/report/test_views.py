@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +11,13 @@ import pytest
 from any_report import reports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recorded import judged
 from test_html import JSON, KEYS
 
 from nodedoctor import model
 from nodedoctor.cli.compare import document_of
 from nodedoctor.cli.console import exit_code
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import comparison, html, junit, prometheus, summary, text
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, read, severity_of
@@ -33,10 +32,6 @@ from nodedoctor.tui.state import State, file_name
 HERE = Path(__file__).parents[1]
 NODES = [*sorted(HERE.glob("nodes/*/")), *map(folder, DEMOS)]
 NODES = [node for node in NODES if (node / "manifest.json").exists()]
-
-
-def diagnosed(node: Path) -> model.Report:
-    return asyncio.run(Session(Request(replay=node)).diagnosis().run())
 
 
 def views(report: Report) -> Iterator[tuple[str, Any]]:
@@ -70,7 +65,7 @@ def screens(state: State) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.name)
 def test_a_saved_report_is_shown_as_the_run_was(node: Path):
-    live = report_json.document(diagnosed(node))
+    live = report_json.document(judged(node))
     saved = read(json.loads(report_json.render(live)))
     assert saved == live
     for (name, shown), (_, again) in zip(views(live), views(saved), strict=True):
@@ -82,7 +77,7 @@ def test_a_saved_report_is_shown_as_the_run_was(node: Path):
 def test_a_comparison_with_a_saved_report_is_the_one_with_the_run(tmp_path: Path):
     before, after = folder("healthy"), folder("nvlinks-down")
     saved = tmp_path / "before.json"
-    saved.write_text(report_json.render(report_json.document(diagnosed(before))))
+    saved.write_text(report_json.render(report_json.document(judged(before))))
     live, read_back = (comparison.compare(document_of(one), document_of(after)) for one in (before, saved))
     assert read_back == live and live.worse
     names = comparison.heading(document_of(before)), comparison.heading(document_of(after))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib
 import pkgutil
@@ -10,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from recorded import judged
+
 from nodedoctor import knowledge
 from nodedoctor.demo import DEMOS
 from nodedoctor.demo import folder as demo_folder
 from nodedoctor.engine.registry import Check
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.knowledge import nvml_errors
+from nodedoctor.knowledge import error_codes, nvml_errors
 from nodedoctor.knowledge.fixes import gpu as gpu_fixes
 from nodedoctor.knowledge.fixes import limits, rdma, recipes
 from nodedoctor.model import Fix, Report
@@ -46,11 +47,6 @@ def sources() -> Iterator[Path]:
         yield from sorted((REPOSITORY / folder).rglob("*.py"))
 
 
-def judged(folder: Path) -> Report:
-    """One recorded node."""
-    return asyncio.run(Session(Request(replay=folder)).diagnosis().run())
-
-
 def of_report(report: Report) -> Iterator[tuple[str, Fix]]:
     """The fixes of one report, by check."""
     for result in report.results:
@@ -70,7 +66,7 @@ def every_fix() -> dict[str, Fix]:
 
 def _of_tables() -> Iterator[tuple[str, Fix]]:
     gpu = Gpu(index=3)
-    for row in (*nvml_errors._ROWS, nvml_errors.nvml_error("NEVER_HEARD_OF")):
+    for row in (*error_codes.NVML, *error_codes.CUDA, error_codes.nvml_error("NEVER_HEARD_OF")):
         for inside in (False, True):
             for index in (None, 3):
                 yield f"{row.name} {inside} {index}", row.fix_here(inside, index)

@@ -486,11 +486,12 @@ def test_a_real_old_python(archive, version):
     assert line == f"nodedoctor: needs Python 3.10 or newer, and {python} is Python {version}"
 
 
-def test_only_what_is_for_this_machine_is_unpacked(place):
-    assert place.unpacked("native/x86_64/psutil/__init__.py", "x86_64") == "psutil/__init__.py"
-    assert place.unpacked("native/x86_64/psutil/__init__.py", "riscv64") == ""
-    assert place.unpacked("nodedoctor/native.py", "riscv64") == "nodedoctor/native.py"
-    name, files = place.manifest(f"cafe\n3 a b.py\n4 native/{MACHINE}/n.so\n5 native/pdp11/n.so\n")
+def test_only_what_is_for_this_machine_is_unpacked(build):
+    contents = importlib.import_module("nodedoctor_contents")
+    assert contents.unpacked("native/x86_64/psutil/__init__.py", "x86_64") == "psutil/__init__.py"
+    assert contents.unpacked("native/x86_64/psutil/__init__.py", "riscv64") == ""
+    assert contents.unpacked("nodedoctor/native.py", "riscv64") == "nodedoctor/native.py"
+    name, files = contents.manifest(f"cafe\n3 a b.py\n4 native/{MACHINE}/n.so\n5 native/pdp11/n.so\n")
     assert (name, files) == (f"cafe-{MACHINE}", {"a b.py": 3, "n.so": 4})
 
 

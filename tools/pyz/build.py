@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 BOOT = {
     "__main__.py": HERE / "main.py",
+    "nodedoctor_contents.py": HERE / "nodedoctor_contents.py",
     "nodedoctor_place.py": HERE / "nodedoctor_place.py",
     "nodedoctor_unpack.py": HERE / "nodedoctor_unpack.py",
 }

@@ -14,7 +14,7 @@ import time
 import zipfile
 import zlib
 
-from nodedoctor_place import Files, NoPlace, intact, present, unpacked
+from nodedoctor_contents import Files, NoPlace, intact, present, unpacked
 
 FRESH = ".unpacking-"
 ABANDONED = 24 * 3600  # seconds after which a folder that somebody was unpacking into is litter

@@ -51,7 +51,7 @@ class When:
 
 
 @record
-class Line:
+class KernelLine:
     """One message of the kernel: its time and place, its text, the words it was found by."""
 
     when: When
@@ -59,7 +59,7 @@ class Line:
     words: tuple[str, ...]
 
 
-def lines_with(words: Iterable[str], text: str, boot_epoch: float | None = None) -> Iterator[Line]:
+def lines_with(words: Iterable[str], text: str, boot_epoch: float | None = None) -> Iterator[KernelLine]:
     """The messages that hold one of the words, in the log's order. `boot_epoch` dates a bare dmesg."""
     found: dict[int, list[str]] = {}
     for word in words:
@@ -71,7 +71,7 @@ def lines_with(words: Iterable[str], text: str, boot_epoch: float | None = None)
         used = head.end() if head else 0
         dated = bool(head and any(head.groupdict().values()))
         rest = _continued(text, start + len(raw) + 1, found) if dated else ""
-        yield Line(when(head, boot_epoch, start), raw[used:].rstrip() + rest, tuple(found[start]))
+        yield KernelLine(when(head, boot_epoch, start), raw[used:].rstrip() + rest, tuple(found[start]))
 
 
 def following(text: str, at: int, count: int) -> Iterator[str]:

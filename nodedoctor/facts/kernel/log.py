@@ -26,7 +26,7 @@ from nodedoctor.facts.kernel.events import (
     StorageEvent,
     Sxid,
 )
-from nodedoctor.facts.kernel.lines import EVIDENCE, Line, When, edges, following, lines_with
+from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import record
 
@@ -265,7 +265,7 @@ def _unseen(document: Mapping[str, Any], inside: bool) -> Unseen:
     return Unseen("denied" if denied else "not-visible-here", note, way_out, "kernel-log")
 
 
-def _event(line: Line, text: str) -> Event | None:
+def _event(line: KernelLine, text: str) -> Event | None:
     """The event a line tells of: what the first reader that understands it makes of it."""
     words = set(line.words)
     found: Event | None = None
@@ -292,14 +292,14 @@ def _event(line: Line, text: str) -> Event | None:
     return found
 
 
-def _nvidia(line: Line, text: str) -> Event | None:
+def _nvidia(line: KernelLine, text: str) -> Event | None:
     if "Xid" in line.words and (said := nvidia.xid(line) or nvidia.sxid(line)):
         return said
     after = " ".join(following(text, line.when.at, 3)) if "NVRM: " in line.text else ""
     return nvidia.off_bus(line, after) or nvidia.driver_event(line, after)
 
 
-def _name_driver(line: Line, event: Event | None, drivers: dict[str, str]) -> None:
+def _name_driver(line: KernelLine, event: Event | None, drivers: dict[str, str]) -> None:
     """Remember whose device an address is: later lines of the bus name only the address."""
     if line.text.startswith(("nvidia ", "mlx4_core ", "mlx5_core ")):
         driver, device = system.named_device(line.text[:64])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.facts.kernel.events import DriverEvent, DriverKind, LoggedXid, Sxid
-from nodedoctor.facts.kernel.lines import EVIDENCE, Line
+from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine
 from nodedoctor.facts.pci.pci import bdf
 
 ADDRESS = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
@@ -81,7 +81,7 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
 )
 
 
-def xid(line: Line) -> LoggedXid | None:
+def xid(line: KernelLine) -> LoggedXid | None:
     """An Xid line, with or without a process, of a MIG instance, in the forms of old drivers."""
     found = _XID.search(line.text)
     if found is None:
@@ -101,7 +101,7 @@ def xid(line: Line) -> LoggedXid | None:
     )
 
 
-def off_bus(line: Line, after: str) -> LoggedXid | None:
+def off_bus(line: KernelLine, after: str) -> LoggedXid | None:
     """A GPU said to be off the bus without the number 79; `after` are the texts of the next lines."""
     found = _OFF_BUS.search(line.text)
     if found is None:
@@ -112,7 +112,7 @@ def off_bus(line: Line, after: str) -> LoggedXid | None:
     return LoggedXid(line.when, line.text[:EVIDENCE], 79, bdf(found.group("device")))
 
 
-def sxid(line: Line) -> Sxid | None:
+def sxid(line: KernelLine) -> Sxid | None:
     """The first line of an NVSwitch error; its companions with severity and data count for nothing."""
     found = _SXID.search(line.text)
     if found is None:
@@ -129,7 +129,7 @@ def sxid(line: Line) -> Sxid | None:
     )
 
 
-def driver_event(line: Line, after: str) -> DriverEvent | None:
+def driver_event(line: KernelLine, after: str) -> DriverEvent | None:
     """The driver was loaded, a GPU was reset, or something did not start."""
     text = line.text
     if loaded := _LOADED.search(text):

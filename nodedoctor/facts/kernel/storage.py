@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection
 
 from nodedoctor.facts.kernel.events import CpuEvent, CpuKind, StorageEvent, StorageKind
-from nodedoctor.facts.kernel.lines import EVIDENCE, Line
+from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine
 
 STORAGE_WORDS = (
     "nvme ",
@@ -74,7 +74,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
 )
 
 
-def storage(line: Line) -> StorageEvent | None:
+def storage(line: KernelLine) -> StorageEvent | None:
     """What a disk, an array, a file system or its server went through."""
     for pattern, kind in _PATTERNS:
         if found := pattern.search(line.text):
@@ -96,7 +96,7 @@ _UNCORRECTED_BIT = 61
 """MCi_STATUS.UC (Intel SDM volume 3B, 16.3.2.2; AMD APM volume 2, 9.3.2): the error was not corrected."""
 
 
-def cpu(line: Line, after: Collection[str]) -> CpuEvent | None:
+def cpu(line: KernelLine, after: Collection[str]) -> CpuEvent | None:
     """A machine check, an error the firmware reports, or a processor that slows itself because of heat.
 
     `after` are the next lines: an error of the firmware names its section there; those of the PCI bus and of

@@ -20,7 +20,7 @@ from nodedoctor.facts.kernel.events import (
     Severity,
     Stall,
 )
-from nodedoctor.facts.kernel.lines import EVIDENCE, Line
+from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine
 from nodedoctor.facts.kernel.nvidia import ADDRESS
 from nodedoctor.facts.pci.pci import bdf
 
@@ -112,7 +112,7 @@ def named_device(text: str) -> tuple[str | None, str | None]:
     return (found.group("driver"), bdf(found.group("device"))) if found else (None, None)
 
 
-def pcie(line: Line, after: Collection[str]) -> PcieError | None:
+def pcie(line: KernelLine, after: Collection[str]) -> PcieError | None:
     """An error of the bus; `after` are the next lines, which name the maker and who suffers."""
     severity = _severity(line.text)
     if severity is None:
@@ -143,7 +143,7 @@ def _severity(text: str) -> Severity | None:
     return "fatal" if _CPER.search(text) else None
 
 
-def oom(line: Line) -> OomKill | None:
+def oom(line: KernelLine) -> OomKill | None:
     """The line with the victim's sizes, of this and of older kernels."""
     found = _OOM.search(line.text)
     if found is None or "oom_reaper" in line.text:
@@ -159,19 +159,19 @@ def oom(line: Line) -> OomKill | None:
     )
 
 
-def mount_back(line: Line) -> str | None:
+def mount_back(line: KernelLine) -> str | None:
     """The server that answers again."""
     found = _MOUNT_BACK.search(line.text)
     return found.group(1) if found else None
 
 
-def oom_cgroup(line: Line) -> tuple[int, str] | None:
+def oom_cgroup(line: KernelLine) -> tuple[int, str] | None:
     """The pid and control group of the summary line, which stands before the victim's."""
     found = _OOM_CGROUP.search(line.text)
     return (int(found.group("pid")), found.group("cgroup")) if found else None
 
 
-def stall(line: Line, after: Iterable[str]) -> Stall | None:
+def stall(line: KernelLine, after: Iterable[str]) -> Stall | None:
     """A hang or a crash; `after` are the next lines, where the stack names the modules it went through."""
     text = line.text[:EVIDENCE]
     if found := _CRASH.search(line.text):
@@ -206,7 +206,7 @@ def _module(after: Iterable[str]) -> str | None:
     return None
 
 
-def nic(line: Line) -> NicEvent | None:
+def nic(line: KernelLine) -> NicEvent | None:
     """What an RDMA adapter's driver said of firmware, module, power, heat or link."""
     found = _NIC.search(line.text)
     if found is None:
@@ -224,14 +224,14 @@ def nic(line: Line) -> NicEvent | None:
     return NicEvent(line.when, text[:EVIDENCE], way, where, link.group("netdev"))
 
 
-def ram(line: Line) -> RamError | None:
+def ram(line: KernelLine) -> RamError | None:
     """What EDAC, the machine check code and the memory failure handler say of the host's memory."""
     if found := _EDAC.search(line.text):
         return RamError(line.when, line.text[:EVIDENCE], found.group("kind") == "CE", found.group("place"))
     return RamError(line.when, line.text[:EVIDENCE], False) if _UNCORRECTED.search(line.text) else None
 
 
-def iommu(line: Line) -> IommuFault | None:
+def iommu(line: KernelLine) -> IommuFault | None:
     """A fault of Intel's, AMD's or ARM's IOMMU, with the device that caused it."""
     for pattern in (_DMAR, _DMAR_NEW):
         if found := pattern.search(line.text):

@@ -12,7 +12,7 @@ from nodedoctor.triage.events.progress import Asleep, LongWork, Step
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.events.system.exits import Exit, Forced
 from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.events.watchdog import Failed, GilHeld, Status
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Event, Who
 from nodedoctor.triage.story import Story
 
@@ -42,7 +42,7 @@ def behind(story: Story) -> Iterator[Candidate]:
         seq = Counter(seqs).most_common(1)[0][0]
         slow = [
             e
-            for e in story.of(Status)
+            for e in story.of(CollectiveStatus)
             if e.what.group.name == group and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct(e.who for e in slow))

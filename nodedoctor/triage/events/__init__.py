@@ -44,8 +44,9 @@ SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 TOLD_AS_WARNING = (
-    exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed, watchdog.Status, watchdog.Left,
-    watchdog.GilHeld, watchdog.Heartbeat, slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
+    exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed,
+    watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
+    slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
     progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
     oom.MemoryUser,
 )  # fmt: skip

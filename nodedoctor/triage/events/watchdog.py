@@ -37,7 +37,7 @@ class Failed:
 
 
 @record
-class Status:
+class CollectiveStatus:
     """How far one rank was in one group."""
 
     group: ProcessGroup
@@ -128,7 +128,7 @@ def _timed_out(found: re.Match[str]) -> TimedOut | Failed | None:
     return TimedOut(work, number(ran[1]) if ran else work.timeout_ms, fresh)
 
 
-def _status(found: re.Match[str]) -> Status:
+def _status(found: re.Match[str]) -> CollectiveStatus:
     text = found.string
 
     def last(word: str) -> int | None:
@@ -136,7 +136,7 @@ def _status(found: re.Match[str]) -> Status:
         return number(value[1]) if value else None
 
     stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
-    return Status(
+    return CollectiveStatus(
         group_of(text),
         last("enqueued"),
         last("completed"),

@@ -18,7 +18,7 @@ _UNEVEN = re.compile(
 
 
 @record
-class Odd:
+class OddCall:
     """Ranks whose collective differs at one sequence number; `ranks` is empty when no majority decides."""
 
     seq: int
@@ -37,7 +37,7 @@ class Picture:
     waiting: dict[int, Op]
     behind: tuple[int, ...]
     undumped: tuple[int, ...]
-    odd: Odd | None
+    odd: OddCall | None
     stuck: int | None
     finished: tuple[int, ...] = ()
 
@@ -95,7 +95,7 @@ def _picture(
     return Picture(name, desc, members, waiting, tuple(behind), undumped, odd, stuck, tuple(finished))
 
 
-def _stuck(waiting: dict[int, Op], odd: Odd | None) -> int | None:
+def _stuck(waiting: dict[int, Op], odd: OddCall | None) -> int | None:
     """The sequence number most ranks wait in; the lowest of equals."""
     if odd is not None:
         return odd.seq
@@ -103,7 +103,7 @@ def _stuck(waiting: dict[int, Op], odd: Odd | None) -> int | None:
     return min(votes, key=lambda seq: (-votes[seq], seq), default=None)
 
 
-def _odd(states: dict[int, GroupState]) -> Odd | None:
+def _odd(states: dict[int, GroupState]) -> OddCall | None:
     """The first sequence number at which two ranks recorded different collectives."""
     pending = [op.seq for state in states.values() if (op := state.pending) is not None]
     if not pending or len(states) < 2:
@@ -113,7 +113,7 @@ def _odd(states: dict[int, GroupState]) -> Odd | None:
         ops = {rank: state.ops[seq] for rank, state in states.items() if seq in state.ops}
         told = _differing(ops)
         if told:
-            return Odd(
+            return OddCall(
                 seq, tuple(minority(told)), tuple(sorted(told.items()))[:4096], "called different collectives"
             )
     return _odd_sites(states, seqs)
@@ -132,14 +132,14 @@ def _differing(ops: dict[int, Op]) -> dict[int, str] | None:
     return told if len(set(told.values())) > 1 else None
 
 
-def _odd_sites(states: dict[int, GroupState], seqs: Iterable[int]) -> Odd | None:
+def _odd_sites(states: dict[int, GroupState], seqs: Iterable[int]) -> OddCall | None:
     """Equal collectives from different lines of the program: a skipped call hides behind an equal one."""
     for seq in seqs:
         sites = {rank: s.ops[seq].site for rank, s in states.items() if seq in s.ops and s.ops[seq].site}
         odd = minority(sites)
         if odd and len(sites) == len(states):
             shown = tuple(sorted(sites.items()))[:4096]
-            return Odd(seq, tuple(odd), shown, "made the same call from different lines of the program")
+            return OddCall(seq, tuple(odd), shown, "made the same call from different lines of the program")
     return None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -29,6 +29,7 @@ from nodedoctor.whole_numbers import json_integer
 SMALLEST = 32
 """Bytes of a record: nine keys of two bytes and their values, in the oldest and shortest form."""
 
+_log = logging.getLogger(__name__)
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
 
@@ -77,10 +78,12 @@ def rank_of(path: str) -> int | None:
 def _pickled(data: bytes) -> tuple[Any, str]:
     short = stitched(data)
     if short is not None:
-        with contextlib.suppress(PickleRefused):
+        try:
             ends = load(short)
             if _enough(ends):
                 return ends, ""
+        except PickleRefused as refused:
+            _log.debug("the ends of a dump cannot be read, so it is read whole: %s", refused)
     try:
         return load(data), ""
     except PickleRefused as refused:

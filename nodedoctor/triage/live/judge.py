@@ -14,7 +14,7 @@ from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.trace import Frame
-from nodedoctor.triage.live.running_job import LiveJob, Process
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
 
@@ -96,7 +96,7 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     yield Candidate(cause, order.SILENT, "medium", headline, evidence, who, victims)
 
 
-def _working(process: Process) -> Iterator[tuple[int, Frame]]:
+def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
     """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
     for child in process.workers:
         main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
@@ -105,20 +105,20 @@ def _working(process: Process) -> Iterator[tuple[int, Frame]]:
             yield child.pid, own
 
 
-def _loading(process: Process) -> str:
+def _loading(process: RankProcess) -> str:
     """What the first busy data loader does, as the rest of a sentence about its rank."""
     for pid, frame in _working(process):
         return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
     return ""
 
 
-def _own(process: Process) -> Frame | None:
+def _own(process: RankProcess) -> Frame | None:
     """The innermost frame of the thread that matters: the one with the lock, else the one that is active."""
     ranked = sorted(process.threads, key=lambda t: (not t.owns_gil, not t.active, -len(t.frames)))
     return ranked[0].frames[0] if ranked and ranked[0].frames else None
 
 
-def _legitimate(process: Process) -> str:
+def _legitimate(process: RankProcess) -> str:
     """Long work that has to be done, as far as the names of the functions tell."""
     for thread in process.threads:
         for frame in thread.frames:
@@ -128,7 +128,7 @@ def _legitimate(process: Process) -> str:
     return ""
 
 
-def _doing(process: Process) -> str:
+def _doing(process: RankProcess) -> str:
     waits = process.collective
     if waits:
         return f"waits in {waits}"
@@ -139,11 +139,11 @@ def _doing(process: Process) -> str:
     return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
 
 
-def _who(live: LiveJob, process: Process) -> Who:
+def _who(live: LiveJob, process: RankProcess) -> Who:
     return Who(rank=process.rank, pid=process.pid, host=live.host or None)
 
 
-def _event(live: LiveJob, process: Process, text: str) -> Event[Any]:
+def _event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
     who = _who(live, process)
     name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"

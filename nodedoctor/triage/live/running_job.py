@@ -54,7 +54,7 @@ class Child:
 
 
 @record
-class Process:
+class RankProcess:
     """One rank's process over two looks. `threads` are empty when its stacks could not be read.
 
     `gpu_percent` is how busy its GPU is; `workers` are looked at only where a rank is in no collective.
@@ -88,7 +88,7 @@ class LiveJob:
     """What was seen of a job: its processes and two answers of RAS, empty where there is none."""
 
     host: str
-    processes: tuple[Process, ...]
+    processes: tuple[RankProcess, ...]
     ras: tuple[str, str] = ("", "")
     notes: tuple[str, ...] = ()
 
@@ -118,12 +118,12 @@ async def look(pids: Sequence[int]) -> LiveJob:
 
 def process(
     row: dict[str, Any], before: dict[int, tuple[Thread, ...]], after: dict[int, tuple[Thread, ...]]
-) -> Process:
+) -> RankProcess:
     """A process out of the child's row and its two stacks."""
     pid = int(row["pid"])
     looks = [row.get("before") or {}, row.get("after") or {}]
     ticks = [int(look.get("ticks", 0)) for look in looks]
-    return Process(
+    return RankProcess(
         pid,
         _number(row.get("rank")),
         _number(row.get("world_size")),
@@ -188,12 +188,12 @@ async def _stacks(spy: str, pids: Sequence[int]) -> dict[int, tuple[Thread, ...]
     return {pid: found for pid, found in await asyncio.gather(*(one(pid) for pid in pids)) if found}
 
 
-async def _with_workers(spy: str, processes: Sequence[Process]) -> tuple[Process, ...]:
+async def _with_workers(spy: str, processes: Sequence[RankProcess]) -> tuple[RankProcess, ...]:
     """The stacks of the children of ranks that are in no collective: such a rank may wait for its loaders."""
     silent = {one.pid: one.children[:CHILDREN] for one in processes if one.threads and not one.collective}
     stacks = await _stacks(spy, [child for children in silent.values() for child in children])
 
-    def workers(one: Process) -> tuple[Child, ...]:
+    def workers(one: RankProcess) -> tuple[Child, ...]:
         return tuple(Child(pid, stacks[pid]) for pid in silent.get(one.pid, ()) if pid in stacks)
 
     return tuple(replace(one, workers=workers(one)) for one in processes)

@@ -26,7 +26,7 @@ _STREAM = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stde
 
 
 @record
-class Raw:
+class RawLine:
     """One line as it stands in a file, or one record of a document."""
 
     place: Place
@@ -49,7 +49,7 @@ class _Piece:
     entry: unwrap.Record
 
 
-def normal(raws: Iterator[Raw], lost: Lost) -> Iterator[Line]:
+def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     """The lines of a log as its processes printed them."""
     pieces = _pieces(raws, lost)
     sample = list(islice(pieces, SAMPLE))
@@ -94,7 +94,7 @@ def _means(text: str) -> frozenset[str]:
     return frozenset(said)
 
 
-def _pieces(raws: Iterator[Raw], lost: Lost) -> Iterator[_Piece]:
+def _pieces(raws: Iterator[RawLine], lost: Lost) -> Iterator[_Piece]:
     """Every line out of its envelope."""
     for raw in raws:
         if raw.entry is not None:

@@ -19,7 +19,7 @@ from nodedoctor.triage.read import scan, unwrap
 from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
-from nodedoctor.triage.read.normal import Lost, Raw, normal
+from nodedoctor.triage.read.normal import Lost, RawLine, normal
 from nodedoctor.triage.read.sources import NoSuchPath, Source
 from nodedoctor.whole_numbers import json_integer
 
@@ -143,7 +143,7 @@ def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
     if records is None:
         _take(_Text(name, reading, _spotted(name, _Again(data, stream.read))))
     else:
-        spots = (Raw(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
+        spots = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
         _take(_Text(name, reading, spots))
 
 
@@ -187,7 +187,7 @@ class _Text:
 
     name: str
     reading: Reading
-    lines: Iterator[Raw]
+    lines: Iterator[RawLine]
 
 
 def _take(text: _Text) -> None:
@@ -255,16 +255,16 @@ def _interrupted(path: str, reading: Reading) -> None:
     reading.interrupted = True
 
 
-def _spots(source: Source, reading: Reading) -> Iterator[Raw]:
+def _spots(source: Source, reading: Reading) -> Iterator[RawLine]:
     """The lines of a plain file by the bytes they begin at; their numbers are counted when they are shown."""
     for offset, raw in scan.spots(source.path, source.size, reading.anchors.setdefault(source.path, [])):
-        yield Raw(Place(source.path, offset), raw)
+        yield RawLine(Place(source.path, offset), raw)
 
 
-def _spotted(name: str, stream: _Again) -> Iterator[Raw]:
+def _spotted(name: str, stream: _Again) -> Iterator[RawLine]:
     """The lines of a stream; those that matter, where it is long."""
     for offset, raw in scan.stream(stream.read):
-        yield Raw(Place(name, offset), raw)
+        yield RawLine(Place(name, offset), raw)
 
 
 class _Whole:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, Step
-from nodedoctor.triage.events.watchdog import Status, TimedOut
+from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.model import Event, ProcessGroup
 from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
@@ -57,7 +57,7 @@ def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
     groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
     for event in events:
         what = event.what
-        if isinstance(what, Status) and what.group.name and what.stuck is not None:
+        if isinstance(what, CollectiveStatus) and what.group.name and what.stuck is not None:
             groups.setdefault((event.who.rank, what.stuck), what.group)
         if isinstance(what, TimedOut) and what.work.group.name:
             groups.setdefault((event.who.rank, what.work.seq), what.work.group)

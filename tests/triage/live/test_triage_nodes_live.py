@@ -16,7 +16,7 @@ from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live.running_job import Child, LiveJob, Process, Thread, process, threads
+from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, process, threads
 from nodedoctor.triage.model import CollectiveCall, Place
 from nodedoctor.triage.nodes import NotANode, read_node
 
@@ -94,17 +94,17 @@ def test_what_is_no_node(tmp_path: Path) -> None:
 
 def rank(
     number: int, function: str, file: str = "/v/torch/distributed/distributed_c10d.py", **more: Any
-) -> Process:
+) -> RankProcess:
     """A process whose main thread is in one function, seen twice the same."""
     main = Thread(
         (Frame(file, 10, function), Frame("/job/train.py", 20, "main")),
         active=True,
         **more.pop("thread", {}),
     )
-    return Process(100 + number, number, 4, 4, more.pop("states", ("S", "S")), threads=(main,), **more)
+    return RankProcess(100 + number, number, 4, 4, more.pop("states", ("S", "S")), threads=(main,), **more)
 
 
-def judged(*processes: Process) -> tuple[str, list[int | None], str]:
+def judged(*processes: RankProcess) -> tuple[str, list[int | None], str]:
     """The first candidate of a look at these processes."""
     found = live_judge.candidates(LiveJob("node-1", processes))
     return (
@@ -154,7 +154,7 @@ def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
 
 
 def test_a_stopped_process_needs_no_stack() -> None:
-    bare = [Process(100 + n, n, 4, 4, ("T", "T") if n == 1 else ("S", "S")) for n in range(4)]
+    bare = [RankProcess(100 + n, n, 4, 4, ("T", "T") if n == 1 else ("S", "S")) for n in range(4)]
     assert judged(*bare)[:2] == ("cpu_stuck_or_slow_rank", [1])
 
 

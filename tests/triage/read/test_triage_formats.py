@@ -20,7 +20,7 @@ from nodedoctor.triage.model import Place
 from nodedoctor.triage.read import normal as normal_module
 from nodedoctor.triage.read import unwrap
 from nodedoctor.triage.read.join import width
-from nodedoctor.triage.read.normal import Lost, Raw, normal
+from nodedoctor.triage.read.normal import Lost, RawLine, normal
 from nodedoctor.triage.read.prefix import learned
 
 CRASHES = {
@@ -85,14 +85,14 @@ def test_a_format_that_loses_something_names_nobody_else(name: str, tmp_path: Pa
 def test_any_text_comes_out_of_any_envelope(name: str, lines: list[str]) -> None:
     """Reading never fails, whatever the text is."""
     data = LOSSLESS[name](lines)
-    raws = (Raw(Place("x", n), row) for n, row in enumerate(data.split(b"\n")))
+    raws = (RawLine(Place("x", n), row) for n, row in enumerate(data.split(b"\n")))
     assert all(line.place.source == "x" for line in normal(raws, Lost()))
 
 
 @given(st.binary(max_size=400), st.sampled_from(["{", "[", "__CURSOR=", "", "a,message\n", "PK\x03\x04"]))
 def test_any_bytes_are_read(data: bytes, begin: str) -> None:
     whole = begin.encode() + data
-    raws = (Raw(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
+    raws = (RawLine(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
     assert isinstance(list(normal(raws, Lost())), list)
     assert isinstance(list(unwrap.journal(whole)), list)
     assert unwrap.document(whole) is None or unwrap.document(whole)

@@ -1,0 +1,95 @@
+"""The document of a fleet holds all that its views show: what is read back from it looks the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import jsonschema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodedoctor.fleet.compare.outliers import judge
+from nodedoctor.fleet.document import document, fleet_of, render
+from nodedoctor.fleet.model import Fleet, Node, Problem
+from nodedoctor.fleet.text import render as text
+from nodedoctor.model import Status
+from nodedoctor.report import html, junit
+from nodedoctor.tui.lines import nodes as screen
+from nodedoctor.tui.look import UNICODE
+
+SCHEMAS = Path(__file__).parents[2] / "nodedoctor" / "report" / "schemas"
+SCHEMA = json.loads((SCHEMAS / "fleet.schema.json").read_text())
+CHECKS = ("nvlink.links", "ib.state", "driver.answers")
+HOSTS = ("gpu-1", "gpu-2", "gpu-010", "r1n2", "login", "10.0.0.7", "fe80::1", "a~b")
+
+problems = st.builds(
+    Problem,
+    st.sampled_from(CHECKS),
+    st.sampled_from(["", "gpu:3", "gpu:5"]),
+    st.sampled_from([Status.FAIL, Status.WARN]),
+    st.sampled_from(["16 of 18 links up", "12 of 18 links up", "\x1b[2J"]),
+    fix=st.sampled_from(["", "Reseat it."]),
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    """Nodes that answered or not, judged as `gather` judges them."""
+    made = []
+    for host in draw(st.lists(st.sampled_from(HOSTS), unique=True, max_size=8)):
+        if draw(st.booleans()) or draw(st.booleans()):
+            found = sorted(draw(st.lists(problems, max_size=3)), key=lambda one: -one.severity)
+            statuses = {check: draw(st.sampled_from(list(Status))) for check in CHECKS}
+            statuses |= {problem.check: problem.status for problem in reversed(found)}
+            verdict = found[0].status if found else draw(st.sampled_from([Status.PASS, Status.SKIP]))
+            traits = {"driver": draw(st.sampled_from(["570", "580"])), "gpus": "8"}
+            alias = draw(st.sampled_from(["", "twin"]))
+            made.append(
+                Node(
+                    host,
+                    verdict=verdict,
+                    statuses=statuses,
+                    problems=tuple(found),
+                    traits=traits,
+                    alias=alias,
+                    gpus=8,
+                    counts={"pass": 2},
+                )
+            )
+        else:
+            made.append(Node(host, draw(st.sampled_from(["silent", "unreachable"])), "no answer in 50 s"))
+    titles = {problem.check: f"title of {problem.check}" for node in made for problem in node.problems}
+    return Fleet("0", "ssh", "2026-11-21T05:33:34Z", 4.2, tuple(made), judge(made), titles)
+
+
+@given(fleets())
+def test_a_fleet_read_back_from_its_document_is_that_fleet(fleet: Fleet) -> None:
+    told = json.loads(render(document(fleet)))
+    jsonschema.validate(told, SCHEMA)
+    again = fleet_of(told)
+    assert document(again) == told
+    assert again == replace(fleet, nodes=fleet.worst_first())
+    assert set(again.passing) == set(fleet.passing) and set(again.failing) == set(fleet.failing)
+
+
+@given(fleets())
+def test_every_view_of_a_fleet_is_the_one_of_its_document(fleet: Fleet) -> None:
+    live = document(fleet)
+    saved = json.loads(render(live))
+    for view in (text, html.render, junit.render):
+        assert view(saved) == view(live)
+    assert shown(fleet_of(saved)) == shown(replace(fleet, nodes=fleet.worst_first()))
+
+
+def shown(fleet: Fleet) -> list[object]:
+    """All that the screen says of a fleet."""
+    checks, more = screen.columns(fleet, 80)
+    lines: list[object] = [screen.head(screen.Round(fleet)), list(screen.legend(fleet, checks, more))]
+    for folded, needle in product((True, False), ("", "is:fail", "!nvlink")):
+        rows = screen.rows(fleet, folded=folded, needle=needle)
+        lines += [rows, [screen.page(fleet, row.key) for row in rows]]
+        lines += [screen.names(fleet, row.key) for row in rows]
+    return [*lines, screen.matrix(fleet, checks, 80, UNICODE)]
