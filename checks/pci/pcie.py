@@ -1,5 +1,6 @@
 """Is every PCIe link as wide and fast as it must be, and does it repeat packets?"""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -10,11 +11,12 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.places import card, grown, values
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.lspci import Lspci
 from nodedoctor.facts.pci.pci import Pci, PciDevice, said_of
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.knowledge.limits import Limit, limit
-from nodedoctor.model import Expect, Finding, Fix, Step
+from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
 from nodedoctor.steps import look
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -41,8 +43,11 @@ _RESEAT = (
     "Every PCIe link has its full width",
     tags={"fast", "gpu", "pcie"},
     explained_by=("driver.answers", "driver.gpus-present"),
+    without=(Lspci,),
 )
-def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
+def width(
+    gpus: Gpus | None, pci: Pci | None, board: Board | None, lspci: Lspci | None, expect: Expect
+) -> Iterator[Finding]:
     """Lanes of each GPU's and RDMA adapter's link, against what both ends can do, and against its peers.
 
     Why: a GPU on 8 of 16 lanes loads data and reaches adapters at half the speed, and all others wait for it.
@@ -61,6 +66,10 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
     unasked = pci.gpus if pci and not (gpus and gpus.gpus) else ()
     devices = (*unasked, *(pci.mellanox_nics if pci else ()))
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
+    if lspci and pci is None:
+        shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
+        findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
+        devices = (*devices, *shown)
     looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
     if gpus and gpus.gpus and not told:
@@ -143,13 +152,17 @@ def _lanes(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
-def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | None:
+def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str = "pci") -> Finding | None:
     """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
     now, most = _lanes(device), (device.link.max_width or 0) if device.link else 0
     peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
     if not now or now >= most:
         return None
     said = said_of(device, "current_link_width", "max_link_width")
+    if source != "pci":
+        short = re.escape(device.address.removeprefix("0000:"))
+        lines = ("LnkCap:.*", "LnkSta:.*")
+        said = [quoted_like(source, rf"{short} .*(?:\n[ \t]+.*)*?\n[ \t]+({line})") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     if wider * 2 <= len(peers) or len(peers) < 2:

@@ -42,6 +42,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next(fix) for fix in verdict.next],
         "owner": verdict.owner,
+        "weighed": verdict.weighed,
         "ranks": [_rank(state) for state in verdict.ranks],
         "incidents": verdict.incidents,
         "coverage": {

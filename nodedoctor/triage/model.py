@@ -182,15 +182,21 @@ class CollectiveCall:
         return (self.op, self.seq, self.numel_in, self.numel_out)
 
 
+Ground = Literal[
+    "fault", "own error", "compared", "named", "death", "path", "different", "absence", "echo", "node", "hint"
+]
+"""What a candidate rests on, from what explains most to what explains least; see `causes.weigh`."""
+
+
 @record
 class Candidate:
-    """One possible cause with what speaks for it. `rank` orders causes: the lower one explains the higher.
+    """One possible cause with what speaks for it.
 
     `parties` are ranks of which at least one is guilty, without it being known which.
     """
 
     cause: Cause
-    order: int
+    ground: Ground
     confidence: Confidence
     headline: str
     evidence: tuple[Event[Any], ...] = ()
@@ -198,7 +204,6 @@ class Candidate:
     victims: tuple[Who, ...] = ()
     parties: tuple[Who, ...] = ()
     fixes: tuple[Fix, ...] = ()
-    why_not: str = ""
     collective: CollectiveCall | None = None
 
 
@@ -249,6 +254,8 @@ class Verdict:
     collective: CollectiveCall | None = None
     evidence: tuple[Event[Any], ...] = ()
     timeline: tuple[Event[Any], ...] = ()
+    weighed: str = ""
+    """What outweighed what, in a sentence or two; empty when nothing else came into question."""
     alternatives: tuple[tuple[Cause, str], ...] = ()
     fixes: tuple[Fix, ...] = ()
     not_the_cause: tuple[tuple[str, str], ...] = ()

@@ -25,6 +25,7 @@ def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
     sure = "" if outcome in CALM else f"  (confidence: {inert(text(document, 'confidence'))})"
     page.lines.append(f"{shown} {inert(text(document, 'cause'))}{sure}")
     page.text(headline[:1].upper() + headline[1:] + ".")
+    page.text(text(document, "weighed"))
     page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
     page.pairs("What it is not", document, "not_the_cause", "claim", "why")
     maybe = "Less likely" if outcome == "failure" else "What it may be"

@@ -14,6 +14,7 @@ from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.model import Cause, Verdict
 from nodedoctor.triage.story import Story, follows
+from nodedoctor.triage.story.pace import step_seconds
 
 TORCH_BY_LINE = {
     737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
@@ -111,6 +112,11 @@ def timeout_settings(story: Story) -> list[Fix]:
     return told
 
 
+SLOW = 10
+"""Steps in the time of a wait, from which on no slow step explains it. Ours: stragglers
+are two to five times slower."""
+
+
 def not_the_cause(
     story: Story, suspects: Sequence[int | None], sentence: str, explains: bool | None
 ) -> tuple[tuple[str, str], ...]:
@@ -133,6 +139,16 @@ def not_the_cause(
         if other:
             told.append(other)
         first = story.first_wait
+        step = step_seconds(story.events)
+        limit = first.work.timeout_ms if first is not None else None
+        if step is not None and limit is not None and limit / 1000 > SLOW * step:
+            told.append(
+                (
+                    "a step that was merely slow",
+                    f"a step took {step:.2g} s, and the limit is {limit / 1000:g} s:"
+                    f" {limit / 1000 / step:.0f} steps",
+                )
+            )
         if first is not None and first.who.rank not in (None, *suspects):
             told.append((f"rank {first.who.rank}", "the rank that prints the timeout waited for another one"))
     return tuple(told)

@@ -1,6 +1,6 @@
 """Cause rules: each module one family, each rule a pure function from the story to candidate causes.
 
-`RULES` is their order of explanation only where two are equal; `Candidate.order` decides.
+A rule says what a candidate rests on; `weigh` says which one outweighs the others.
 """
 
 from __future__ import annotations
@@ -27,6 +27,5 @@ RULES: tuple[Rule, ...] = (
 
 
 def candidates(story: Story) -> list[Candidate]:
-    """Every cause that some rule sees, the one that explains the others first."""
-    found = [candidate for rule in RULES for candidate in rule(story)]
-    return sorted(found, key=lambda candidate: candidate.order)
+    """Every cause that some rule sees."""
+    return [candidate for rule in RULES for candidate in rule(story)]

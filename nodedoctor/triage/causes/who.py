@@ -50,7 +50,9 @@ def listed(ranks: Iterable[int]) -> str:
 
 
 def sole_failure(story: Story) -> tuple[Who, ...]:
-    """The rank its launcher saw fail first by itself: who an error line without a rank belongs to."""
-    first = [e.who for e in story.of(Exit) if e.what.first and e.what.signal != 15]
-    ranked = distinct(first)
+    """The only rank that its launcher saw fail by itself: who an error line without a rank belongs to."""
+    exits = story.of(Exit)
+    ranked = distinct(event.who for event in exits if event.what.signal != 15)
+    if len(exits) == 1 and "local_rank: " in exits[0].text:
+        return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     return tuple(ranked) if len(ranked) == 1 and story.sources == 1 else ()

@@ -139,7 +139,7 @@ class _OpenErrors:
         """The held events, when this line decides about them."""
         if not self._held:
             return
-        if line.key == self._key and handled(line.text):
+        if line.key == self._key and handled(line.text) and not warned(line.text, len(line.text)):
             self._held = [replace(event, manner="handled") for event in self._held]
             self._left = 0
         self._left -= 1

@@ -54,11 +54,6 @@ class Asleep:
 
 
 @record
-class LocalFailure:
-    """A rank announces in its own words that it fails."""
-
-
-@record
 class Size:
     """The number of ranks of the job, from a line that says so."""
 
@@ -180,11 +175,6 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?"
         r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
         lambda _: Asleep(),
-    ),
-    sign(
-        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:(?:injecting"
-        r"|simulat\w+) (?:a )?(?:local )?(?:failure|exception|error|crash))",
-        lambda _: LocalFailure(),
     ),
     sign(
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"

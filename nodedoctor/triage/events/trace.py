@@ -20,6 +20,8 @@ _RAISED = re.compile(
     r"(?::\s?(.*))?$"
 )
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
+_THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
+_WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _AGAIN = "During handling of the above exception"
 
 
@@ -68,6 +70,7 @@ class Tracebacks:
         self._again: set[str] = set()
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
+        self._thrown: dict[str, str] = {}
 
     def read(self, line: Line) -> Iterator[tuple[Raised, int | None, Manner]]:
         """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
@@ -77,6 +80,11 @@ class Tracebacks:
 
     def _read(self, line: Line, before: Line | None) -> Iterator[tuple[Raised, int | None, Manner]]:
         text = line.text
+        if thrown := _THROWN.match(text):
+            self._thrown[line.key] = thrown[1]
+        elif (told := _WHAT.match(text)) and line.key in self._thrown:
+            yield Raised(self._thrown.pop(line.key), told[1]), None, "plain"
+            return
         if text.startswith("Traceback (most recent call last)"):
             self._open[line.key] = _Open(line, later=line.key in self._again, manner=_announced(before))
             self._again.discard(line.key)

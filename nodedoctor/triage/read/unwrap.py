@@ -288,6 +288,8 @@ def rows(data: bytes, mark: str) -> Iterator[list[str]]:
 def separator(head: str) -> str:
     """What separates the columns of a table that begins like this; '' when it is none."""
     first, _, rest = head.partition("\n")
+    if "\r" in first.rstrip("\r"):  # a bar that was drawn again: csv takes no such line
+        return ""
     for mark in (",", "\t", ";"):
         names = [cell.strip().lower() for cell in next(csv.reader([first], delimiter=mark), [])]
         if len(names) > 1 and any(name in TEXT for name in names) and all(len(name) < 40 for name in names):

@@ -18,12 +18,12 @@ LONGER = 16
 """The same after a whole traceback, for a counter that was not there before: a few steps are no long run."""
 
 
-def by_source(events: Iterable[Event[Any]]) -> Iterable[list[Event[Any]]]:
+def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
     """The events of each source, in their order."""
     sources: dict[str, list[Event[Any]]] = defaultdict(list)
     for event in events:
         sources[event.place.source].append(event)
-    return sources.values()
+    return list(sources.values())
 
 
 def last_incident(events: list[Event[Any]]) -> tuple[list[Event[Any]], int]:

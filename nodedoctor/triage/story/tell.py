@@ -14,6 +14,7 @@ from nodedoctor.triage.model import Event, ProcessGroup
 from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
+from nodedoctor.triage.story.streams import copies, not_before
 from nodedoctor.triage.story.ties import hinted
 
 
@@ -21,7 +22,8 @@ def tell(events: Sequence[Event[Any]]) -> Story:
     """The story of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
-    for source in by_source(events):
+    sources = copies(by_source(events))
+    for source in sources:
         kept, ended = last_incident(source)
         incidents = max(incidents, ended)
         last += unsurvived(kept)
@@ -38,7 +40,8 @@ def tell(events: Sequence[Event[Any]]) -> Story:
         folded=any(e.repeated for e in last),
         waits=waits,
         steps=_furthest(last),
-        sources=len({e.place.source for e in events}),
+        sources=len(sources),
+        not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
         expected=expected,
     )
 
