@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
 from nodedoctor.knowledge.versions.containers import promise
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix, reading
 from nodedoctor.steps import stop_ray
 from nodedoctor.wording import counted
 
@@ -107,7 +107,7 @@ def _promised(target: TargetPython, container: Container | None, version: str) -
     said = promise(container.image) if container and container.image else None
     if said is None or container is None:
         return
-    evidence = [Evidence("container", f"{container.image} ({container.image_said_by})")]
+    evidence = image_said(container)
     for name, promised, found in (("Ray", said.ray, version), ("Python", said.python, _minor(target))):
         if promised and found and promised != found:
             yield Finding.warn(
@@ -131,4 +131,4 @@ def _all_is_one(target: TargetPython, version: str, running: list[RunningPython]
 
 
 def _line(target: TargetPython, process: RunningPython) -> Evidence:
-    return Evidence(target.source, f"{process.role} {process.pid}: Ray {process.ray} in {process.prefix}")
+    return reading(target.source, f"found.running[pid={process.pid}].ray")

@@ -9,10 +9,10 @@ from nodedoctor.facts.cluster.ray_node import Demand, RayCluster, RaySession, Tr
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import nothing_here
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.limits import Limits, shm_said
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look, stop_ray
 from nodedoctor.wording import counted
 
@@ -95,7 +95,7 @@ def _count(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | N
 def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
     if session.gpus is None or count is None:
         return
-    evidence = [Evidence("ray-session", f"InitialConfigResources: GPU: {session.gpus:g}")]
+    evidence = [quoted_like("ray-session", "^InitialConfigResources: .*", "state")]
     if session.gpus > count:
         yield Finding.fail(
             f"Ray reports {counted(session.gpus, 'GPU')}, the driver {count}",
@@ -123,8 +123,8 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
     if shm is None or store is None:
         return
     evidence = [
-        Evidence("ray-session", f"object_store_memory: {store:.2f} GiB"),
-        Evidence("limits", f"/dev/shm: {shm.size_gib:g} GiB"),
+        quoted_like("ray-session", r"object_store_memory: [\d.e+]+", "state"),
+        *shm_said("size_bytes"),
     ]
     if store > shm.size_gib:
         text = "Increase the size of /dev/shm, or start Ray with a smaller --object-store-memory."

@@ -7,7 +7,7 @@ from nodedoctor.facts.cluster.slurm import NO_SLURM, SlurmNode
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import agree, counted, listed
 
@@ -59,7 +59,10 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
         yield Finding.skip(f"job {job}: GPUs granted or GPUs visible unknown")
         return
     granted = int(told[:6])
-    evidence = [Evidence("env", f"SLURM_JOB_ID={job} SLURM_GPUS_ON_NODE={told}")]
+    evidence = [
+        reading("env", f"variables.{name}", like=rf"^{name}=.*")
+        for name in ("SLURM_JOB_ID", "SLURM_GPUS_ON_NODE")
+    ]
     if count < granted:
         fix = Fix(
             "Drain the node; check for GPUs that fell off the bus, and the job's device cgroup.",
@@ -88,9 +91,7 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
         missing = "Slurm's GRES" if node.gpus is None else "the driver's GPUs"
         yield Finding.unknown("not-visible-here", f"{missing} could not be seen", subject="slurm:gres")
         return
-    evidence = [
-        Evidence("slurm-node", f"NodeName={node.name} Gres={node.gres} State={'+'.join(node.states)}")
-    ]
+    evidence = [*(quoted_like("slurm-node", rf"\b{key}=\S+") for key in ("NodeName", "Gres", "State"))]
     what = f"Slurm configures {counted(node.gpus, 'GPU')} for {node.name}, the driver reports {count}"
     fix = Fix(
         "Drain the node and find the GPUs; if the number is intended, correct slurm.conf and gres.conf.",
@@ -133,9 +134,7 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
             f"{node.name} is idle in Slurm, but {counted(len(left), 'process')} "
             f"{agree(len(left), 'holds', 'hold')} GPUs: {_names(left)}",
             subject="slurm:leftovers",
-            evidence=[
-                Evidence("processes", f"{p.label} of {p.user}: {', '.join(p.nvidia)}") for p in left[:8]
-            ],
+            evidence=[one for p in left[:8] for one in p.said("program", "user", "nvidia")],
             fix=Fix(
                 "Find the owner; have the Slurm epilog kill leftover processes.",
                 tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),

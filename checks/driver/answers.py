@@ -8,10 +8,11 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import init_said, lost_said, slow_call, values_failed
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
-from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -138,9 +139,15 @@ def _crashed(answer: DriverAnswer, somebody: bool) -> Finding:
 
 def _where(answer: DriverAnswer) -> list[Evidence]:
     """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
-    noted = _noted(answer)
-    told = [answer.at] if noted in answer.at else [noted, answer.at]
-    return [Evidence(answer.probe, text) for text in told if text]
+    said = [Evidence(answer.probe, _noted(answer), "@note")] if _noted(answer) else [_outcome(answer)]
+    return [*said, quoted_like(answer.probe, r'"waiting": "nvml\w+"')] if _IN_CALL in answer.at else said
+
+
+_IN_CALL = "; it was in nvml"
+
+
+def _outcome(answer: DriverAnswer) -> Evidence:
+    return reading(answer.probe, "@outcome")
 
 
 def _noted(answer: DriverAnswer) -> str:
@@ -153,7 +160,7 @@ def _failures(
     """Errors that kept the library from starting; one finding for all who met the same one."""
     failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
     for name in dict.fromkeys(error.name for _, error in failed):
-        said = [Evidence(probe, error.text) for probe, error in failed if error.name == name]
+        said = [init_said(probe, error) for probe, error in failed if error.name == name]
         error = nvml_error(name)
         if _somebody(answers):
             summary = f"{said[0].probe}: {error.meaning}; another source works"
@@ -175,8 +182,8 @@ def _slow(answer: DriverAnswer) -> Finding:
     limit = f"a healthy driver needs less than {SLOW_SECONDS:.0f} s"
     summary = f"{answer.probe} took {answer.seconds:.1f} s ({limit})"
     calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
-    slowest = [f"{call.call} took {call.seconds:.1f} s{_at(call.index)}" for call in calls]
-    return Finding.warn(summary, evidence=[Evidence(answer.probe, text) for text in slowest], fix=_SLOW)
+    said = [slow_call(answer.probe, call) for call in calls] or [reading(answer.probe, "@seconds")]
+    return Finding.warn(summary, evidence=said, fix=_SLOW)
 
 
 def _sick(gpus: Gpus | None) -> Iterator[Finding]:
@@ -185,24 +192,22 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
         return
     for gone in gpus.lost:
         if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
-            text = gone.text or f"GPU {gone.index}: {gone.error}"
-            yield _silent(gone.error, gone.index, gone.subject, Evidence(gpus.source, text))
+            yield _silent(gone.error, gone.index, gone.subject, lost_said(gpus.source, gone))
     silent = {gpu.index for gpu in gpus.gpus if _silent_sensors(gpu)}
     refused = refusals(gpus)
     for refusal in refused:
-        yield _refused(refusal, gpus.source, silent)
+        yield _refused(refusal, gpus, silent)
     named = {refusal.subject for refusal in refused}
     for gpu in gpus.gpus:
         if gpu.index in silent and gpu.subject not in named:
-            fields = [field for field, error in gpu.errors.items() if error == "UNKNOWN"]
-            said = Evidence(gpus.source, f"{', '.join(fields[:6])}: UNKNOWN")
+            said = values_failed(gpus.source, gpu, "UNKNOWN")
             yield _silent("UNKNOWN", gpu.index, gpu.subject, said)
 
 
-def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
+def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
-    finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
     return finding.led_by(_lead(error, index)).matters_as(_ONE_GPU)
 
 
@@ -211,13 +216,15 @@ def _lead(error: ErrorCode, index: int | None) -> str:
     return f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
 
 
-def _refused(refusal: Refusal, source: str, silent: Collection[int]) -> Finding:
+def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
     """A GPU that works and answers a question with an error: how bad that is stands in the table of codes."""
     error, index = nvml_error(refusal.error), refusal.index
     calls = ", ".join(refusal.calls[:SHOWN])
     more = f" and {len(refusal.calls) - SHOWN} more" if len(refusal.calls) > SHOWN else ""
     summary = f"{error.name} from {calls}{more}: {error.meaning}"
-    said = [Evidence(source, f"{refusal.words}{call}: {error.name}") for call in refusal.calls[:SHOWN]]
+    asked = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
+    said = values_failed(gpus.source, asked, error.name) if asked else []
+    said = said or [quoted_like(gpus.source, rf'"\w+": "{error.name}"')]
     fix = error.fix_here(False, index)
     if error.of_value == "unseen":
         reason: Reason = "denied" if error.name == "NO_PERMISSION" else "not-visible-here"
@@ -241,7 +248,3 @@ def _well(answers: tuple[DriverAnswer, ...]) -> Finding:
     version = f", driver {best.driver_version}" if best.driver_version else ""
     gpus = counted(best.gpus, "GPU")
     return Finding.ok(f"{best.probe} answered{took}: {gpus}{version}")
-
-
-def _at(index: int | None) -> str:
-    return "" if index is None else f" at GPU {index}"

@@ -10,10 +10,11 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.pci import slot_said
 from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.knowledge.gpus import platforms_of
 from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
-from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.model import Finding, Fix, Step, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted
 
@@ -57,7 +58,7 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
         return
     wanted = min(one.gpus for one in boards if one.gpus > count)
     slots = [slot.address for slot in inventory.slots or ()]
-    said = [Evidence("pci", f"{len(slots)} GPUs on the bus: {', '.join(slots)}")]
+    said = [one for slot in slots for one in slot_said(slot, "device")]
     if board.virtual is False:
         summary = f"{count} of {wanted} GPUs on the PCI bus ({model.name} never ships with {count})"
         yield Finding.fail(summary, evidence=said, fix=OFF_THE_BUS)
@@ -103,7 +104,10 @@ def libcuda(
         yield Finding.info("this container has no compute libraries: it can monitor GPUs, not use them")
     else:
         where = next(library.folder for library in driver.libraries if library.name == _NVML)
-        said = [Evidence("driver-files", f"{where}: {_NVML} and no {_CUDA}")]
+        said = [
+            reading("driver-files", f'links["{where}/{_NVML}"]', f'stats["{where}/{_NVML}"]'),
+            reading("driver-files", f'stats["{where}/{_CUDA}"]?'),
+        ]
         summary = "libcuda.so.1 missing: no CUDA program can start"
         yield Finding.fail(summary, evidence=said, fix=_package(machine))
 

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswers
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.gpu.gpu import LostGpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory, Slot
+from nodedoctor.facts.gpu.places import init_said, lost_said
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.pci import slot_said
 from nodedoctor.knowledge.error_codes import nvml_error
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.knowledge.nvml_errors import (
@@ -116,7 +118,7 @@ def _none(
     inside: bool,
 ) -> Iterator[Finding]:
     """The driver shows no GPU although there should be some: one finding for all of them."""
-    slots = _first(_evidence(slot) for slot in inventory.slots or ())
+    slots = _first(inventory.slots or ())
     if hang := _hang(answers):
         yield Finding.unknown("stuck", f"unknown which GPUs work: {hang}", evidence=slots)
     elif inventory.cut_off:
@@ -129,11 +131,11 @@ def _none(
         yield Finding.fail(summary, evidence=slots, fix=NO_DRIVER)
     elif driver and driver.kind == "proprietary" and _all_blackwell(inventory):
         summary = "Blackwell GPUs need the open kernel module; the proprietary one is loaded"
-        said = Evidence("driver-files", driver.version_text)
+        said = module_version()
         yield Finding.fail(summary, evidence=[said, *slots], fix=OPEN_MODULES)
     elif gpus and gpus.init_error:
         error = nvml_error(gpus.init_error.name)
-        said = Evidence(gpus.source, gpus.init_error.text)
+        said = init_said(gpus.source, gpus.init_error)
         summary = f"no GPU usable: {error.meaning}"
         yield Finding.fail(summary, evidence=[said, *slots], fix=error.fix_here(inside))
     elif gpus and not gpus.interrupted:
@@ -179,7 +181,7 @@ def _missing(slot: Slot) -> Finding:
     else:
         why, fix = "is on the PCI bus but not in the driver's list", OFF_THE_BUS
     return Finding.fail(
-        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=[_evidence(slot)], fix=fix
+        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=_evidence(slot), fix=fix
     )
 
 
@@ -200,11 +202,10 @@ def _lost(gone: LostGpu, source: str) -> Finding:
     error = nvml_error("GPU_IS_LOST" if gone.error == "UNKNOWN" else gone.error)
     who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
     subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
-    evidence = [Evidence(source, gone.text)] if gone.text else []
     return Finding.fail(
         f"GPU {who}: {error.meaning}",
         subject=subject,
-        evidence=evidence,
+        evidence=lost_said(source, gone),
         fix=error.fix_here(False, gone.index),
     )
 
@@ -221,7 +222,7 @@ def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
     if board is None or len(slots) >= board.gpus:
         return []
     summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus of a {board.name} board"
-    return [Finding.fail(summary, evidence=_first(map(_evidence, slots)), fix=OFF_THE_BUS)]
+    return [Finding.fail(summary, evidence=_first(slots), fix=OFF_THE_BUS)]
 
 
 def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
@@ -260,22 +261,20 @@ def _hang(answers: DriverAnswers | None) -> str:
     return next(hung, answers.tripped)
 
 
-def _evidence(slot: Slot) -> Evidence:
-    state = ", configuration space reads ff" if slot.off_bus else ""
-    bound = f"driver {slot.bound_to}" if slot.bound_to else "no driver bound"
-    return Evidence("pci", f"{slot.address} {slot.pci_id}, {bound}{state}")
+def _evidence(slot: Slot) -> list[Evidence]:
+    return slot_said(slot.address, *(["config"] if slot.off_bus else []), "device", "driver")
 
 
 def _nodes(driver: Driver | None) -> list[Evidence]:
-    told = ((n.path, n.mode, n.access or "none") for n in (driver.nodes if driver else ()))
-    return _first(Evidence("driver-files", f"{path} mode {mode}, access: {rw}") for path, mode, rw in told)
+    return [node.said for node in (driver.nodes if driver else ())][:_SHOWN]
 
 
-def _first(lines: Iterable[Evidence], most: int = 4) -> list[Evidence]:
-    """The first lines, and how many more there are: eight GPUs say eight times the same."""
-    listed = list(lines)
-    more = [Evidence(listed[0].probe, f"... and {len(listed) - most} more")] if len(listed) > most else []
-    return listed[:most] + more
+_SHOWN = 4
+"""GPUs shown as evidence: eight of them say eight times the same."""
+
+
+def _first(slots: Iterable[Slot]) -> list[Evidence]:
+    return [one for slot in list(slots)[:_SHOWN] for one in _evidence(slot)]
 
 
 def _number(text: str | None) -> int | None:

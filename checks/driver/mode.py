@@ -6,12 +6,13 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.places import values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
 from nodedoctor.wording import agree, counted, numbered
 
@@ -61,8 +62,8 @@ def persistence(
     elif not off:
         yield _well(gpus, f"persistence mode is on for {_all(told)}")
     else:
-        said = [Evidence(gpus.source, f"GPU {gpu.index}: persistence mode off") for gpu in off]
-        said += [Evidence("services", daemon.text)] if daemon else []
+        said = [one for gpu in off for one in values(gpus.source, gpu, "persistence_mode")]
+        said += [daemon.said] if daemon else []
         summary = f"persistence mode is off for {_which(off, told)}"
         inside = bool(container and container.inside)
         if _matters(gpus.gpus, machine) and not inside and not (daemon and daemon.running):
@@ -98,7 +99,9 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
     for gpu, action in wanting:
         fix = recovery_fix(action, gpu.index)
-        said = [Evidence(gpus.source, f"GPU {gpu.index} {gpu.bus_id or ''}: {action}")]
+        names = ("recovery_action", "reset_required", "drain_and_reset_recommended", "bus_id")
+        told = (name for name in names if getattr(gpu, name) not in (None, False))
+        said = values(gpus.source, gpu, *told)
         summary = f"the driver requests a recovery action: {action.replace('-', ' ')}"
         yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
     if not gpus.gpus:
@@ -165,7 +168,7 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
             "nodedoctor driver.mode",
             "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
         )
-        said = [Evidence(gpus.source, f"GPU {gpu.index}: MIG mode enabled") for gpu in on]
+        said = [one for gpu in on for one in values(gpus.source, gpu, "mig_mode")]
         summary = (
             f"MIG is on for {numbered('GPU', (gpu.index for gpu in on))} only: "
             f"no P2P or NVLink to {agree(len(on), 'it', 'them')}"
@@ -184,7 +187,7 @@ def _compute(gpus: Gpus) -> Iterator[Finding]:
             "nothing",
             "nodedoctor driver.mode",
         )
-        said = [Evidence(gpus.source, f"GPU {gpu.index}: compute mode {gpu.compute_mode}")]
+        said = values(gpus.source, gpu, "compute_mode")
         if gpu.compute_mode == "prohibited":
             summary = "compute mode is prohibited: no CUDA program can use this GPU"
             yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)

@@ -3,16 +3,24 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import LIBRARIES, RIVALS, Driver, DriverLibrary
+from nodedoctor.facts.driver.driver import (
+    LIBRARIES,
+    RIVALS,
+    UPGRADES_ON,
+    Driver,
+    module_line,
+    module_version,
+)
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import init_said
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.pci.pci import Pci, said_of
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.knowledge.versions import cuda
-from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
 from nodedoctor.steps import reboot, repair
 from nodedoctor.wording import counted, listed
 
@@ -90,7 +98,7 @@ def module_userspace(
     wrong = {name: versions for name, versions in found.items() if module not in versions}
     failed = gpus.init_error if gpus else None
     if failed and failed.name == MISMATCH:
-        said = [Evidence(gpus.source, failed.text)] if gpus else []
+        said = [init_said(gpus.source, failed)] if gpus else []
         yield _mismatch(module, wrong, driver, packages, said, fix)
     elif driver and driver.platform == "wsl2":
         yield Finding.skip("WSL2: the driver is Windows', there is no kernel module to compare")
@@ -135,10 +143,10 @@ def _mismatch(
 ) -> Finding:
     """Everything that shows which versions meet here, and how they came to differ."""
     if driver:
-        lines = [driver.version_text, *(_file(lib) for lib in driver.libraries if lib.name in wrong)]
-        lines += ["20auto-upgrades: unattended upgrades are on"] if driver.unattended_upgrades else []
-        said += [Evidence("driver-files", line) for line in lines if line]
-    said += [Evidence("driver-packages", text) for text in _unlike(packages, module)]
+        said += [module_version()] if driver.version_text else []
+        said += [library.said for library in driver.libraries if library.name in wrong]
+        said += [UPGRADES_ON] if driver.unattended_upgrades else []
+    said += [package.said for package in _unlike(packages, module)]
     told = listed(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
     summary = "the loaded kernel module and the driver libraries have different versions"
     if module and told:
@@ -153,12 +161,13 @@ def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Ite
     """One version that counts; other copies, half-done upgrades and unheld packages are worth a note."""
     others = {v for name in LIBRARIES for v in driver.versions(name)} - {module}
     if others:
-        copies = [Evidence("driver-files", _file(lib)) for lib in driver.libraries if lib.version in others]
+        copies = [library.said for library in driver.libraries if library.version in others]
         summary = f"{module} in use; another folder holds {listed(sorted(others))}"
         yield Finding.info(summary, evidence=copies)
     elif unlike := _unlike(packages, module):
-        summary = f"module and libraries {module}; after a reboot it may be {unlike[0]}"
-        said = [Evidence("driver-packages", text) for text in unlike]
+        other = f"{unlike[0].name} {unlike[0].version}"
+        summary = f"module and libraries {module}; after a reboot it may be {other}"
+        said = [package.said for package in unlike]
         yield Finding.info(summary, evidence=said, fix=_HOLD)
     elif driver.unattended_upgrades and packages and any(not package.held for package in packages.packages):
         summary = f"module and libraries {module}; unattended upgrades may replace them during a job"
@@ -167,14 +176,10 @@ def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Ite
         yield Finding.ok(f"module and libraries {module}")
 
 
-def _unlike(packages: DriverPackages | None, module: str) -> list[str]:
+def _unlike(packages: DriverPackages | None, module: str) -> list[DriverPackage]:
     """Installed driver packages of another version than the loaded module."""
     found: tuple[DriverPackage, ...] = packages.packages if packages else ()
-    return [f"{p.name} {p.version}" for p in found if module and p.driver not in (None, module)]
-
-
-def _file(library: DriverLibrary) -> str:
-    return f"{library.folder}/{library.name} -> {library.version or 'a file without a version'}"
+    return [package for package in found if module and package.driver not in (None, module)]
 
 
 @check("driver.modules", "NVIDIA kernel modules", tags={"fast"}, stage="preview")
@@ -191,7 +196,7 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     gpus = [gpu for gpu in pci.gpus if gpu.driver != "vfio-pci"] if pci else []
     rivals = [gpu for gpu in gpus if gpu.driver in (*RIVALS, "NovaCore")]
     for gpu in rivals:
-        said = [Evidence("pci", f"{gpu.address} {gpu.pci_id} driver {gpu.driver}")]
+        said = said_of(gpu, "vendor", "device", "driver")
         summary = f"GPU {gpu.address} is bound to {gpu.driver}, not to nvidia"
         yield Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
     if rivals:
@@ -214,7 +219,10 @@ def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
     if not gpus:
         return Finding.skip("no GPU assigned here, no NVIDIA module loaded")
     summary = f"module nvidia not loaded, {counted(gpus, 'GPU')} on the PCI bus"
-    said = [Evidence("driver-files", "/proc/modules has no nvidia")]
+    said = [
+        reading("driver-files", 'files["/proc/driver/nvidia/version"]?'),
+        reading("driver-files", 'files["/sys/module/nvidia/version"]?'),
+    ]
     return Finding.fail(summary, evidence=said, fix=NO_DRIVER)
 
 
@@ -222,7 +230,7 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
     known = driver.modules or {}
     halfway = {name: state for name, state in known.items() if state != "Live"}
     for name, state in halfway.items():
-        said = [Evidence("driver-files", f"/proc/modules: {name} {state}")]
+        said = [module_line(name)]
         yield Finding.warn(
             f"module {name} is in state {state.lower()}, expected live", evidence=said, fix=NO_DRIVER
         )

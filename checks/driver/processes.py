@@ -8,6 +8,7 @@ from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import process_said, values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
@@ -85,7 +86,7 @@ def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
         if not process.blocked or process.ppid == 2:
             continue
         channel = process.wchan or ""
-        said = [Evidence("processes", f"pid {process.pid} state D in {channel or '?'}: {process.label}")]
+        said = process.said("state", *(["wchan"] if channel else []))
         subject = f"pid:{process.pid}"
         if IN_DRIVER.match(channel):
             summary = f"{process.label} hangs in the driver ({channel})"
@@ -111,8 +112,7 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
         if process.state == "zombie" and held:
             why = "has exited and still holds GPU memory"
         if why:
-            state = f"pid {process.pid} ppid {process.ppid} {process.state}: {process.label}"
-            said = [Evidence("processes", state), *held]
+            said = [*process.said("ppid", "state"), *held]
             steps = (
                 look("ps -fp {}", process.pid),
                 last_resort(
@@ -132,9 +132,7 @@ def _users(gpus: Gpus | None) -> dict[int, list[Evidence]]:
     users: dict[int, list[Evidence]] = {}
     for gpu in gpus.gpus if gpus else ():
         for process in gpu.processes or ():
-            memory = "" if process.used_mib is None else f" uses {process.used_mib} MiB"
-            line = Evidence(gpus.source if gpus else "", f"GPU {gpu.index}: pid {process.pid}{memory}")
-            users.setdefault(process.pid, []).append(line)
+            users.setdefault(process.pid, []).extend(process_said(gpus.source if gpus else "", gpu, process))
     return users
 
 
@@ -167,8 +165,8 @@ def _unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
 
 
 def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
-    listed = f"{len(gpu.processes or ())} processes listed"
-    said = [Evidence(gpus.source, f"GPU {gpu.index}: {gpu.memory_used_mib} MiB used, {listed}")]
+    said = values(gpus.source, gpu, "memory_used_mib")
+    said += [one for process in gpu.processes or () for one in process_said(gpus.source, gpu, process)]
     fix = Fix(
         "Check again after a minute. If the memory is still in use, find the process that has the device "
         "open, or reset the GPU when it is idle.",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
@@ -13,13 +13,14 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.links.p2p import PeerAccess
+from nodedoctor.facts.gpu.places import card, values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.pci.pci import Pci, said_of
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import package_tool
-from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.model import Evidence, Finding, Fix, Step, reading
 from nodedoctor.steps import keep, look, repair
 from nodedoctor.wording import counted
 
@@ -113,7 +114,7 @@ def manager(
     elif needed is None:
         yield Finding.skip("unknown whether it must run here; fabric.state shows whether the fabric works")
     elif running and not (unit and unit.running):
-        said = [Evidence("processes", f"pid {running.pid}: {running.label}")]
+        said = running.said("program")
         yield Finding.ok(f"running outside systemd ({board.platform} needs it)", evidence=said)
     elif services is None or not services.reported(_UNIT):
         if well:
@@ -137,11 +138,9 @@ def manager(
             yield Finding.fail(summary, fix=_START)
     elif not unit.running:
         summary = f"{_UNIT} is {unit.active} ({unit.sub}), {board.platform} needs it"
-        yield Finding.fail(summary, evidence=[Evidence("services", unit.text)], fix=_START)
+        yield Finding.fail(summary, evidence=[unit.said], fix=_START)
     else:
-        yield Finding.ok(
-            f"{_UNIT} is running ({board.platform} needs it)", evidence=[Evidence("services", unit.text)]
-        )
+        yield Finding.ok(f"{_UNIT} is running ({board.platform} needs it)", evidence=[unit.said])
 
 
 def _works(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) -> str:
@@ -162,7 +161,7 @@ def _works(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) 
 
 def _not_needed(board: Board, unit: Service | None) -> Iterator[Finding]:
     if unit and unit.active == "failed":
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         yield Finding.info(f"{_UNIT} failed, but this node does not need it", evidence=said)
         return
     platform = board.known_platform
@@ -223,9 +222,15 @@ def version(
         )
         yield Finding.skip(summary)
     else:
-        said = [Evidence(manager.said_by, manager.version), Evidence("driver-files", driving)]
+        said = [*manager.said, _driving(driver, gpus)]
         fix = _same_version(driving, packages, machine)
         yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=said, fix=fix)
+
+
+def _driving(driver: Driver | None, gpus: Gpus | None) -> Evidence:
+    if driver and driver.version:
+        return module_version()
+    return reading(gpus.source if gpus else "", "system.values.driver_version", "driver_version")
 
 
 def _drivers(packages: DriverPackages) -> set[str]:
@@ -315,10 +320,9 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
 
 
 def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
-    status = gpu.fabric_status or "not reported"
     said = [
-        Evidence(source, f"GPU {gpu.index}: fabric {gpu.fabric_state}, status {status}"),
-        card(source, gpu),
+        *values(source, gpu, "fabric_state", "fabric_status"),
+        *card(source, gpu),
     ]
     fix = look_at(
         gpu,
@@ -352,7 +356,7 @@ def _health(gpu: Gpu, source: str, fix: Fix) -> Iterator[Finding]:
     sick = [name for name, words in _SICK_HEALTH.items() if health.get(name) in words]
     told = [f"{name.replace('_', ' ')}: {health[name]}" for name in bad or sick]
     if told:
-        said = [Evidence(source, f"GPU {gpu.index}: {text}") for text in told]
+        said = values(source, gpu, "fabric_health")
         judge = Finding.fail if bad else Finding.warn
         yield judge(", ".join(told), subject=gpu.subject, evidence=said, fix=fix)
 
@@ -364,8 +368,7 @@ def _strangers(told: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding
     if platform is None or not platform.imex or not members:
         return []
     said = [
-        Evidence(gpus.source, f"GPU {g.index}: cluster {g.fabric_cluster_uuid}, clique {g.fabric_clique_id}")
-        for g in told
+        one for gpu in told for one in values(gpus.source, gpu, "fabric_cluster_uuid", "fabric_clique_id")
     ]
     if len(members) > 1:
         summary = "the GPUs of this tray are in different NVLink cliques"
@@ -408,7 +411,7 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     )
     dead = [switch for switch in switches if switch.off_bus]
     for switch in dead:
-        said = [Evidence("pci", f"{switch.address} {switch.pci_id}: configuration space reads ff")]
+        said = said_of(switch, "config", "device")
         summary = f"NVSwitch {switch.address} has fallen off the bus"
         yield Finding.fail(summary, subject=f"pci:{switch.address}", evidence=said, fix=fix)
     if platform is None or not platform.switches_on_host_bus:
@@ -420,7 +423,7 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
                 f"{counted(len(switches), 'NVSwitch')} visible here; only the host knows the right number"
             )
     elif len(switches) < platform.nvswitches:
-        said = [Evidence("pci", f"{switch.address} {switch.pci_id}") for switch in switches]
+        said = [one for switch in switches for one in said_of(switch, "device")]
         summary = f"{len(switches)} of {platform.nvswitches} NVSwitches on the bus of a {platform.name}"
         yield Finding.fail(summary, evidence=said, fix=fix)
     elif not dead:

@@ -9,7 +9,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted
 
@@ -55,13 +55,11 @@ def guest(
     if services is None or not services.reported(_UNIT):
         yield Finding.unknown("not-visible-here", "services not visible from here")
     elif unit is not None and unit.running:
-        yield Finding.ok(
-            f"{_UNIT} is running for {counted(board.nvswitches, 'NVSwitch')}",
-            evidence=[Evidence("services", unit.text)],
-        )
+        summary = f"{_UNIT} is running for {counted(board.nvswitches, 'NVSwitch')}"
+        yield Finding.ok(summary, evidence=[unit.said])
     else:
         state = f"is {unit.active} ({unit.sub})" if unit else "is not installed"
-        said = [Evidence("services", unit.text)] if unit else []
+        said = [unit.said] if unit else []
         summary = (
             f"{counted(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but {_UNIT} {state}"
         )

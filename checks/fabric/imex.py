@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, FabricNodes
 from nodedoctor.facts.gpu.board import Board
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 
 _UNIT = "nvidia-imex"
@@ -67,24 +67,24 @@ def imex(
             Finding.info("nvidia-imex not installed here: jobs across trays need it in another place")
         )
     elif unit.active == "failed" or unit.sub == "auto-restart":
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         findings.append(
             Finding.warn("nvidia-imex failed", subject="service:nvidia-imex", evidence=said, fix=_FIX)
         )
     elif not unit.running:
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         findings.append(
             Finding.info(f"nvidia-imex is {unit.active}; it may start with each job", evidence=said)
         )
     else:
-        findings.append(Finding.ok("nvidia-imex is running", evidence=[Evidence("services", unit.text)]))
+        findings.append(Finding.ok("nvidia-imex is running", evidence=[unit.said]))
     if nodes and nodes.channels == ():
         # An administrator or each job makes them, and they are gone after a reboot (IMEX guide).
         findings.append(
             Finding.info(
                 "there is no IMEX channel: a job that shares memory with other trays needs one",
                 subject="imex:channels",
-                evidence=[Evidence("machine", f"{CHANNELS}: ENOENT")],
+                evidence=[reading("machine", f'errors["{CHANNELS}"]')],
             )
         )
     yield from findings
@@ -98,8 +98,8 @@ def _versions(packages: DriverPackages | None, driver: Driver | None) -> Iterato
             if packages is not None and packages.drivers() == (package.driver,):
                 continue  # both were upgraded and wait for a reboot: driver.module-userspace tells it
             said = [
-                Evidence("driver-packages", f"{package.name} {package.version}"),
-                Evidence("driver-files", loaded),
+                package.said,
+                module_version(),
             ]
             summary = f"{package.name} {package.driver}, driver {loaded}"
             yield Finding.warn(summary, subject="package:nvidia-imex", evidence=said, fix=_FIX)

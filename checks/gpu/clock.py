@@ -6,8 +6,9 @@ from statistics import median
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.knowledge.fixes.gpu import card, look_at
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted
 
@@ -72,22 +73,22 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
     )
     for kind, now, usual in clocks:
         if now and usual and now < usual:
-            said = [
-                Evidence(source, f"GPU {gpu.index}: applications clock {kind} {now}, default {usual} MHz")
-            ]
+            said = values(source, gpu, f"clock_app_{kind}_mhz", f"clock_default_app_{kind}_mhz")
             summary = f"{kind} clock set to {now} MHz, default {usual} MHz"
             return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if _locked(gpu):
-        said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
+        said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
         summary = f"SM clock locked at {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if held := _held(gpu):
-        said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
+        said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
         summary = f"SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load ({held})"
         look_at_it = look_at(
             gpu, "Check its power draw, power cables and temperature.", "clock.limits", (_SEE_CLOCKS,)
         )
-        return Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=look_at_it)
+        return Finding.warn(
+            summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=look_at_it
+        )
     return None
 
 
@@ -156,12 +157,10 @@ def outlier(gpus: Gpus) -> Iterator[Finding]:
 
 
 def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
-    reasons = ", ".join(gpu.clock_event_reasons or ()) or "no reason told"
-    draw = f", {gpu.power_draw_w:.0f} W" if gpu.power_draw_w else ""
-    said = f"GPU {gpu.index}: SM clock {clock} MHz, {reasons}{draw}, {gpu.temperature_c} C"
+    said = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
     summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
     steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
     fix = look_at(gpu, text, "clock.outlier", steps)
-    evidence = [Evidence(source, said), card(source, gpu)]
+    evidence = [*said, *card(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

@@ -11,7 +11,8 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.gpu.places import card, slow_call, values
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding
 from nodedoctor.steps import look
@@ -143,9 +144,26 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         yield Finding.ok(f"{counted(largest, 'GPU')} alike in {listed(looked, 4)}")
 
 
+_FIELDS = {
+    "model": "name",
+    "NVLinks reported": "nvlinks",
+    "PCI device id": "pci_device_id",
+    "memory": "memory_total_mib",
+    "BAR1": "bar1_total_mib",
+    "ECC after the next reset": "ecc_mode_pending",
+    "GSP firmware": "gsp_firmware_version",
+    "default power limit": "power_limit_default_w",
+    "maximum power limit": "power_limit_max_w",
+    "VBIOS": "vbios_version",
+    "part number": "board_part_number",
+    "InfoROM image": "inforom_image_version",
+}
+"""The field of a GPU that each attribute is made of."""
+
+
 def _said(odd: Odd[Gpu], source: str) -> list[Evidence]:
     gpu = odd.device
-    return [Evidence(source, f"GPU {gpu.index}: {odd.attribute} {odd.value}"), card(source, gpu)]
+    return [*values(source, gpu, _FIELDS[odd.attribute]), *card(source, gpu)]
 
 
 def _words(odd: Odd[Gpu]) -> str:
@@ -271,11 +289,7 @@ def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
 
 def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
     gpu = odd.device
-    clocks = f"SM clock {gpu.clock_sm_mhz} MHz, " if gpu.clock_sm_mhz else ""
-    said = Evidence(
-        source,
-        f"GPU {gpu.index}: {clocks}{gpu.power_draw_w} W, P{gpu.pstate}, {gpu.gpu_utilization_percent} %",
-    )
+    said = values(source, gpu, "pstate", "gpu_utilization_percent", "power_draw_w", "clock_sm_mhz")
     text = (
         "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
         " do, the GPU is slow: reset it, and have it replaced if it stays so."
@@ -284,7 +298,7 @@ def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
     return Finding.warn(
         summary,
         subject=gpu.subject,
-        evidence=[said, card(source, gpu)],
+        evidence=[*said, *card(source, gpu)],
         fix=look_at(gpu, text, "gpu.levels", steps),
     )
 
@@ -299,6 +313,6 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
         worst = max((call for call in slow if call.index == index), key=lambda call: call.seconds)
         gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
         summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
-        said = [Evidence(gpus.source, f"GPU {index}: {worst.call} {worst.seconds:.1f} s")]
+        said = [slow_call(gpus.source, worst)]
         fix = look_at(gpu, "Check the kernel log for its Xids; a reset often helps.", "gpu.levels kernel.xid")
         yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

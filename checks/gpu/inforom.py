@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.knowledge.fixes.gpu import card, replace_gpu
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.knowledge.fixes.gpu import replace_gpu
+from nodedoctor.model import Finding
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -35,12 +36,12 @@ def inforom(gpus: Gpus) -> Iterator[Finding]:
         bad = sorted(field for field, error in gpu.errors.items() if error == _CORRUPT)
         if bad:
             found = True
-            said = [Evidence(gpus.source, f"GPU {gpu.index}: {', '.join(bad)}: {_CORRUPT}")]
+            said = values(gpus.source, gpu, *bad)
             text = "Reboot once; if the InfoROM is still corrupt, request a replacement."
             yield Finding.warn(
                 "InfoROM corrupt",
                 subject=gpu.subject,
-                evidence=[*said, card(gpus.source, gpu)],
+                evidence=[*said, *card(gpus.source, gpu)],
                 fix=replace_gpu(gpu, text, "gpu.inforom"),
             )
     told = [gpu for gpu in gpus.gpus if any(getattr(gpu, field) is not None for field in _FIELDS)]

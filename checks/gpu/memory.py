@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
-from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, card, look_at, replace_gpu, reset_gpu
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, reset_gpu
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
@@ -91,13 +92,13 @@ def _off(gpu: Gpu, source: str, model: str) -> Finding:
         "nodedoctor memory.ecc",
     )
     summary = f"ECC off on {model}{later}"
-    said = [Evidence(source, f"GPU {gpu.index}: ECC mode disabled")]
+    said = values(source, gpu, "ecc_mode")
     return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
 def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
     """What no reset repairs."""
-    said = [*_said(gpu, source), card(source, gpu)]
+    said = [*_said(gpu, source), *card(source, gpu)]
     past = gpu.ecc_aggregate_sram_uncorrectable or 0
     if gpu.sram_threshold_exceeded or gpu.unrepairable_memory:
         what = "SRAM error threshold" if gpu.sram_threshold_exceeded else "limit of repairable memory"
@@ -134,7 +135,7 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
             )
             text = f"Monitor it: {most.text} ({most.source})"
             fix = look_at(gpu, text, "memory.ecc", _counters(gpu), docs=ERROR_GUIDE)
-            said = [*_said(gpu, source), card(source, gpu)]
+            said = [*_said(gpu, source), *card(source, gpu)]
             yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
@@ -153,8 +154,7 @@ def _said(gpu: Gpu, source: str) -> list[Evidence]:
         *(f"ecc_{c}_{k}" for c in ("volatile", "aggregate") for k in ("uncorrectable", "correctable")),
         "ecc_aggregate_sram_uncorrectable",
     ]
-    told = [f"{name} {getattr(gpu, name)}" for name in names if getattr(gpu, name) is not None]
-    return [Evidence(source, f"GPU {gpu.index}: {', '.join(told)}")] if told else []
+    return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
 
 
 @check(
@@ -176,10 +176,10 @@ def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """
     told = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
     counting = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
-    grown = [(gpu, count) for gpu, count in counting if count]
-    for gpu, count in grown:
+    rising = [(gpu, count) for gpu, count in counting if count]
+    for gpu, count in rising:
         rate = count / growth.seconds
-        said = [Evidence(GROWTH, f"GPU {gpu.index}: +{count} corrected errors in {growth.seconds} s")]
+        said = grown(gpu.index, "ecc_volatile_correctable")
         text = f"DCGM's threshold is {SINGLE_BIT_PER_SECOND} per second."
         judge = Finding.warn if rate >= SINGLE_BIT_PER_SECOND else Finding.info
         fix = look_at(
@@ -188,7 +188,7 @@ def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
         yield judge(f"{rate:.0f} corrected errors per second", subject=gpu.subject, evidence=said, fix=fix)
     if not counting:
         yield Finding.skip("no GPU here counts corrected memory errors")
-    elif not grown:
+    elif not rising:
         yield Finding.ok(
             f"no corrected errors in {growth.seconds} s on {all_of([gpu for gpu, _ in counting])}"
         )
@@ -231,14 +231,13 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     rows = (
         f"rows remapped: {gpu.remapped_uncorrectable} uncorrectable, {gpu.remapped_correctable} correctable"
     )
-    said = [
-        Evidence(source, f"GPU {gpu.index}: {rows}, pending {gpu.remap_pending}, failed {gpu.remap_failure}")
-    ]
+    names = ("remapped_uncorrectable", "remapped_correctable", "remap_pending", "remap_failure")
+    said = values(source, gpu, *names)
     remapped = gpu.remapped_uncorrectable or 0
     if gpu.remap_failure:
         fix = replace_gpu(gpu, "A bad row could not be remapped: no spare row is left.", "memory.remap")
         yield Finding.fail(
-            "row remapping failed", subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix
+            "row remapping failed", subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix
         )
     elif remapped > _ROWS_LIMIT.number:
         summary = (
@@ -246,7 +245,7 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
             f"{_ROWS_LIMIT.number:.0f})"
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_ROWS_LIMIT.source}.", "memory.remap")
-        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
+        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix)
     if gpu.remap_pending:
         fix = reset_gpu(gpu, "The next reset replaces the bad row with a spare one.", "memory.remap")
         yield Finding.fail(
@@ -264,7 +263,7 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
             else "Every bad row can still be remapped; RMA only when a remap fails. Monitor it."
         )
         fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
-        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
+        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix)
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
         yield Finding.info(f"{rows}, as intended for spare rows", subject=gpu.subject, evidence=said)
 
@@ -273,9 +272,8 @@ def _pages(gpu: Gpu, source: str) -> Iterator[Finding]:
     """Before Ampere whole pages are taken out of use."""
     counts = (gpu.retired_pages_single_bit, gpu.retired_pages_double_bit)
     retired = sum(count or 0 for count in counts)
-    said = [
-        Evidence(source, f"GPU {gpu.index}: {retired} pages retired, pending {gpu.retired_pages_pending}")
-    ]
+    names = ("retired_pages_single_bit", "retired_pages_double_bit", "retired_pages_pending")
+    said = values(source, gpu, *names)
     if gpu.retired_pages_pending:
         fix = reset_gpu(gpu, "The next reset retires the page with errors.", "memory.remap")
         yield Finding.fail(
@@ -283,7 +281,7 @@ def _pages(gpu: Gpu, source: str) -> Iterator[Finding]:
         )
     if retired >= RETIRED_PAGES_MOST:
         fix = replace_gpu(gpu, f"RMA threshold: {RETIRED_PAGES_MOST} retired pages.", "memory.remap")
-        said.append(card(source, gpu))
+        said += card(source, gpu)
         yield Finding.fail(
             f"{counted(retired, 'page')} retired (RMA threshold: {RETIRED_PAGES_MOST})",
             subject=gpu.subject,

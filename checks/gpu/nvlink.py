@@ -9,10 +9,11 @@ from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.gpu.places import card, link_said, links_of
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.steps import look
 from nodedoctor.wording import counted, listed, numbered
 
@@ -95,9 +96,9 @@ def _down(
     wanted = int(told) if (told := expect.get("nvlinks") or "").isdecimal() else None
     peers = [up[peer.index] for peer in links.gpus if peer.index in up and peer.name == gpu.name]
     count = wanted or (model.nvlink_links if model and model.nvlink_links else _unlisted(gpu, active, peers))
-    said = [Evidence(links.source, f"GPU {gpu.index}: Link {link}: <inactive>") for link in down]
-    said = said[:18] or [Evidence(links.source, f"GPU {gpu.index}: {active} links")]
-    said += [card(links.source, known)] if known else []
+    said = [one for link in down[:18] for one in link_said(links.source, gpu.index, link, "active")]
+    said = said or links_of(links.source, gpu.index)
+    said += card(links.source, known) if known else []
     summary = f"{active} of {count} NVLinks up" + (f" ({numbered('link', down)} down)" if down else "")
     lost = count - active
     lead = f"GPU {gpu.index} lost {counted(lost, 'NVLink')}"
@@ -164,7 +165,7 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     if len(links.gpus) == 1 and not (board and board.fabric):
         return None
     known = _ticket(gpus, gpu.index)
-    said = [Evidence(links.source, gpu.said), *([card(links.source, known)] if known else [])]
+    said = [*links_of(links.source, gpu.index), *(card(links.source, known) if known else [])]
     summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
     return finding.explained_by("fabric.manager@node").led_by(f"GPU {gpu.index} has no NVLink")
@@ -212,9 +213,7 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
         own = [link for other, link in slow if other.index == index]
         known = _ticket(gpus, index)
-        lines = [
-            Evidence(links.source, f"GPU {index}: Link {x.link}: {x.speed_gbytes_s} GB/s") for x in own[:18]
-        ]
+        lines = [one for x in own[:18] for one in link_said(links.source, index, x.link, "speed_mbytes_s")]
         usual = _rate(gpu, rated)
         summary = f"{counted(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
         fix = _link_fix(gpu, known, "nvlink.speed")

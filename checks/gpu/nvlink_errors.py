@@ -1,13 +1,14 @@
 """Do NVLinks carry data without errors? Totals are old news; what grows is not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.gpu.places import grown, link_said
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
@@ -87,12 +88,14 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
     fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
     if growing:
         summary = f"error counters grow on {counted(len(growing), 'NVLink')}"
-        lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line, _ in growing[:18]]
-        judge = Finding.fail if any(severe for _, severe in growing) else Finding.warn
+        lines = [
+            one for link, names, _ in growing[:9] for name in names for one in grown(gpu.index, name, link)
+        ]
+        judge = Finding.fail if any(severe for *_, severe in growing) else Finding.warn
         yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
     elif high:
         summary = f"many errors since driver load: {high[0]}" + _more(len(high))
-        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
+        lines = _said(gpu, source, MANY, lambda name, count: count >= MANY[name])
         broken = any(
             link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
         )
@@ -100,17 +103,37 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
             summary, subject=gpu.subject, evidence=lines, fix=fix
         )
     elif some:
-        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in some[:18]]
+        lines = _said(gpu, source, _RATES, lambda _, count: count > 0)
         summary = f"a few errors since driver load: {some[0]}" + _more(len(some))
         yield Finding.info(summary, subject=gpu.subject, evidence=lines)
+
+
+def _said(
+    gpu: GpuLinks, source: str, names: Iterable[str], worth: Callable[[str, int], bool]
+) -> list[Evidence]:
+    """The counters of these names that are worth showing, link by link; above its limit the error rate."""
+    found = [
+        one
+        for link in gpu.links
+        for name in names
+        if name in link.counters and worth(name, link.counters[name])
+        for one in link_said(source, gpu.index, link.link, name)
+    ]
+    found += [
+        one
+        for link in gpu.links
+        if link.ber.get("effective", 0.0) > EFFECTIVE_BER
+        for one in link_said(source, gpu.index, link.link, "effective_ber")
+    ]
+    return found[:18]
 
 
 def _more(count: int) -> str:
     return f" and {count - 1} more" if count > 1 else ""
 
 
-def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[str, bool]]:
-    """Links whose counters grow faster than DCGM's health watch allows, and whether much faster."""
+def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[int, tuple[str, ...], bool]]:
+    """Links with the counters that grow faster than DCGM's health watch allows, and whether much faster."""
     gained = growth.gpu(gpu.index) if growth else None
     if growth is None or gained is None:
         return
@@ -123,7 +146,7 @@ def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[str, b
         if fast:
             allowed = {name: _RATES[name].number * growth.seconds for name in fast}
             severe = any(count >= SEVERE * allowed[name] for name, count in fast.items())
-            yield f"Link {link.link}: {_words(fast, '+')} in {growth.seconds} s", severe
+            yield link.link, tuple(fast), severe
 
 
 def _high(link: NvLink) -> Iterator[str]:
@@ -142,6 +165,6 @@ def _some(link: NvLink) -> Iterator[str]:
         yield f"Link {link.link}: {_words(few)}"
 
 
-def _words(counts: Mapping[str, int], sign: str = "") -> str:
+def _words(counts: Mapping[str, int]) -> str:
     full = {name: "at least " if count == SATURATED else "" for name, count in counts.items()}
-    return ", ".join(f"{name.replace('_', ' ')} {full[name]}{sign}{count}" for name, count in counts.items())
+    return ", ".join(f"{name.replace('_', ' ')} {full[name]}{count}" for name, count in counts.items())

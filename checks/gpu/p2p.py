@@ -7,6 +7,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
+from nodedoctor.facts.gpu.places import peer_said
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
@@ -98,7 +99,8 @@ def _judged(
         if not refused or frozenset(refused) in seen:
             continue
         seen.add(frozenset(refused))
-        evidence = [Evidence(access.source or P2P, f"{kind}: {_listing(refused)}")]
+        shown = sorted(_joins(refused))[:8]
+        evidence = [one for pair in shown for one in peer_said(access.source or P2P, pair, kind)]
         why = _why_normal(refused, pairs, gpus)
         if joined or why is None:
             yield from _broken(kind, refused, pairs, evidence, joined)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.gpu.places import values
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -70,6 +71,6 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "nodedoctor power.limit",
         "https://docs.nvidia.com/deploy/nvidia-smi/",
     )
-    said = f"GPU {gpu.index}: limit {gpu.power_limit_w} W, default {gpu.power_limit_default_w} W"
+    said = values(source, gpu, "power_limit_w", "power_limit_default_w")
     summary = f"power limit {gpu.power_limit_w:.0f} W, below {whose} of {usual:.0f} W"
-    return Finding.warn(summary, subject=gpu.subject, evidence=[Evidence(source, said)], fix=fix)
+    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)

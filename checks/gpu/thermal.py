@@ -6,8 +6,9 @@ from statistics import median
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
@@ -85,7 +86,7 @@ def _limits(gpu: Gpu) -> tuple[int, int, int] | None:
 
 
 def _hot(gpu: Gpu, source: str) -> Finding | None:
-    said = [_evidence(gpu, source)]
+    said = _evidence(gpu, source)
     fix = _cooling(gpu)
     memory = gpu.memory_temperature_c
     if limits := _limits(gpu):
@@ -120,18 +121,12 @@ def _hotter(gpu: Gpu, told: list[Gpu], source: str) -> Finding | None:
     if len(peers) < 2 or now - median(peers) < OUTLIER_C:
         return None
     summary = f"{now} C, {now - median(peers):.0f} C above the median of {len(peers)} GPUs at similar power"
-    return Finding.warn(summary, subject=gpu.subject, evidence=[_evidence(gpu, source)], fix=_cooling(gpu))
+    return Finding.warn(summary, subject=gpu.subject, evidence=_evidence(gpu, source), fix=_cooling(gpu))
 
 
-def _evidence(gpu: Gpu, source: str) -> Evidence:
-    told = (
-        ("temperature", gpu.temperature_c),
-        ("slowdown at", gpu.slowdown_c),
-        ("margin left", gpu.t_limit_margin_c),
-        ("memory", gpu.memory_temperature_c),
-    )
-    words = ", ".join(f"{name} {value} C" for name, value in told if value is not None)
-    return Evidence(source, f"GPU {gpu.index}: {words}")
+def _evidence(gpu: Gpu, source: str) -> list[Evidence]:
+    names = ("temperature_c", "slowdown_c", "t_limit_margin_c", "memory_temperature_c")
+    return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
 
 
 def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
@@ -172,8 +167,10 @@ def throttle(gpus: Gpus) -> Iterator[Finding]:
 
 def _slowed(gpu: Gpu, source: str) -> Finding | None:
     reasons = gpu.clock_event_reasons or ()
-    clocks = f"; SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz" if gpu.clock_sm_mhz else ""
-    said = [Evidence(source, f"GPU {gpu.index}: {', '.join(reasons)}{clocks}"), card(source, gpu)]
+    said = [
+        *values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz"),
+        *card(source, gpu),
+    ]
     active = _event(gpu)
     if active == BARE:
         summary = "hardware slowdown at this moment, without heat or power brake (normal while clocks change)"
@@ -206,12 +203,12 @@ def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     watched = [(gpu, lasting) for gpu in gpus.gpus if (lasting := _lasting(gpu, growth)) is not None]
     stays = [gpu for gpu, lasting in watched if BARE in lasting and _event(gpu) == BARE]
     for gpu in stays:
-        said = Evidence(GROWTH, f"GPU {gpu.index}: {BARE} in every sample of {growth.seconds} s")
+        said = grown(gpu.index, "clock_event_reasons")
         fix = _slowdown_fix(gpu, BARE, "thermal.slowdown")
         yield Finding.warn(
             "sustained hardware slowdown without heat or power brake",
             subject=gpu.subject,
-            evidence=[said, card(gpus.source, gpu)],
+            evidence=[*said, *card(gpus.source, gpu)],
             fix=fix,
         )
     if not watched and any(gpu.clock_event_reasons is not None for gpu in gpus.gpus):

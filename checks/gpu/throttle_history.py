@@ -8,9 +8,10 @@ from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.places import card, clock_seconds
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.knowledge.fixes.gpu import card, look_at
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.model import Finding
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -97,7 +98,7 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
         summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of the time since boot"
         if one := odd.get(gpu.index):
             summary += f" (median of {counted(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
-        said = [Evidence(source, f"GPU {gpu.index}: {reason} {seconds:.0f} s since driver load")]
+        said = clock_seconds(source, gpu, reason)
         text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (
             look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
@@ -107,6 +108,6 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
         yield Finding.warn(
             summary,
             subject=f"{gpu.subject}/{reason.replace('_', '-')}",
-            evidence=[*said, card(source, gpu)],
+            evidence=[*said, *card(source, gpu)],
             fix=look_at(gpu, text, "thermal.history", steps),
         )

@@ -10,7 +10,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import agree, counted
 
@@ -137,7 +137,7 @@ def _odd(
     if len(odd) == len(cells):
         told = ", ".join(sorted(set(odd.values())))
         summary = f"no pair is {usual}{where}: {told}"
-        yield Finding.fail(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        yield Finding.fail(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
         return
     per_gpu = Counter(name for pair in odd for name in pair)
     full = Counter(name for pair in cells for name in pair)
@@ -146,14 +146,14 @@ def _odd(
         told = ", ".join(sorted({token for pair, token in odd.items() if name in pair}))
         summary = f"connected to the others by {told}, expected {usual}{where}"
         subject = f"gpu:{_number(name)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+        yield Finding.fail(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
     rest = {pair: token for pair, token in odd.items() if not rows & set(pair)}
     for a, b in sorted({(min(p, key=_number), max(p, key=_number)) for p in rest}):
         token = rest.get((a, b)) or rest[(b, a)]
         way = "" if (a, b) in rest and (b, a) in rest else f" (reverse direction {cells.get((b, a), '?')})"
         summary = f"connected by {token}{way}, expected {usual}{where}"
         subject = f"pair:{_number(a)}-{_number(b)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {a, b}), fix=_FIX)
+        yield Finding.fail(summary, subject=subject, evidence=_lines({a, b}), fix=_FIX)
 
 
 def _unjoined(
@@ -170,7 +170,7 @@ def _unjoined(
     for name in alone:
         summary = "no NVLink to any other GPU, unlike its peers: bridge missing or loose"
         subject = f"gpu:{_number(name)}"
-        yield Finding.warn(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+        yield Finding.warn(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
 
 
 def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[Finding]:
@@ -178,13 +178,11 @@ def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[F
     for (a, b), token in cells.items():
         if token in ("X", "N/A") and _number(a) < _number(b):
             subject = f"pair:{_number(a)}-{_number(b)}"
-            yield Finding.warn(
-                f"{token}: no path reported", subject=subject, evidence=_lines(cells, {a}), fix=_FIX
-            )
+            yield Finding.warn(f"{token}: no path reported", subject=subject, evidence=_lines({a}), fix=_FIX)
     known = {board.topo_token for board in platforms()}
     if expected and len(cells) > 12 and not expected & known:
         summary = f"all pairs are {', '.join(expected)}, as on no known board: links may be down on every GPU"
-        yield Finding.warn(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        yield Finding.warn(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
 
 
 def _incomplete(
@@ -200,10 +198,14 @@ def _number(name: str) -> int:
     return int(name.removeprefix("GPU"))
 
 
-def _lines(cells: Mapping[_Pair, str], rows: set[str]) -> list[Evidence]:
+def _lines(rows: set[str]) -> list[Evidence]:
     shown = sorted(rows, key=_number)[:8]
-    told = [(a, " ".join(f"{b}={t}" for (x, b), t in cells.items() if x == a)) for a in shown]
-    return [Evidence(TOPO, f"{name}: {text}") for name, text in told]
+    return [_row(name) for name in shown]
+
+
+def _row(name: str) -> Evidence:
+    """The row of the matrix; a header begins with the names of two devices."""
+    return quoted_like(TOPO, rf"^[ \t]*({name}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
 
 
 @check("topo.nic-affinity", "NIC next to each GPU", tags={"gpu", "ib"})
@@ -228,13 +230,10 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
         yield Finding.skip(f"no NICs under the GPUs' PCIe switches on this machine (best paths: {paths})")
         return
     for name, path in far.items():
-        said = Evidence(
-            TOPO, f"{name}: " + " ".join(f"{n}={topology.links[name].get(n)}" for n in topology.nics)
-        )
         summary = (
             f"nearest NIC at {path}; {counted(len(near), 'other GPU')} "
             f"{agree(len(near), 'has', 'have')} one under the same switch"
         )
-        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[said], fix=_RAIL)
+        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[_row(name)], fix=_RAIL)
     if not far:
         yield Finding.ok(f"{counted(len(near), 'GPU')} with a NIC under the same PCIe switch")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
+from nodedoctor.facts.gpu.places import values
 from nodedoctor.facts.host.limits import Limits
-from nodedoctor.facts.host.numa import Numa, cpu_list, cpu_text
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.host.numa import Numa, cpu_list
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted, numbered
 
@@ -58,10 +59,8 @@ def numa(
     allowed = set(cpu_list(limits.cgroup.cpus)) if limits and limits.cgroup.cpus else set()
     far = {index: cpus for index, cpus in near.items() if allowed and not allowed & set(cpus)}
     if far:
-        said = [Evidence("limits", f"processors of this control group: {cpu_text(tuple(sorted(allowed)))}")]
-        said += [
-            Evidence(source, f"GPU {index}: CPU affinity {cpu_text(cpus)}") for index, cpus in far.items()
-        ]
+        said = [quoted_like("limits", r"^[\d,-]+$", 'files["/sys/fs/cgroup/cpuset.cpus.effective"]')]
+        said += [one for index in far for one in _near_said(gpus, source, index)]
         summary = f"none of this job's CPUs is near {numbered('GPU', far)}"
         yield Finding.warn(summary, evidence=said, fix=_CPUSET)
     groups = len(set(near.values()))
@@ -71,6 +70,13 @@ def numa(
     elif not far:
         seen = "" if allowed else "; this job's CPUs were not reported"
         yield Finding.ok(f"{counted(len(near), 'GPU')} near {counted(groups, 'set')} of CPUs{seen}")
+
+
+def _near_said(gpus: Gpus, source: str, index: int) -> list[Evidence]:
+    """What was said of the processors next to a GPU."""
+    if source == TOPO:
+        return [quoted_like(TOPO, rf"^[ \t]*(GPU{index}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")]
+    return [one for gpu in gpus.gpus if gpu.index == index for one in values(source, gpu, "cpu_affinity")]
 
 
 def _affinity(gpus: Gpus, topology: Topology | None) -> dict[int, tuple[int, ...]]:

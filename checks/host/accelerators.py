@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.pci.pci import Pci, said_of
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -36,6 +36,6 @@ def amd(pci: Pci) -> Iterator[Finding]:
         yield Finding.skip("no AMD Instinct accelerator on the PCI bus")
         return
     fix = Fix("Check them with AMD's own tools.", (look("amd-smi list"), look("amd-smi metric")), "none")
-    said = [Evidence("pci", f"{device.address} {device.pci_id}") for device in found]
+    said = [one for device in found for one in said_of(device, "vendor", "device")]
     summary = f"{counted(len(found), 'AMD Instinct accelerator')} on the PCI bus, not judged here"
     yield Finding.unknown("missing-tool", summary, evidence=said, fix=fix)

@@ -1,14 +1,15 @@
 """Is there room on this node: memory, and file systems that answer, can be written and are not full?"""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.disk import Disk, Volume
-from nodedoctor.facts.host.limits import Limits, Memory
+from nodedoctor.facts.host.disk import MOUNTS, Disk, Volume
+from nodedoctor.facts.host.limits import Limits, Memory, memory_line
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted, listed
 
@@ -58,10 +59,9 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
 def _host(memory: Memory, ray: bool) -> Finding:
     if memory.available_gib is None:
         return Finding.unknown("unparsable", "/proc/meminfo has no MemAvailable", subject="host")
-    line = f"MemTotal {memory.total_gib:g} GiB, MemAvailable {memory.available_gib:g} GiB"
     used = 1 - memory.available_gib / memory.total_gib if memory.total_gib else 1.0
     summary = f"{memory.available_gib:.0f} of {memory.total_gib:.0f} GiB available on the host"
-    return _judge_memory("host", used, summary, Evidence("limits", line), ray)
+    return _judge_memory("host", used, summary, [memory_line("MemTotal"), memory_line("MemAvailable")], ray)
 
 
 def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
@@ -71,13 +71,13 @@ def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
         if group.memory_used_gib is None:
             yield Finding.unknown("denied", "memory use of our cgroup could not be read", subject="cgroup")
         else:
-            line = f"{group.path}: limit {group.memory_max_gib:g} GiB, used {group.memory_used_gib:g} GiB"
+            said = group.said("memory_max_gib", "memory_used_gib")
             used = group.memory_used_gib / group.memory_max_gib if group.memory_max_gib else 1.0
             summary = f"{group.memory_used_gib:.1f} of {group.memory_max_gib:.1f} GiB of our cgroup used"
-            yield _judge_memory("cgroup", used, summary, Evidence("limits", line), ray)
+            yield _judge_memory("cgroup", used, summary, said, ray)
     if group.oom_kills:
         summary = f"{counted(group.oom_kills, 'OOM kill')} in our cgroup"
-        evidence = [Evidence("limits", f"{group.path}: oom_kill {group.oom_kills}")]
+        evidence = group.said("oom_kills")
         yield Finding.warn(summary, subject="cgroup:oom", evidence=evidence, fix=_LESS_MEMORY)
 
 
@@ -93,7 +93,7 @@ _LESS_MEMORY = Fix(
 )
 
 
-def _judge_memory(subject: str, used: float, summary: str, evidence: Evidence, ray: bool) -> Finding:
+def _judge_memory(subject: str, used: float, summary: str, evidence: list[Evidence], ray: bool) -> Finding:
     """Ray kills its newest worker at the threshold; without Ray the kernel kills somebody not much later."""
     high, kill = limit("ray_memory_warn"), limit("ray_memory_fail")
     if used >= kill.number:
@@ -102,12 +102,12 @@ def _judge_memory(subject: str, used: float, summary: str, evidence: Evidence, r
             if ray
             else "the next allocation may trigger an OOM kill"
         )
-        return Finding.fail(f"{summary}: {who}", subject=subject, evidence=[evidence], fix=_LESS_MEMORY)
+        return Finding.fail(f"{summary}: {who}", subject=subject, evidence=evidence, fix=_LESS_MEMORY)
     if used >= high.number:
         return Finding.warn(
-            f"{summary}: {used:.0%} used", subject=subject, evidence=[evidence], fix=_LESS_MEMORY
+            f"{summary}: {used:.0%} used", subject=subject, evidence=evidence, fix=_LESS_MEMORY
         )
-    return Finding.ok(summary, subject=subject, evidence=[evidence])
+    return Finding.ok(summary, subject=subject, evidence=evidence)
 
 
 def _swap(memory: Memory) -> Finding:
@@ -115,8 +115,7 @@ def _swap(memory: Memory) -> Finding:
     if not memory.swap_total_gib:
         return Finding.ok("no swap", subject="swap")
     used = memory.swap_total_gib - memory.swap_free_gib
-    line = f"SwapTotal {memory.swap_total_gib:g} GiB, SwapFree {memory.swap_free_gib:g} GiB"
-    evidence = [Evidence("limits", line)]
+    evidence = [memory_line("SwapTotal"), memory_line("SwapFree")]
     slow = "programs with swapped pages"
     fix = Fix(swap.text, (repair("sudo swapoff -a"),), "config", slow, "nodedoctor limits.memory")
     if used > _SWAPPED_GIB:
@@ -161,7 +160,7 @@ def _judge_volume(volume: Volume, ray: bool, inside: bool) -> Iterator[Finding]:
     """The first thing that is wrong with one file system, else that nothing is."""
     if volume.point == "/dev/shm":
         return  # limits.shm judges it
-    subject, evidence = f"mount:{volume.point}", [Evidence("disk", _line(volume))]
+    subject, evidence = f"mount:{volume.point}", _said(volume)
     if volume.error in _DEAD:
         yield _dead(volume, subject, evidence)
     elif not volume.answered:
@@ -268,7 +267,11 @@ def _name(volume: Volume) -> str:
     return f"{volume.point} ({about})" if about else volume.point
 
 
-def _line(volume: Volume) -> str:
-    state = volume.error or f"{volume.free_gib:g} of {volume.size_gib:g} GiB free"
-    mode = "ro" if volume.read_only else "rw"
-    return f"{volume.point} {volume.fstype or '?'} {mode}: {state}"
+def _said(volume: Volume) -> list[Evidence]:
+    """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
+    told = [quoted_like("disk", rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*", MOUNTS)]
+    if volume.error:
+        return [*told, reading("disk", f'errors["{volume.asked}"]')]
+    space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)
+    answered = [reading("disk", f'statvfs["{volume.asked}"].{name}') for name in space]
+    return [*told, *answered] if volume.read_only or volume.stopped_writing else answered

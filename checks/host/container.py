@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.containers import ImagePromise, promise
@@ -32,7 +32,7 @@ def runtime(container: Container) -> Iterator[Finding]:
     False positives: A system installed from a container image looks like a container in some files; that is
     said as a note.
     """
-    evidence = [Evidence("container", mark) for mark in container.marks]
+    evidence = container.said
     if not container.inside:
         if container.marks:
             summary = "not in a container (the system was installed from a container image)"
@@ -74,15 +74,15 @@ def image(
             yield Finding.skip("not in a container")
         return
     said_by = "--expect" if expect.get("image") else container.image_said_by
-    evidence = Evidence("container", f"{said_by}: {name}")
+    evidence = image_said(container) if said_by != "--expect" else []
     promised = promise(name)
     if promised is None:
-        yield Finding.info(f"{name}: the name contains no versions", subject="image", evidence=[evidence])
+        yield Finding.info(f"{name}: the name contains no versions", subject="image", evidence=evidence)
         return
     if target is None:
         fix = Fix("Pass the training interpreter with --python PATH.", action="none")
         summary = f"{name}: the training Python is not visible"
-        yield Finding.unknown("not-visible-here", summary, subject="image", evidence=[evidence], fix=fix)
+        yield Finding.unknown("not-visible-here", summary, subject="image", evidence=evidence, fix=fix)
         return
     yield from _compare(promised, target, torch, evidence)
 
@@ -97,7 +97,7 @@ def _unnamed() -> Finding:
 
 
 def _compare(
-    promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: Evidence
+    promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: list[Evidence]
 ) -> Iterator[Finding]:
     """One finding per promise that can be compared."""
     count = 0
@@ -106,18 +106,18 @@ def _compare(
         if found is None:
             summary = f"{what} {said} in the image's name, not installed in {target.label}"
             yield Finding.warn(
-                summary, subject=what, evidence=[evidence], fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
             )
         elif _same(what, said, found):
-            yield Finding.ok(f"{what} {found}, as in the image's name", subject=what, evidence=[evidence])
+            yield Finding.ok(f"{what} {found}, as in the image's name", subject=what, evidence=evidence)
         else:
             summary = f"{what} {found}, the image's name says {said} ({target.label})"
             yield Finding.warn(
-                summary, subject=what, evidence=[evidence], fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
             )
     if not count:
         summary = f"{promised.image}: nothing in the name to compare"
-        yield Finding.info(summary, subject="image", evidence=[evidence])
+        yield Finding.info(summary, subject="image", evidence=evidence)
 
 
 def _pairs(

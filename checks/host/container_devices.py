@@ -16,7 +16,7 @@ from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import last_resort, repair
 from nodedoctor.wording import counted, listed
 
@@ -62,12 +62,8 @@ def devices(
     missing = [name for name in _WANTED if name not in container.capabilities]
     filtered = container.seccomp == _FILTERED
     rights = f"without {', '.join(missing)}" if missing else "has all capabilities that training uses"
-    evidence = [
-        Evidence(
-            "container",
-            f"capabilities {', '.join(container.capabilities) or 'none'}; seccomp {container.seccomp}",
-        )
-    ]
+    status = 'files["/proc/self/status"]'
+    evidence = [quoted_like("container", f"^{key}:.*", status) for key in ("CapEff", "Seccomp")]
     if missing:
         uses = "; ".join(f"{name}: {_WANTED[name]}" for name in missing)
         seccomp = "; seccomp filter active" if filtered else ""
@@ -109,7 +105,7 @@ def _cut_off() -> Finding:
     return Finding.fail(
         summary,
         subject="container:gpus",
-        evidence=[Evidence("driver-files", "/dev/nvidiactl: refused")],
+        evidence=[file_reading("driver-files", "/dev/nvidiactl", "stats")],
         fix=fix,
     ).led_by("the container lost its GPUs (denied by the device cgroup)")
 
@@ -195,9 +191,14 @@ def compat(
 
 
 def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | None) -> Finding:
-    evidence = [Evidence("target-python", f"{path} -> {real} ({version or 'version unknown'})")]
+    evidence = [
+        reading("target-python", "libraries.resolved[name=libcuda.so.1].path"),
+        reading(
+            "target-python", f"libraries.copies[real={real}].version", f"libraries.resolved[path={path}].real"
+        ),
+    ]
     if "/compat" not in path + real:
-        return Finding.ok(f"{path} is the driver's own libcuda", evidence=evidence)
+        return Finding.ok(f"{path} is the driver's own libcuda", evidence=evidence[:1])
     fix = Fix(
         f"Remove {os.path.dirname(path)} from LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
         (),

@@ -7,7 +7,7 @@ from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers
 from nodedoctor.knowledge.fixes.exhausted import fix_of
-from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.model import Evidence, Finding, Fix, Moment, reading
 from nodedoctor.wording import counted
 
 
@@ -77,7 +77,7 @@ def exhausted(starts: Starts) -> Iterator[Finding]:
         by_resource.setdefault(what.resource, []).append((probe, what))
     for resource, met in sorted(by_resource.items(), key=lambda item: not item[1][0][1].known):
         probe, what = met[0]
-        said = [Evidence(probe, f"{probe}: {what.words}") for probe, what in met[:3]]
+        said = [reading(probe, "@note") for probe, _ in met[:3]]
         asked = f"{counted(len(met), 'program')} could not be started"
         if not what.known:
             summary = f"{asked}: {what.words}"

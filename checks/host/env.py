@@ -21,7 +21,7 @@ from nodedoctor.lint.names import judge_name
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
-from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.wording import counted, listed, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
@@ -109,7 +109,7 @@ def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Findi
     head = f"{name}={values[0]}" if len(values) == 1 else name
     first, *more = (sentence for remark in ordered for sentence in sentences(remark.text))
     fix = _fix(ordered)
-    evidence = [Evidence(setting.probe, setting.line) for setting in settings]
+    evidence = [setting.said for setting in settings]
     say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
     finding = say(f"{head}: {first}", subject=f"env:{name}", evidence=evidence, fix=fix)
     return finding.matters_as(" ".join(f"{sentence}." for sentence in more)) if more else finding

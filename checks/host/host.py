@@ -10,7 +10,7 @@ from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, file_reading, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted
 
@@ -77,7 +77,7 @@ def _stalls(limits: Limits) -> Iterator[Finding]:
 
 
 def _psi(resource: str, share: float) -> list[Evidence]:
-    return [Evidence("limits", f"/proc/pressure/{resource}: {share:g}")]
+    return [quoted_like("limits", rf"^.*avg60={share:.2f}.*", f'files["/proc/pressure/{resource}"]')]
 
 
 def _relieve(what: str) -> Fix:
@@ -136,7 +136,7 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
         yield Finding.skip(f"no frequency governor here: {where}")
         return
     told = ", ".join(f"{count} x {name}" for name, count in sorted(host.governors.items()))
-    evidence = [Evidence("host", f"{told} ({host.frequency_driver or 'driver unknown'})")]
+    evidence = [file_reading("host", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")]
     if set(host.governors) == {best.value}:
         yield Finding.ok(told, evidence=evidence)
         return

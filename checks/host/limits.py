@@ -8,13 +8,13 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import looked, signs
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
-from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm
+from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm, memory_line, own_limit, shm_said
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix, Status
+from nodedoctor.model import Evidence, Finding, Fix, Status, file_reading
 from nodedoctor.steps import look, repair
 
 GIB = 1024**3
@@ -81,8 +81,7 @@ def _no_shm(error: str | None, fix: Fix) -> Finding:
 
 def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
     docker, least, usual = (limit(key) for key in ("shm_docker_default", "shm_nccl_min", "shm_training"))
-    line = f"{SHM}: {_size(shm.size_gib)}, {_size(shm.free_gib)} free ({shm.fstype or '?'})"
-    evidence = [Evidence("limits", line)]
+    evidence = shm_said("size_bytes", "free_bytes")
     bad = Finding.fail if trains else Finding.warn
     if shm.size_gib * 1024 <= docker.number:
         summary = f"{_size(shm.size_gib)}, Docker's default; NCCL needs {least.number:g} GiB ({least.source})"
@@ -125,7 +124,7 @@ def _ray_store(shm: Shm, limits: Limits, processes: Processes | None, fix: Fix) 
         return None
     share, most = limit("ray_object_store_fraction"), limit("ray_object_store_max_bytes")
     store = min(memory * share.number, most.number / GIB)
-    evidence = [Evidence("limits", f"{SHM}: {shm.size_gib:g} GiB; memory Ray sees: {memory:.0f} GiB")]
+    evidence = [*shm_said("size_bytes"), memory_line("MemTotal"), *limits.cgroup.said("memory_max_gib")]
     if shm.size_gib >= store * 0.95:
         summary = f"holds Ray's object store ({store:.0f} GiB by default)"
         return Finding.ok(summary, subject="ray", evidence=evidence)
@@ -173,12 +172,12 @@ def memlock(
         process = min(group, key=lambda one: _soft(one, "memlock_bytes"))
         bound = process.limits.get("memlock_bytes")
         fix = raise_limit("memlock", runtime, ray=role in _RAY)
-        evidence = Evidence("processes", f"{process.label}: Max locked memory {_amount(bound)}")
+        evidence = process.limit_said("Max locked memory")
         yield _judge_memlock(bound, needed, process.may_lock_memory, role, evidence, fix)
     if not (processes and processes.training):
         own = limits.rlimits.get("memlock_bytes")
         exempt = container is not None and container.may_lock_memory
-        evidence = Evidence("limits", f"Max locked memory {_amount(own)}")
+        evidence = own_limit("Max locked memory")
         judged = _judge_memlock(own, needed, exempt, "shell", evidence, raise_limit("memlock", runtime))
         given = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
         yield judged if given else _only_noted(judged)
@@ -265,7 +264,10 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
         return Finding.unknown("denied", f"the limit of {process.label} could not be read", subject=role)
     opened = process.descriptors
     use = "use not visible" if opened is None else f"{opened} open"
-    evidence = [Evidence("processes", f"{process.label}: Max open files {_files(bound.soft)}, {use}")]
+    evidence = [
+        process.limit_said("Max open files"),
+        *(process.said("descriptors") if opened is not None else []),
+    ]
     fix = _nofile_fix(process, bound, runtime)
     among = f", the lowest of {count}" if count > 1 else ""
     if bound.soft is not None and bound.soft <= low.number:
@@ -300,7 +302,7 @@ def _judge_shell(bound: Bound | None, runtime: str | None, trains: bool) -> Find
     fix = raise_limit("nofile", runtime)
     if bound is None:
         return Finding.unknown("denied", "the limit of this shell could not be read", subject="shell")
-    evidence = [Evidence("limits", f"Max open files {_files(bound.soft)} {_files(bound.hard)}")]
+    evidence = [own_limit("Max open files")]
     if bound.hard is not None and bound.hard < recommended.number:
         summary = f"hard limit {bound.hard} in this shell. {recommended.text}"
         judge = Finding.warn if trains else Finding.info
@@ -316,7 +318,7 @@ def _whole_system(limits: Limits) -> Iterator[Finding]:
     if most and opened is not None and opened > most * _NEAR_THE_LIMIT:
         steps = (repair("sudo sysctl -w fs.file-max={}", f"{limit('file_max').number:.0f}"),)
         fix = Fix("Raise fs.file-max.", steps, "config", "nothing", "nodedoctor limits.nofile")
-        evidence = [Evidence("limits", f"fs.file-nr {opened}, fs.file-max {most}")]
+        evidence = [file_reading("limits", f"/proc/sys/fs/{name}") for name in ("file-nr", "file-max")]
         summary = f"{opened} of {most} open files used on the whole node"
         yield Finding.fail(summary, subject="node", evidence=evidence, fix=fix)
 

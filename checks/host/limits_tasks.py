@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.cgroup import Cgroup
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.limits import Limits, own_limit
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.numa import cpu_list
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import last_resort, repair
 from nodedoctor.wording import counted
 
@@ -43,7 +44,7 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     low = limit("pids_warn")
     told: list[Finding] = []
     if group.pids_max is not None:
-        told.append(_group_tasks(group.pids_max, group.pids_current, bool(processes and processes.training)))
+        told.append(_group_tasks(group, group.pids_max, bool(processes and processes.training)))
     for process in processes.training if processes else ():
         bound = process.limits.get("nproc")
         if bound and bound.soft is not None and bound.soft < low.number and process.uid != 0:
@@ -60,8 +61,8 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     ]
 
 
-def _group_tasks(most: int, used: int | None, trains: bool) -> Finding:
-    low = limit("pids_warn")
+def _group_tasks(group: Cgroup, most: int, trains: bool) -> Finding:
+    used, low = group.pids_current, limit("pids_warn")
     summary = f"{most} tasks in our cgroup" + (f", {used} in use" if used is not None else "")
     fix = Fix(
         "Raise the limit: docker's --pids-limit=-1, TasksMax= in the unit, podPidsLimit of the kubelet.",
@@ -70,7 +71,7 @@ def _group_tasks(most: int, used: int | None, trains: bool) -> Finding:
         "the container or job (it must be restarted)",
         "nodedoctor limits.processes",
     )
-    evidence = [Evidence("limits", f"pids.max {most}, pids.current {used}")]
+    evidence = group.said("pids_max", "pids_current")
     if used is not None and used >= most * _NEARLY:
         return Finding.fail(
             f"{summary}: new threads fail soon", subject="cgroup:pids", evidence=evidence, fix=fix
@@ -91,7 +92,7 @@ def _nproc(process: Process, soft: int) -> Finding:
         "the job",
         "nodedoctor limits.processes",
     )
-    evidence = [Evidence("processes", f"{process.label}: Max processes {soft}")]
+    evidence = [process.limit_said("Max processes")]
     return Finding.warn(
         f"{process.label}: limit of {soft} tasks per user",
         subject="rlimit:nproc",
@@ -116,6 +117,8 @@ def stack(limits: Limits, processes: Processes | None, target: TargetPython | No
     who, bound = next(
         ((w, b) for w, b in bounds if b and b.soft is None), ("this shell", limits.rlimits.get("stack_bytes"))
     )
+    one = next((process for process in ranks if process.label == who), None)
+    said = one.limit_said("Max stack size") if one else own_limit("Max stack size")
     if ranks and who == "this shell":
         bound = next((b for _, b in bounds if b), bound)
     if bound is None:
@@ -124,10 +127,10 @@ def stack(limits: Limits, processes: Processes | None, target: TargetPython | No
     if bound.soft is not None:
         yield Finding.ok(f"{bound.soft // 1024} KiB")
         return
-    yield _unlimited(who, _nccl(target))
+    yield _unlimited(who, _nccl(target), said)
 
 
-def _unlimited(who: str, nccl: str) -> Finding:
+def _unlimited(who: str, nccl: str, said: Evidence) -> Finding:
     since, usual = limit("stack_unlimited_safe_since"), limit("stack_kib")
     if nccl and numbers(nccl) >= numbers(str(since.value)):
         return Finding.ok(f"unlimited for {who}; NCCL {nccl} sets its own thread stacks")
@@ -138,7 +141,7 @@ def _unlimited(who: str, nccl: str) -> Finding:
         "the job",
         "nodedoctor limits.stack",
     )
-    evidence = [Evidence("limits", f"{who}: Max stack size unlimited")]
+    evidence = [said]
     if not nccl:
         return Finding.info(
             f"unlimited for {who}: crashes NCCL before {since.value}", evidence=evidence, fix=fix
@@ -170,7 +173,7 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
         return
     count = len(gpus.gpus) if gpus else 0
     told = f"{allowed:g} processors" + (f" of {online}" if online and allowed < online else "")
-    evidence = [Evidence("limits", f"cpu quota {group.cpu_cores}, cpuset {group.cpus}, online {online}")]
+    evidence = group.said("cpu_cores", "cpus")
     least = _CPUS_PER_GPU * count
     if not count:
         yield Finding.ok(told, evidence=evidence)
@@ -205,7 +208,6 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
     if container is not None and container.inside:
         yield Finding.skip("in a container: logind is on the host")
         return
-    row = limit("remove_ipc")
     if limits.remove_ipc is False:
         yield Finding.ok("RemoveIPC=no")
         return
@@ -228,7 +230,7 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
         for one in (processes.ranks if processes else ())
         if one.uid and "user.slice" in (one.cgroup or "")
     ]
-    evidence = [Evidence("limits", f"{said} ({row.source})")]
+    evidence = [reading("limits", 'errors["/etc/systemd/logind.conf"]', like="^#?RemoveIPC=.*|^.Login.$")]
     if loose:
         summary = f"{said}; {loose[0].label} of {loose[0].user or loose[0].uid} runs in a login session"
         yield Finding.warn(summary, evidence=evidence, fix=fix)

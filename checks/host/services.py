@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.services import Service, Services
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 
 NEEDED_FOR = {
@@ -39,7 +39,7 @@ def services(services: Services) -> Iterator[Finding]:
         yield Finding.warn(
             f"{unit.name} {state}: {NEEDED_FOR[unit.name]}",
             subject=f"service:{unit.name}",
-            evidence=[Evidence("services", unit.text)],
+            evidence=[unit.said],
             fix=_fix(unit),
         )
     if sick:

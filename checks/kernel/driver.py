@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.kernel.events import DriverEvent
+from nodedoctor.facts.kernel.events import DriverEvent, line_of
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.nvml_errors import OPEN_MODULES
-from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import keep, reboot
 
 from .pci_address import subject_of
@@ -65,7 +65,7 @@ _ROOTS = {
 def _driver_trouble(event: DriverEvent, times: int, log: KernelLog, pci: Pci | None) -> Finding:
     """Before the last driver load it is history; a driver without any GPU to drive is no fault."""
     subject = subject_of(event.device, None, pci) if event.device else f"driver:{event.kind}"
-    evidence = [Evidence("kernel-log", f"{event.when.text} {event.text}".strip())]
+    evidence = [line_of(event)]
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
     summary = _TROUBLE[event.kind] + versions + (f", {times} times" if times > 1 else "")
     excuse = "before the last driver load" if is_over(event.when, log.starts()) else _excuse(event, log, pci)

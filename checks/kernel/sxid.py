@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.kernel.events import LoggedXid, Sxid
+from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
-from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.model import Finding, Fix, Moment
 
 DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 _FOLLOWS_SECONDS = 60.0
@@ -48,7 +48,7 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     summary = f"SXid {code}" + (f" {row.name}" if row else "")
     summary += f" on link {', '.join(map(str, links))}" if links else ""
     summary += f", {len(events)} times" if len(events) > 1 else ""
-    evidence = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:3]]
+    evidence = [line_of(e) for e in events[:3]]
     subject = f"nvswitch:{switch.removeprefix('nvswitch')}"
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, (), kind.action, "every job on the fabric's GPUs", verify, DOCS)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.kernel.events import LoggedXid
+from nodedoctor.facts.kernel.events import LoggedXid, line_of
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
@@ -169,7 +169,7 @@ def _excused(events: list[LoggedXid]) -> Finding:
     names = ", ".join(sorted({event.name for event in events if event.name})[:3])
     devices = len({event.device for event in events})
     summary = f"{codes} on {counted(devices, 'GPU')}: program errors{f' ({names})' if names else ''}"
-    lines = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:2]]
+    lines = [line_of(e) for e in events[:2]]
     return Finding.info(f"{summary}, not hardware", subject="xid:programs", evidence=lines)
 
 
@@ -359,7 +359,7 @@ def _evidence(judged: list[Judged]) -> list[Evidence]:
     lines = [one.events[0] for one in judged[:3]]
     if judged and len(judged[0].events) > 1:
         lines.insert(1, judged[0].events[-1])
-    return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in lines]
+    return [line_of(event) for event in lines]
 
 
 def _asked(event: LoggedXid) -> int | None:

@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.facts.measured.bandwidth import Bandwidth, Pair
 from nodedoctor.knowledge.fixes.bandwidth import DENIED, HUNG, SLOW, SYSTEM, UNSTARTED, WRONG
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.model import Finding
 from nodedoctor.wording import counted
 
 from .culprits import culprits
@@ -55,10 +55,10 @@ def p2p(
     """
     findings = [*_troubles(bandwidth), *_pair_errors(bandwidth)]
     pairs = {(pair.source, pair.target): pair for pair in bandwidth.pairs if not pair.error}
-    findings += _corrupted(pairs)
-    findings += _denied(pairs, bool(board and board.joined))
+    findings += _corrupted(pairs, bandwidth)
+    findings += _denied(pairs, bandwidth, bool(board and board.joined))
     for group in _alike(pairs, topology, board).values():
-        findings += _slow_pairs(group, gpus, bool(board and board.joined))
+        findings += _slow_pairs(group, bandwidth, gpus, bool(board and board.joined))
     yield from findings
     if not findings and pairs:
         yield Finding.ok(_summary(pairs))
@@ -73,10 +73,8 @@ def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
     if bandwidth.hung:
         ends = bandwidth.hung_gpus
         subject = f"pair:{min(ends)}-{max(ends)}" if len(ends) == 2 else f"gpu:{ends[0]}" if ends else ""
-        said = Evidence("bandwidth", bandwidth.hung)
-        yield Finding.fail(
-            f"copy never finished: {bandwidth.hung}", subject=subject, evidence=[said], fix=HUNG
-        )
+        said = bandwidth.under_way()
+        yield Finding.fail(f"copy never finished: {bandwidth.hung}", subject=subject, evidence=said, fix=HUNG)
     if bandwidth.cut_short:
         yield Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}")
     for index, why in bandwidth.failed.items():
@@ -85,8 +83,8 @@ def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
 
 def _unstarted(bandwidth: Bandwidth) -> Iterator[Finding]:
     if bandwidth.unstarted:
-        said = Evidence("bandwidth", f"cuInit: {bandwidth.unstarted}")
-        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=[said], fix=UNSTARTED)
+        said = bandwidth.start_said()
+        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=said, fix=UNSTARTED)
 
 
 def _busy(bandwidth: Bandwidth) -> Iterator[Finding]:
@@ -104,14 +102,11 @@ def _pair_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
             yield Finding.fail(summary, subject=_subject(pair.source, pair.target), fix=HUNG)
 
 
-def _corrupted(pairs: _Pairs) -> Iterator[Finding]:
+def _corrupted(pairs: _Pairs, bandwidth: Bandwidth) -> Iterator[Finding]:
     bad = {key: pair for key, pair in pairs.items() if pair.wrong}
     if not bad:
         return
-    said = [
-        Evidence("bandwidth", f"GPU {a} -> GPU {b}, {pair.read_gbytes_s} GB/s: {_first_wrong(pair.wrong)}")
-        for (a, b), pair in list(bad.items())[:4]
-    ]
+    said = [one for pair in list(bad)[:4] for one in bandwidth.pair_said(pair, "wrong", "read_gbytes_s")]
     found = culprits(bad, pairs)
     if found.everything:
         yield Finding.fail("data corruption in copies between all GPUs", evidence=said, fix=WRONG)
@@ -123,13 +118,13 @@ def _corrupted(pairs: _Pairs) -> Iterator[Finding]:
         yield Finding.fail(summary, subject=_subject(a, b), evidence=said, fix=WRONG)
 
 
-def _denied(pairs: _Pairs, joined: bool) -> Iterator[Finding]:
+def _denied(pairs: _Pairs, bandwidth: Bandwidth, joined: bool) -> Iterator[Finding]:
     """Without NVLink a refusal is a matter of the model or platform; p2p.status tells about it."""
     bad = {key for key, pair in pairs.items() if pair.access is False}
     if not bad or not joined:
         return
     found = culprits(bad, pairs)
-    said = [Evidence("bandwidth", f"GPU {a} -> GPU {b}: cuDeviceCanAccessPeer 0") for a, b in sorted(bad)[:4]]
+    said = [one for pair in sorted(bad)[:4] for one in bandwidth.pair_said(pair, "access")]
     if found.everything:
         summary = "no peer access between any GPUs despite NVLink"
         yield Finding.fail(summary, evidence=said, fix=DENIED)
@@ -152,7 +147,7 @@ def _alike(pairs: _Pairs, topology: Topology | None, board: Board | None) -> dic
     return dict(groups)
 
 
-def _slow_pairs(pairs: _Pairs, gpus: Gpus | None, joined: bool) -> Iterator[Finding]:
+def _slow_pairs(pairs: _Pairs, bandwidth: Bandwidth, gpus: Gpus | None, joined: bool) -> Iterator[Finding]:
     speeds = {key: pair.read_gbytes_s or 0.0 for key, pair in pairs.items()}
     usual = median(speeds.values())
     reach = any(pair.access for pair in pairs.values())
@@ -161,15 +156,9 @@ def _slow_pairs(pairs: _Pairs, gpus: Gpus | None, joined: bool) -> Iterator[Find
     bad = {key for key, speed in speeds.items() if speed < max(LOW * usual, floor)}
     if not bad:
         return
-    against = f"floor {floor:.0f} GB/s, " if floor else ""
     found = culprits(bad, speeds)
     worst = sorted(bad, key=lambda key: speeds[key])[:4]
-    said = [
-        Evidence(
-            "bandwidth", f"GPU {a} -> GPU {b}: {speeds[a, b]:.1f} GB/s ({against}median {usual:.1f} GB/s)"
-        )
-        for a, b in worst
-    ]
+    said = [one for pair in worst for one in bandwidth.pair_said(pair, "read_gbytes_s")]
     if found.everything:
         summary = f"all GPU-GPU copies slow: {usual:.0f} GB/s, expected at least {floor:.0f} GB/s"
         yield Finding.fail(summary, evidence=said, fix=SYSTEM)
@@ -190,11 +179,6 @@ def _finding(speed: float, usual: float, floor: float) -> Callable[..., Finding]
 def _floor(gpu: Gpu) -> float:
     model = gpu_model(gpu.name or "")
     return (model.p2p_floor_gbps if model else None) or 0.0
-
-
-def _first_wrong(wrong: Mapping[str, int] | None) -> str:
-    told = wrong or {}
-    return f"byte {told.get('offset')} is {told.get('found')}, not {told.get('wanted')}"
 
 
 def _summary(pairs: _Pairs) -> str:

@@ -1,15 +1,15 @@
 """Do copies with the host and inside a GPU reach what they should, and arrive unharmed?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.measured.bandwidth import Bandwidth, HostCopy
+from nodedoctor.facts.measured.bandwidth import DEEP, Bandwidth, HostCopy
 from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
 from nodedoctor.knowledge.gpus import gpu_model, pcie_gen
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import counted
 
 LOW = 0.9
@@ -52,9 +52,9 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         findings.append(Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}"))
     for copy in [copy for copy in bandwidth.host if copy.wrong]:
         summary = "data corruption in host-GPU copies"
-        said = Evidence("bandwidth", f"GPU {copy.index}: {_first_wrong(copy.wrong)}")
-        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=[said], fix=WRONG))
-    findings += _slow_hosts(good, {} if encrypted else _by_index(gpus))
+        said = bandwidth.host_said(copy, "wrong")
+        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=said, fix=WRONG))
+    findings += _slow_hosts(bandwidth, good, {} if encrypted else _by_index(gpus))
     yield from findings
     if encrypted and good:
         summary = "confidential computing encrypts these copies: compared with peers only"
@@ -62,7 +62,8 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     if good and not findings:
         low = min(min(_both_ways(copy)) for copy in good)
         yield Finding.ok(
-            f"at least {low:.0f} GB/s to and from {counted(len(good), 'GPU')}", evidence=map(_host_line, good)
+            f"at least {low:.0f} GB/s to and from {counted(len(good), 'GPU')}",
+            evidence=_host_lines(bandwidth, good),
         )
     elif not findings and not bandwidth.left_out:
         yield Finding.unknown("crash", "no host-GPU copy was measured")
@@ -102,7 +103,7 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     for index, speed in speeds.items():
         model = gpu_model(known[index].name or "") if index in known else None
         sheet = (model.memory_bandwidth_gbps if model else None) or 0.0
-        evidence = [Evidence("bandwidth-deep", f"GPU {index}: {speed:.0f} GB/s, median {usual:.0f} GB/s")]
+        evidence = [reading(DEEP, f"steps[step=memory&index={index}].gbytes_s")]
         if speed < MEMORY_FLOOR * sheet:
             summary = f"{speed:.0f} GB/s, below {MEMORY_FLOOR:.0%} of the data sheet's {sheet:.0f}"
             yield Finding.fail(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
@@ -124,7 +125,7 @@ def _host_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
             )
 
 
-def _slow_hosts(copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Finding]:
+def _slow_hosts(bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Finding]:
     if not copies:
         return
     usual = median(min(_both_ways(copy)) for copy in copies)
@@ -135,7 +136,7 @@ def _slow_hosts(copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Fi
         if speed < max(floor, wanted, LOW * usual):
             low.append((copy, speed, max(floor, BROKEN * usual), max(wanted, LOW * usual)))
     if len(low) == len(copies) > 2:
-        said = [_host_line(copy) for copy, *_ in low[:4]]
+        said = _host_lines(bandwidth, [copy for copy, *_ in low[:4]])
         broken = any(speed < floor for _, speed, floor, _ in low)
         judge = Finding.fail if broken else Finding.warn
         summary = f"host-GPU copies slow on every GPU: {usual:.0f} GB/s, expected {low[0][3]:.0f}"
@@ -144,7 +145,7 @@ def _slow_hosts(copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Fi
     for copy, speed, floor, wanted in low:
         judge = Finding.fail if speed < floor else Finding.warn
         summary = f"host-GPU copies slow: {speed:.0f} GB/s, expected at least {wanted:.0f}"
-        yield judge(summary, subject=f"gpu:{copy.index}", evidence=[_host_line(copy)], fix=HOST)
+        yield judge(summary, subject=f"gpu:{copy.index}", evidence=_host_lines(bandwidth, [copy]), fix=HOST)
 
 
 def _host_floors(gpu: Gpu | None) -> tuple[float, float]:
@@ -164,23 +165,16 @@ def _both_ways(copy: HostCopy) -> tuple[float, float]:
     return copy.h2d_gbytes_s or 0.0, copy.d2h_gbytes_s or 0.0
 
 
-def _host_line(copy: HostCopy) -> Evidence:
-    where = f"node {copy.node}" if copy.node is not None else "anywhere"
-    up, down = _both_ways(copy)
-    return Evidence("bandwidth", f"GPU {copy.index}, {copy.kind} memory ({where}): to {up} from {down} GB/s")
+def _host_lines(bandwidth: Bandwidth, copies: Iterable[HostCopy]) -> list[Evidence]:
+    return [one for copy in copies for one in bandwidth.host_said(copy, "h2d_gbytes_s", "d2h_gbytes_s")]
 
 
 def _unstarted(bandwidth: Bandwidth) -> Iterator[Finding]:
     if bandwidth.unstarted:
-        said = Evidence("bandwidth", f"cuInit: {bandwidth.unstarted}")
-        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=[said], fix=UNSTARTED)
+        said = bandwidth.start_said()
+        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=said, fix=UNSTARTED)
 
 
 def _busy(bandwidth: Bandwidth) -> Iterator[Finding]:
     for index, why in bandwidth.left_out.items():
         yield Finding.skip(f"not measured: {why}", subject=f"gpu:{index}")
-
-
-def _first_wrong(wrong: Mapping[str, int] | None) -> str:
-    told = wrong or {}
-    return f"byte {told.get('offset')} is {told.get('found')}, not {told.get('wanted')}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.measured.collective import Collective, Isolation, Run
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -81,7 +81,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     False positives: A job that fails by chance can point at the wrong path; run it twice.
     """
     tried = [run for run in isolation.runs if run.setting]
-    said = [Evidence("collective-isolate", f"{run.setting}: {run.trouble or 'runs'}") for run in tried]
+    said = [reading("collective-isolate", f"runs[setting={run.setting}].ok") for run in tried]
     cured = [run for run in tried if run.ok]
     for run in cured:
         path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
@@ -100,28 +100,26 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
 
 
 def _said(run: Run) -> Iterator[Evidence]:
-    for rank, error in list(run.errors.items())[:2]:
-        yield Evidence("collective", f"rank {rank}: {error.splitlines()[0][:200] if error else ''}")
-    for rank, place in list(run.waiting.items())[:3]:
-        yield Evidence("collective", f"rank {rank} waits at {place}")
+    for error in list(run.errors.values())[:2]:
+        if error:
+            yield Evidence("collective", error.splitlines()[0])
+    for place in list(run.waiting.values())[:3]:
+        yield Evidence("collective", place)
     log = run.log
     if log is None:
         return
     for warning in log.warnings[:3]:
-        yield Evidence("collective", f"NCCL WARN {warning}")
+        yield Evidence("collective", warning)
     ways = sorted(set(log.transports.values()))
     if ways or log.network:
-        net = f"network {log.network or '?'} on {', '.join(log.interfaces) or '?'}"
-        yield Evidence("collective", f"NCCL {log.version}: via {', '.join(ways) or '?'}; {net}")
+        yield quoted_like("collective", r"^.*NCCL INFO .*(?:via|Using network|NET/).*$")
 
 
 def _numbers(run: Run) -> Iterator[Evidence]:
     largest = max((one.bytes for one in run.operations), default=0)
     for one in run.operations:
         if one.bytes == largest:
-            yield Evidence(
-                "collective", f"{one.name} of {one.bytes >> 20} MiB: busbw {one.busbw_gbytes_s} GB/s"
-            )
+            yield reading("collective", f"operations[operation={one.name}&bytes={one.bytes}].busbw_gbytes_s")
 
 
 def _speeds(run: Run) -> str:

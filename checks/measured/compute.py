@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from statistics import median
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.measured.gemm import Gemm
+from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import counted
 
 LOW = 0.9
@@ -40,12 +40,10 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
     agreed = {
         name: Counter(g.sums for g in good if g.name == name).most_common(1)[0][0] for name in _names(gemm)
     }
-    said = [
-        Evidence("gemm", f"GPU {g.index}: {g.tflops} TFLOP/s, sums {g.sums or g.error}") for g in gemm.gpus
-    ]
+    said = [one for gpu in gemm.gpus for one in _said(gpu)]
     troubles = 0
     for gpu in gemm.gpus:
-        subject, mine = f"gpu:{gpu.index}", [said[gemm.gpus.index(gpu)]]
+        subject, mine = f"gpu:{gpu.index}", _said(gpu)
         if gpu.error:
             finding = Finding.fail(f"GEMM failed: {gpu.error}", subject=subject, evidence=mine, fix=SLOW)
         elif len(gpu.sums) > 1:
@@ -65,6 +63,12 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
         yield Finding.ok(
             f"about {usual:.0f} TFLOP/s on {counted(len(good), 'GPU')}, identical results", evidence=said
         )
+
+
+def _said(gpu: GpuGemm) -> list[Evidence]:
+    """What was measured on one GPU, or its error."""
+    names = ("error",) if gpu.error else ("tflops", "sums")
+    return [reading(GEMM, f"gpus[index={gpu.index}].{name}") for name in names]
 
 
 def _names(gemm: Gemm) -> set[str]:

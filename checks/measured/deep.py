@@ -1,5 +1,6 @@
 """NVIDIA's own tests, where they are installed: their verdicts and their numbers beside ours."""
 
+import re
 from collections.abc import Iterator
 from statistics import mean
 
@@ -8,7 +9,7 @@ from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import WRONG
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -35,7 +36,7 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     """
     bad = [row for row in diag.results if row[1] in ("Fail", "Warn")]
     for name, result, more in bad:
-        said = [Evidence("dcgmi-diag", f"{name}: {result} {more}".strip())]
+        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{result}.*$")]
         judge = Finding.fail if result == "Fail" else Finding.warn
         yield judge(f"{name}: {result} {more}".strip(), subject=f"test:{name}", evidence=said, fix=_DIAG)
     if not bad:
@@ -55,7 +56,7 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     """
     ours = [pair.read_gbytes_s for pair in bandwidth.pairs if pair.read_gbytes_s] if bandwidth else []
     beside = f"; ours between GPUs: {mean(ours):.0f} GB/s average" if ours else ""
-    said = [Evidence("nvbandwidth", f"SUM {test} {value}") for test, value in told.sums_gbytes_s.items()]
+    said = [quoted_like("nvbandwidth", rf"^.*SUM {re.escape(test)}\b.*$") for test in told.sums_gbytes_s]
     yield Finding.info(f"{counted(len(said), 'test')} ran{beside}", evidence=said)
 
 
@@ -77,7 +78,7 @@ def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
     False positives: None known.
     """
     largest = max(told.busbw_gbytes_s)
-    said = [Evidence("all-reduce-perf", f"{size} bytes: {v} GB/s") for size, v in told.busbw_gbytes_s.items()]
+    said = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
     if told.wrong:
         yield Finding.fail(f"{counted(told.wrong, 'wrong result')}", evidence=said, fix=WRONG)
         return

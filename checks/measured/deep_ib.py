@@ -1,12 +1,13 @@
 """Does every rail carry what its port promises? Measured with perftest, on this host alone."""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
 from nodedoctor.facts.rdma.ports import Ib
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -79,7 +80,7 @@ def _unmeasured(loop: Loop) -> Finding | None:
     if not loop.error:
         return None
     subject, lines = f"port:{loop.port}", [line for line in loop.said.splitlines() if line.strip()]
-    said = [Evidence("ib-write-bw", line.strip()[:200]) for line in lines[-2:]]
+    said = [Evidence("ib-write-bw", line.strip()) for line in lines[-2:]]
     if loop.error == "failed":
         why = f"ib_write_bw failed: {said[-1].text if said else 'no output'}"
         return Finding.unknown("crash", why, subject=subject, evidence=said, fix=_FAILED)
@@ -100,4 +101,5 @@ def _slow(loop: Loop, rate: float, share: float) -> Finding | None:
 
 
 def _line(loop: Loop, rate: float | None) -> Evidence:
-    return Evidence("ib-write-bw", f"{loop.port}: BW average {loop.average_gbps} Gb/sec, rate {rate or '?'}")
+    row = rf"^.*\b{re.escape(f'{loop.average_gbps:g}')}\d*\b.*$" if loop.average_gbps is not None else r"\S.*"
+    return quoted_like("ib-write-bw", row, f"ports[port={loop.port}].text")

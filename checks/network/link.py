@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.network.net import Interface, Net
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -38,7 +38,7 @@ def link(net: Net) -> Iterator[Finding]:
     real = [one for one in net.interfaces if one.physical and one.up]
     for odd in odd_ones(real, _CARRIER):
         one = odd.device
-        said = [Evidence("net", f"{one.name}: carrier_changes {odd.value}")]
+        said = [reading("net", f'interfaces["{one.name}"].carrier_changes')]
         summary = f"{one.name}: link changed {odd.value} times, others {odd.usual:g}"
         fix = _fix(one.name, "Reseat or replace cable and transceiver; check the switch port.")
         findings.append(Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix))
@@ -59,7 +59,11 @@ def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
     down = [one for one in members if not one.up]
     if not down or len(down) == len(members):
         return
-    said = [Evidence("net", f"{one.name}: {'up' if one.up else 'down'}, master {bond}") for one in members]
+    said = [
+        reading("net", f'interfaces["{one.name}"].{key}')
+        for one in members
+        for key in ("operstate", "master")
+    ]
     names = ", ".join(one.name for one in down)
     summary = f"{bond}: {len(down)} of {counted(len(members), 'bond member')} down ({names})"
     fix = _fix(down[0].name, "Check cable, transceiver and switch port of the member that is down.")

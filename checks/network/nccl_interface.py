@@ -9,7 +9,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, several_nodes
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _VIRTUAL = re.compile(
@@ -58,9 +58,7 @@ def _settings(variable: str, env: Env | None, processes: Processes | None) -> di
 
 def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bool) -> Finding:
     subject = f"env:{variable}"
-    evidence = [
-        Evidence("net", ", ".join(f"{one.name} {'up' if one.up else 'down'}" for one in net.interfaces))
-    ]
+    evidence = [reading("net", f'interfaces["{one.name}"].operstate') for one in net.interfaces]
     chosen = matching(value, net.interfaces, prefixes)
     fix = Fix(
         f"Set it to an interface that is up: {_usable(net)}.",

@@ -13,7 +13,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, is_loopback, several_nodes
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted, listed
 
@@ -38,11 +38,8 @@ def hostname(
     Threshold: No threshold.
     False positives: Fine on a single node: there it is only noted.
     """
-    evidence = [
-        Evidence(
-            "net", f"{net.hostname}: {', '.join(net.name_addresses) or net.name_error} ({net.name_source})"
-        )
-    ]
+    by = "hosts" if net.name_source == "hosts" else "resolved"
+    evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
         "Set the real address of this host in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
         (),

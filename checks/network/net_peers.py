@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.network.net import is_loopback
 from nodedoctor.facts.network.peers import Peer, Peers
-from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.model import Evidence, Finding, Fix, Step, quoted_like, reading
 from nodedoctor.steps import line, look, repair
 
 _LOSS_FAILS = 0.2
@@ -179,7 +179,10 @@ def _subject(peer: Peer) -> str:
 
 
 def _evidence(peer: Peer) -> tuple[Evidence, ...]:
-    return (Evidence("peers", f"{peer.host} ({', '.join(peer.addresses)}): {_heard(peer)}"),)
+    here = f'peers["{peer.host}"]'
+    said = [quoted_like("peers", r"^.*packets transmitted.*$", f"{here}.ping.text")] if peer.ping else []
+    said += [reading("peers", f"{here}.tcp")] if peer.tcp else []
+    return (*said, reading("peers", f"{here}.addresses"))
 
 
 def _fix(peer: Peer, text: str, command: Step | None = None, docs: str = "") -> Fix:

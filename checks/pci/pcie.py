@@ -1,5 +1,6 @@
 """Is every PCIe link as wide and fast as it must be, and does it repeat packets?"""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -7,14 +8,15 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.lspci import Lspci
-from nodedoctor.facts.pci.pci import Pci, PciDevice
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.pci.pci import Pci, PciDevice, said_of
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.knowledge.limits import Limit, limit
-from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
+from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import agree, counted, listed
 
@@ -114,13 +116,13 @@ def _gpu_width(
     if now >= wanted:
         return None
     said = [
-        Evidence(source, f"GPU {gpu.index}: PCIe link width {now}x, at most {most or '?'}x"),
-        card(source, gpu),
+        *values(source, gpu, "pcie_width", "pcie_width_max"),
+        *card(source, gpu),
     ]
     fix = look_at(gpu, _RESEAT, "pcie.width", _link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
     if not expected and (why := _by_design(model, now, most, peers)):
-        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:1])
+        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:2])
     if now < widest:
         summary += f": {sum(peer > now for peer in peers)} peers have a wider link"
     return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
@@ -159,7 +161,11 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str =
     peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
     if not now or now >= most:
         return None
-    said = [Evidence(source, f"{device.address} {device.pci_id}: width x{now}, at most x{most}")]
+    said = said_of(device, "current_link_width", "max_link_width")
+    if source != "pci":
+        short = re.escape(device.address.removeprefix("0000:"))
+        lines = ("LnkCap:.*", "LnkSta:.*")
+        said = [quoted_like(source, rf"{short} .*(?:\n[ \t]+.*)*?\n[ \t]+({line})") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     if wider * 2 <= len(peers) or len(peers) < 2:
@@ -219,8 +225,8 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
     now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
     peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
     said = [
-        Evidence(source, f"GPU {gpu.index}: PCIe generation {now}, at most {most or '?'}"),
-        card(source, gpu),
+        *values(source, gpu, "pcie_generation", "pcie_generation_max"),
+        *card(source, gpu),
     ]
     text = f"Check the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", _link_steps(gpu.bus_id), "drain", "every job on this node")
@@ -279,14 +285,14 @@ def _replays(
     allowed = _REPLAY_LIMITS.get(gpu.pcie_generation_max or 0, _REPLAY_LIMITS[5])
     per_second = allowed.number * (gpu.pcie_width or 16) / 60
     gained = growth.gpu(gpu.index) if growth else None
-    grown = gained.gained.get("pcie_replays", 0) if gained else 0
-    said = [Evidence(source, f"GPU {gpu.index}: {count} replays"), card(source, gpu)]
+    more = gained.gained.get("pcie_replays", 0) if gained else 0
+    said = [*values(source, gpu, "pcie_replays"), *card(source, gpu)]
     others = sorted(peer.pcie_replays or 0 for peer in told if peer is not gpu)
     median = others[len(others) // 2] if len(others) > 1 else None
     # Two in a second may be chance where one in two seconds is allowed; five are not.
-    if growth and grown > max(5.0, per_second * growth.seconds):
-        said.insert(0, Evidence(GROWTH, f"GPU {gpu.index}: +{grown} replays in {growth.seconds} s"))
-        summary = f"{grown / growth.seconds:.0f} replays per second"
+    if growth and more > max(5.0, per_second * growth.seconds):
+        said = [*grown(gpu.index, "pcie_replays"), *said]
+        summary = f"{more / growth.seconds:.0f} replays per second"
     elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
         summary = f"{counted(count, 'replay')} since boot, above DCGM's limit"
     elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * max(median, 1):

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import Bridge, PcieTree
-from nodedoctor.facts.pci.iommu import Iommu
+from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import look, reboot, repair
 from nodedoctor.wording import counted, listed
 
@@ -80,7 +80,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     for bridge in bad:
         yield _redirected(bridge)
     if blind:
-        evidence = [Evidence("pci", f"{bridge.address}: {_SHORT}") for bridge in blind[:4]]
+        evidence = [bridge.said for bridge in blind[:4]]
         summary = f"{len(blind)} of {counted(len(tree.bridges), 'bridge')} could not be read"
         yield Finding.unknown("denied", summary, evidence=evidence, fix=_AS_ROOT)
     elif not bad:
@@ -95,9 +95,6 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
             yield Finding.info(text)
         else:
             yield Finding.ok(f"no redirection on {counted(len(tree.bridges), 'bridge')} above GPUs and NICs")
-
-
-_SHORT = "64 bytes of configuration space"
 
 
 def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:
@@ -146,12 +143,9 @@ def _acs_off(address: str) -> Fix:
 
 
 def _redirected(bridge: Bridge) -> Finding:
-    said = f"{bridge.address} {bridge.kind}: ACSCtl {' '.join(f'{name}+' for name in bridge.redirects or ())}"
     summary = f"ACS redirects P2P traffic of {listed(bridge.beneath, 3)} to the CPU"
     subject = f"pci:{bridge.address}"
-    return Finding.fail(
-        summary, subject=subject, evidence=[Evidence("pci", said)], fix=_acs_off(bridge.address)
-    )
+    return Finding.fail(summary, subject=subject, evidence=[bridge.said], fix=_acs_off(bridge.address))
 
 
 @check(
@@ -178,9 +172,9 @@ def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     held = [(device, iommu.types.get(device.iommu_group or "", "")) for device in devices]
     translated = [(device, kind) for device, kind in held if kind in _TRANSLATED]
     told = [kind for _, kind in held if kind]
-    parameters = " ".join(iommu.parameters) or "none about the IOMMU"
-    said = [Evidence("iommu", f"kernel parameters: {parameters}; units: {' '.join(iommu.units[:8])}")]
-    said += [Evidence("iommu", f"{d.address} in group {d.iommu_group}: {kind}") for d, kind in translated[:8]]
+    said = [quoted_like("iommu", r"\S.*", 'files["/proc/cmdline"]'), reading("iommu", f'lists["{UNITS}"]?')]
+    groups = dict.fromkeys(device.iommu_group for device, _ in translated)
+    said += [file_reading("iommu", f"{GROUPS}/{group}/type") for group in list(groups)[:8]]
     if translated:
         summary = f"the IOMMU translates addresses for {len(translated)} of {len(devices)} GPUs and NICs"
         yield Finding.warn(summary, evidence=said, fix=_PASS_THROUGH)

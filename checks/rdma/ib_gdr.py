@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import PEER_MODULES, Driver
+from nodedoctor.facts.driver.driver import PEER_MODULES, Driver, module_line, module_version
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.facts.rdma.sysfs import CLASS
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, versions_in_use
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.fixes.rdma import NCCL_DOCS, port_fix
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, file_reading, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted
 
@@ -67,7 +68,7 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
     if loaded is not None:
         missed = loaded == "nvidia_peermem" and not _OLD_NAMES & set(driver.peer_memory)
         blind = [one for one in nccl if missed and _misses_peermem(one, dmabuf)]
-        evidence = [Evidence("driver-files", f"{loaded} in /proc/modules")]
+        evidence = [module_line(loaded)]
         if blind:
             return _not_recognised(blind[0], nccl[blind[0]], evidence)
         return Finding.ok(f"{loaded} is loaded", evidence=evidence)
@@ -91,14 +92,14 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
         "nodedoctor ib.gdr",
         NCCL_DOCS,
     )
-    return Finding.warn(summary, evidence=[Evidence("driver-files", driver.version_text)], fix=fix)
+    return Finding.warn(summary, evidence=[module_version()], fix=fix)
 
 
 def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Finding:
     """Amazon's adapters: their driver says itself whether it reaches GPU memory, by a module of its own."""
     ours = [port for port in rails.ports if port.efa]
     denied = [port for port in ours if port.gdr is False]
-    evidence = [Evidence("rdma", f"{port.hca}/gdr: {int(port.gdr)}") for port in ours if port.gdr is not None]
+    evidence = [file_reading("rdma", f"{CLASS}/{port.hca}/gdr") for port in ours if port.gdr is not None]
     if ours and all(port.gdr for port in ours):
         return Finding.ok(f"{counted(len(ours), 'EFA adapter')} with GPUDirect RDMA", evidence=evidence)
     if dmabuf or (loaded and not denied):
@@ -139,7 +140,7 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
         "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
         row.source,
     )
-    evidence = [*evidence, Evidence("driver-files", "no nv_mem below /sys/kernel/mm/memory_peers")]
+    evidence = [*evidence, reading("driver-files", 'stats["/sys/kernel/mm/memory_peers/nv_mem/version"]?')]
     return Finding.warn(summary, subject="nccl:peermem", evidence=evidence, fix=fix)
 
 

@@ -11,7 +11,7 @@ from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable
 from nodedoctor.knowledge.infiniband import Counter, adapter, counter
 from nodedoctor.knowledge.infiniband import rate as generation
-from nodedoctor.model import Finding
+from nodedoctor.model import Finding, reading
 from nodedoctor.wording import counted
 
 _SETS = (8, 16)
@@ -146,7 +146,7 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
         return
     for port in counting:
         yield from _growing(port, growth, ib) if growth else ()
-        yield from _totals(port, growth.uptime_seconds if growth else None)
+        yield from _totals(port, growth.uptime_seconds if growth else None, ib)
     if growth is None:
         yield Finding.unknown(
             "not-visible-here", "growth unknown: only totals were read", subject="ib:growth"
@@ -165,7 +165,8 @@ def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
         if where != port.name or not grown or row is None or row.limit is None:
             continue
         summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}; suspect: {row.suspect}"
-        subject, told = f"{port.subject}/{short}", ib.evidence(port)
+        subject = f"{port.subject}/{short}"
+        told = [reading("rdma-growth", f'growth["{name}"]'), *port.counted(ib.source, short)]
         if row.limit_unit == "growth":
             yield Finding.fail(summary, subject=subject, evidence=told, fix=cable())
         elif grown / growth.seconds > _per_second(row, port):
@@ -179,7 +180,7 @@ def _per_second(row: Counter, port: IbPort) -> float:
     return (row.limit or 0.0) / {"per_minute": 60.0, "per_hour": 3600.0}.get(row.limit_unit, 1.0)
 
 
-def _totals(port: IbPort, uptime_seconds: float | None) -> Iterator[Finding]:
+def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Finding]:
     """What was counted since the driver was loaded: history, unless symbol errors came too fast all along."""
     row = counter("symbol_error")
     symbols = port.counters.get("symbol_error", 0)
@@ -189,11 +190,14 @@ def _totals(port: IbPort, uptime_seconds: float | None) -> Iterator[Finding]:
             f"{counted(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour "
             f"({row.source})"
         )
-        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", fix=cable())
+        said = port.counted(ib.source, "symbol_error")
+        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=said, fix=cable())
     rows = ((name, value, counter(name)) for name, value in port.counters.items())
-    many = [f"{name} {value}" for name, value, row in rows if row and _noteworthy(row, value)]
+    many = {name: value for name, value, row in rows if row and _noteworthy(row, value)}
     if many:
-        yield Finding.info(f"since driver load:  {', '.join(many)}", subject=port.subject)
+        told = ", ".join(f"{name} {value}" for name, value in many.items())
+        said = port.counted(ib.source, *many)
+        yield Finding.info(f"since driver load: {told}", subject=port.subject, evidence=said)
 
 
 def _noteworthy(row: Counter, value: int) -> bool:

@@ -9,10 +9,10 @@ from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import Pci, PciDevice
-from nodedoctor.facts.rdma.sysfs import Hca, Rdma
+from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, said_of
+from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.infiniband import rails_of
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, reading
 from nodedoctor.steps import keep, look
 from nodedoctor.wording import agree, counted
 
@@ -89,7 +89,12 @@ def _missing_rails(
     usual, often = Counter(counts.values()).most_common(1)[0] if counts else (0, 0)
     poor = [address for address, count in counts.items() if count < usual]
     if poor and often > 2 and len(poor) * _ODD_PART <= len(counts):
-        said = [Evidence("pci", f"GPU {a}: {counts[a]} adapters under its PCIe switch") for a in poor]
+        said = [reading("pci", f'links["{DEVICES}/{address}"]') for address in poor]
+        said += [
+            reading("pci", f'links["{DEVICES}/{nic.address}"]')
+            for found in near.values()
+            for nic in found[:1]
+        ][:3]
         who, few = ", ".join(poor), counts[poor[0]]
         summary = (
             f"GPU {who}: {counted(few, 'NIC')} under its PCIe switch, {counted(often, 'GPU')} with {usual}"
@@ -111,7 +116,7 @@ def _missing_rails(
     # adapters of the same kind, only one less than all is a loss.
     least = wanted * 3 // 4 if rails else wanted - 1
     if least <= count < wanted:
-        said = [Evidence("pci", f"{nic.address} {nic.pci_id}") for nic in nics if nic.pci_id == kind]
+        said = [one for nic in nics if nic.pci_id == kind for one in said_of(nic, "device")]
         summary = f"{counted(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} has {wanted}"
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
 
@@ -148,7 +153,7 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
         if _slot(nic.address) in served or having < 2 or having * 2 <= len(peers):
             continue
         bound = f"driver {nic.driver}" if nic.driver else "no kernel driver bound"
-        said = [Evidence("pci", f"{nic.address} {nic.pci_id}, {bound}")]
+        said = said_of(nic, "device", "driver")
         fix = Fix(
             "Check the kernel log for the reason why it has no RDMA device; load mlx5_ib.",
             (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
@@ -183,7 +188,10 @@ def _other_link(
         link: tuple[Attribute[Hca], ...] = (Attribute("link type", "identity", _link_layer),)
         for odd in odd_ones(like, link):
             hca = odd.device
-            said = [Evidence("rdma", f"{hca.name}: link_layer {odd.value}")]
+            said = [
+                file_reading("rdma", f"{CLASS}/{hca.name}/ports/{port.number}/link_layer")
+                for port in hca.ports
+            ]
             fix = Fix(
                 "Set the port's link type to that of its peers, and reset the NIC or reboot.",
                 (look("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
@@ -244,7 +252,7 @@ def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
         for odd in odd_ones(like, lanes):
             if _less(odd.value, odd.usual) and odd.peers > 2:
                 port = odd.device
-                said = [Evidence("pci", f"{port.address} {port.pci_id}: width x{odd.value}")]
+                said = said_of(port, "current_link_width", "max_link_width")
                 summary = f"PCIe switch uplink x{odd.value}, {counted(odd.peers, 'peer')}: x{odd.usual}"
                 yield Finding.warn(
                     summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
@@ -256,8 +264,7 @@ def _width(device: PciDevice) -> object:
 
 
 def _slow(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
-    most = device.link.max_speed_gts if device.link else None
-    said = [Evidence("pci", f"{device.address} {device.pci_id}: {value} GT/s, at most {most or '?'} GT/s")]
+    said = said_of(device, "current_link_speed", "max_link_speed")
     summary = f"PCIe link at {value:g} GT/s, {counted(peers, 'peer')} at {usual:g} GT/s"
     return Finding.warn(summary, subject=f"pci:{device.address}", evidence=said, fix=_reseat(device))
 

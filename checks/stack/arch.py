@@ -11,11 +11,12 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.facts.stack.places import LIVE, torch_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 
 # Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of
@@ -89,7 +90,8 @@ def _judge_arch(
 ) -> Finding:
     model = gpu_model(name)
     gpu = _capability(capability or "") or (model.compute_capability if model else None)
-    evidence = [Evidence(target.source, f"{' '.join(archs)} ({source})")]
+    live = target.source == LIVE and source == "libtorch_python.so"
+    evidence = [reading(LIVE, "torch.archs")] if live else torch_said(target, "version")
     if gpu is None:
         return Finding.unknown("not-visible-here", f"compute capability of {name} unknown")
     what = f"{name} is sm_{gpu[0]}{gpu[1]}, torch {torch.version} is compiled for {' '.join(archs)}"

@@ -7,6 +7,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, numbers
 from nodedoctor.facts.stack.pins import torch_pin
+from nodedoctor.facts.stack.places import package_said, required_said
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.wording import counted
@@ -87,8 +88,7 @@ def _leftovers(
     what = f"{names} for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
     if rivals:
         what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten"
-    evidence = [Evidence(target.source, f"{p} in {p.location}" if p.location else str(p)) for p in packages]
-    evidence += [Evidence(target.source, f"{name} requires packages for CUDA {major}") for name in wanting]
+    evidence = [*package_said(target, *packages), *_requiring(target, packages)]
     commands = [target.uninstall(*(package.name for package in packages + rivals))]
     text = f"Remove them{'; ' + ', '.join(wanting) + ' required them' if wanting else ''}."
     if rivals:
@@ -110,8 +110,7 @@ def _stem(package: Package) -> str:
 
 
 def _cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
-    wanting = _wanted_by(target, package)
-    evidence = [Evidence(target.source, f"{name} requires {package.name}") for name in wanting]
+    evidence = _requiring(target, [package])
     own = f"cupy-cuda{numbers(torch.cuda or '')[0]}x"
     fix = Fix(
         f"Replace it by {own}.", (target.uninstall(package.name), target.install(own)), "config", DISTURBS
@@ -128,9 +127,19 @@ def _wanted_by(target: TargetPython, package: Package) -> list[str]:
     ]
 
 
+def _requiring(target: TargetPython, packages: list[Package]) -> list[Evidence]:
+    """The lines by which others require these packages."""
+    return [
+        required_said(target, other, package.name)
+        for package in packages
+        for name in _wanted_by(target, package)
+        if (other := target.package(name)) is not None
+    ]
+
+
 def _undecided(target: TargetPython, majors: dict[Package, int]) -> Finding:
     kinds = ", ".join(f"CUDA {major}" for major in sorted(set(majors.values())))
-    evidence = [Evidence(target.source, f"{package}: CUDA {major}") for package, major in majors.items()]
+    evidence = package_said(target, *majors)
     fix = Fix("Keep those for torch's CUDA version and remove the others.", action="config")
     return Finding.warn(
         f"packages for {kinds} side by side", subject="package:torch", evidence=evidence, fix=fix
@@ -142,6 +151,6 @@ def _two_cupys(target: TargetPython, cupys: list[Package]) -> Finding:
     return Finding.warn(
         f"{' and '.join(map(str, cupys))} share the module cupy: only the last one installed works",
         subject="package:cupy",
-        evidence=[Evidence(target.source, str(package)) for package in cupys],
+        evidence=package_said(target, *cupys),
         fix=Fix("Remove all of them and install one.", (target.uninstall(*names),), "config"),
     )

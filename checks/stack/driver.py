@@ -11,12 +11,13 @@ from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.facts.stack.places import torch_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.knowledge.versions.torch_pins import TorchVariant, torch_release
-from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
+from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like, reading
 from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
@@ -100,7 +101,7 @@ def _without_cuda(target: TargetPython, torch: Torch, driver: str) -> Finding:
     return Finding.fail(
         f"torch {torch.version} is {kind}, but this node has NVIDIA GPUs",
         subject="package:torch",
-        evidence=[Evidence(target.source, f"{torch.location or 'torch'}/version.py: cuda = None")],
+        evidence=torch_said(target, "version", "cuda"),
         fix=Fix(f"Install a build with CUDA{there}.", _install(target, build), "config", DISTURBS),
     )
 
@@ -128,7 +129,7 @@ def _judge_driver(target: TargetPython, torch: Torch, driver: str, reported: str
     newest = cuda.max_cuda_of_driver(version)
     runs = reported if cuda.branch(version) is None and reported else _dotted(newest)
     what = f"torch {torch.version} needs CUDA {torch.cuda}, driver {driver} supports up to CUDA {runs}"
-    evidence = [Evidence(target.source, f"torch {torch.version}, cuda {torch.cuda}")]
+    evidence = torch_said(target, "version", "cuda")
     fit = _fit(version, needed, reported)
     if fit == "native":
         return Finding.ok(what, subject="package:torch", evidence=evidence)
@@ -187,7 +188,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         yield Finding.fail(
             f"importing torch and starting CUDA raised {imported.error}",
             subject="torch.cuda",
-            evidence=[Evidence("target-torch", imported.error)],
+            evidence=[reading("target-torch", "error")],
             fix=Fix(
                 "Read the error; the driver checks show whether the driver works.",
                 verify="nodedoctor driver",
@@ -197,7 +198,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         yield Finding.fail(
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
-            evidence=[Evidence(target.source, "Is CUDA available: False")],
+            evidence=[quoted_like("collect-env", "^Is CUDA available: .*")],
             fix=Fix("Run the driver checks on that node.", (look("nodedoctor driver"),)),
         ).explained_by(*_ROOTS)
 

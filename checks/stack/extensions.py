@@ -8,10 +8,11 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package, numbers
+from nodedoctor.facts.stack.places import package_said, resolved_said, toolkit_said
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import Build, build_of
 from nodedoctor.knowledge.versions.torch_pins import torch_release
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
 
 DISTURBS = "the Python environment"
@@ -39,7 +40,7 @@ def flash_attn(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         return
     wheel = unquote(package.url.rpartition("/")[2])
     built = build_of("flash-attn", package.version) or build_of("flash-attn", wheel)
-    evidence = [Evidence(target.source, f"{package} {wheel}".strip())]
+    evidence = package_said(target, package)
     subject = "package:flash-attn"
     if built is None:
         summary = f"{package}: build target unknown (compiled at installation)"
@@ -91,7 +92,7 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     if not packages:
         yield Finding.skip(f"Transformer Engine is not installed in {target.label}, as far as seen")
         return
-    evidence = [Evidence(target.source, str(package)) for package in packages]
+    evidence = package_said(target, *packages)
     subject = "package:transformer-engine"
     versions = {package.version.partition("+")[0] for package in packages}
     cores = [package for package in packages if _core(package)]
@@ -150,17 +151,17 @@ def toolkit(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     else:
         builds = next((p.name for p in target.packages if _BUILDS.fullmatch(p.name)), "")
         meant = tool.why in ("CUDA_HOME", "CUDA_PATH") or bool(builds)
-        yield _judge_toolkit(target, torch, tool.version, f"{tool.home} ({tool.why})".strip(), meant)
+        yield _judge_toolkit(target, torch, tool.version, meant)
 
 
-def _judge_toolkit(target: TargetPython, torch: Torch, version: str, where: str, meant: bool) -> Finding:
+def _judge_toolkit(target: TargetPython, torch: Torch, version: str, meant: bool) -> Finding:
     """torch.utils.cpp_extension, _check_cuda_version: another major raises, another minor warns.
 
     A toolkit nobody pointed at, beside packages that compile nothing, does no harm.
     """
     ours, theirs = numbers(torch.cuda or "")[:2], numbers(version)[:2]
     what = f"nvcc is for CUDA {version}, torch for CUDA {torch.cuda}"
-    evidence = [Evidence(target.source, f"{where}: CUDA {version}")]
+    evidence = toolkit_said(target)
     if ours[:1] != theirs[:1]:
         text = f"Only for building extensions: set CUDA_HOME to a toolkit for CUDA {torch.cuda}."
         fix = Fix(text, (repair("export CUDA_HOME=/usr/local/cuda-{}", torch.cuda),), "config", "new builds")
@@ -204,9 +205,7 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
         version = won[1].version if won[1] else ""
         missing = libraries.nccl_missing
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        evidence = [
-            Evidence(target.source, f"{won[0].path} ({won[0].rule}): no {name}") for name in missing[:8]
-        ]
+        evidence = [*resolved_said(won[0]), reading(target.source, "libraries.nccl_missing")]
         rule = won[0].rule
         command = (repair("unset {}", rule),) if rule.startswith("LD_") else ()
         text = f"Remove {won[0].path} from {rule}." if command else "Install the NCCL torch requires."

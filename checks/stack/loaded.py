@@ -14,9 +14,10 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_use
 from nodedoctor.facts.stack.pins import same_release
+from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad, traits
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
 
 RESTART = "the job (it must be restarted)"
@@ -59,8 +60,8 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
             f"running: NCCL {only}; new processes load {won[1].version}",
             subject="library:libnccl",
             evidence=[
-                _line(loaded.mapped[0]),
-                Evidence("target-python", f"{won[0].path} ({won[0].rule})"),
+                *_line(loaded.mapped[0]),
+                *resolved_said(won[0]),
             ],
         )
 
@@ -73,7 +74,7 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     kinds: dict[str, list[Mapped]] = {}
     for one in mapped:
         kinds.setdefault(one.version or one.path, []).append(one)
-    evidence = [_line(one) for one in mapped[:16]]
+    evidence = [said for one in mapped[:16] for said in _line(one)]
     fix = Fix(
         "Start all ranks from one environment with one LD_LIBRARY_PATH; compare the two.",
         tuple(look("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
@@ -106,10 +107,10 @@ def _who(group: list[Mapped]) -> str:
     return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
 
 
-def _line(one: Mapped) -> Evidence:
-    return Evidence(
-        "processes", f"{one.label}: {one.path}" + (f" (NCCL {one.version})" if one.version else "")
-    )
+def _line(one: Mapped) -> list[Evidence]:
+    said = [reading("processes", f"processes[pid={one.pid}].libraries[^{one.path}]")]
+    versions = [reading("mapped-nccl", f"mapped[pid={one.pid}&path={one.path}].version")] if one.asked else []
+    return [*said, *versions]
 
 
 @check("stack.nccl-known-bad", "Known NCCL bugs", tags={"fast"})
@@ -148,33 +149,40 @@ def nccl_known_bad(
     for version, where in found.items():
         bad = known_bad(version, holds)
         for row in bad:
-            yield _known(row, version, where)
+            yield _known(row, version, where, _in_use(version, loaded, libraries, target))
         if not bad:
-            yield _nothing(version, where, holds)
+            yield _nothing(version, where, holds, _in_use(version, loaded, libraries, target))
 
 
-def _known(row: BadVersion, version: str, where: str) -> Finding:
+def _known(row: BadVersion, version: str, where: str, said: list[Evidence]) -> Finding:
     summary = f"NCCL {version} ({where}): {row.what}"
-    evidence = [Evidence("target-python", f"{row.effect}; repaired in {row.fixed}; {row.source}")]
     fix = Fix(row.remedy, (), "config", RESTART, "nodedoctor stack.nccl-known-bad", row.source)
     # What only costs speed, or only some start-ups that fail at once with a message, is worth a note.
     mild = row.effect in ("slow", "init-failure") and row.id != "blackwell-missing"
     judge = Finding.info if mild or row.unverified else Finding.warn
-    return judge(summary, subject=f"nccl:{row.id}", evidence=evidence, fix=fix)
+    return judge(summary, subject=f"nccl:{row.id}", evidence=said, fix=fix)
 
 
-def _nothing(version: str, where: str, holds: set[str]) -> Finding:
+def _nothing(version: str, where: str, holds: set[str], said: list[Evidence]) -> Finding:
     """Say under which other conditions something is known, because those cannot be seen here."""
-    meanings = {row.trait: row.meaning for row in traits()}
     rows = [row for row in affecting(version) if set(row.needs) - holds <= set(PER_JOB)]
-    lines = [
-        Evidence(
-            "target-python", f"only when {meanings.get(need, need)}: {row.what} ({row.fixed} repairs it)"
-        )
-        for row in rows
-        for need in list(dict.fromkeys(set(row.needs) - holds))[:1]
-    ]
-    return Finding.ok(f"NCCL {version} ({where})", subject=f"nccl:{version}", evidence=lines[:4])
+    known = "known problem needs" if len(rows) == 1 else "known problems need"
+    told = f"; {len(rows)} {known} conditions that were not seen here" if rows else ""
+    return Finding.ok(f"NCCL {version} ({where}){told}", subject=f"nccl:{version}", evidence=said)
+
+
+def _in_use(
+    version: str, loaded: LoadedNccl | None, libraries: Libraries | None, target: TargetPython | None
+) -> list[Evidence]:
+    """Where this version of NCCL was seen: mapped by a rank, in the library torch gets, in its package."""
+    for one in loaded.mapped if loaded else ():
+        if one.version == version:
+            return _line(one)
+    won = libraries.winner("libnccl.so") if libraries else None
+    if won and won[1] and won[1].version == version:
+        return library_said(won[1])
+    packages = [package for package in target.packages if package.version == version] if target else []
+    return package_said(target, *[p for p in packages if "nccl" in p.name]) if target else []
 
 
 def _holding(

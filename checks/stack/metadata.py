@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import UPGRADES_ON, Driver
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.system_packages import SystemPackages
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Wanted
 from nodedoctor.facts.stack.pins import is_wheel_of
+from nodedoctor.facts.stack.places import package_said, requirement_said
 from nodedoctor.facts.stack.requirements import Requirement, requirement, requirements
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
 from nodedoctor.wording import agree, counted, listed
 
@@ -83,7 +84,7 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     return Finding.warn(
         f"{package} requires {'; '.join(lines[:3])}{more}",
         subject=f"package:{package.name}",
-        evidence=[Evidence(target.source, f"{one.said_by}: {one.wanted}; {_instead(one)}") for one in broken],
+        evidence=[said for one in broken for said in requirement_said(target, one)],
         fix=Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.metadata"),
     )
 
@@ -131,7 +132,7 @@ def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
 
 def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
     subject = f"package:{asked.wanted.name}"
-    evidence = [Evidence(target.source, f"{asked.said_by}: {asked.wanted}; {_instead(asked)}")]
+    evidence = requirement_said(target, asked)
     if asked.met:
         return Finding.ok(
             f"{asked.installed}, as {asked.package} requires", subject=subject, evidence=evidence
@@ -172,7 +173,7 @@ def lambda_stack(
     if not system.lambda_stack:
         yield Finding.skip("Lambda Stack is not installed")
         return
-    evidence = [Evidence("system-packages", line) for line in system.lambda_stack[:4]]
+    evidence = system.said[:4]
     copies = target.copies("torch") if target else ()
     if target and torch and len(copies) > 1 and any(copy.location.startswith(APT) for copy in copies):
         second = next(copy for copy in copies if copy.location.startswith(APT))
@@ -180,7 +181,7 @@ def lambda_stack(
             f"{target.label} has two torch installations: {torch.version} in "
             f"{torch.location}, {second.version} from apt",
             subject="package:torch",
-            evidence=[*evidence, *(Evidence(target.source, f"{c} in {c.location}") for c in copies)],
+            evidence=[*evidence, *package_said(target, *copies)],
             fix=Fix("Recreate the environment without --system-site-packages.", (), "config", DISTURBS),
         )
     elif target and torch and torch.location.startswith(APT):
@@ -198,7 +199,7 @@ def lambda_stack(
         yield Finding.warn(
             f"unattended upgrades may replace {listed(loose, 3)} during a job",
             subject="driver-packages",
-            evidence=[*evidence, Evidence("driver-files", "20auto-upgrades: unattended upgrades are on")],
+            evidence=[*evidence, UPGRADES_ON],
             fix=Fix(
                 "Hold the driver packages; upgrade them when the node is drained.",
                 (repair("sudo apt-mark hold {}", list(loose[:8])),),

@@ -7,9 +7,10 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.pins import Pin, older, requirements_seen, same_release, torch_pin, wheels_of
+from nodedoctor.facts.stack.places import library_said, package_said, pin_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import listed
 
@@ -74,14 +75,14 @@ def _missing(target: TargetPython, torch: Torch, pin: Pin, others: tuple[Package
     fix = Fix(
         "Install NCCL.", (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-pin"
     )
-    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}")]
+    evidence = pin_said(target, pin.wanted.name)
     return Finding.fail(f"{what}, {found}", subject=subject, evidence=evidence, fix=fix)
 
 
 def _judge_pin(target: TargetPython, torch: Torch, pin: Pin, package: Package) -> Finding:
     """An older minor version lacks functions: FAIL. Any other difference was not tested together: WARN."""
     subject = f"package:{package.name}"
-    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}"), _where(target, package)]
+    evidence = [*pin_said(target, pin.wanted.name), *package_said(target, package)]
     allowed = pin.wanted.allows(package.version)
     if allowed:
         return Finding.ok(f"{package}, as torch {torch.version} requires", subject=subject, evidence=evidence)
@@ -113,9 +114,7 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
                 f"{package} is installed, but its file is NCCL {file.version} for CUDA {file.cuda}: another "
                 "package has overwritten it",
                 subject=f"file:{file.path}",
-                evidence=[
-                    Evidence(target.source, f"{file.path}: NCCL version {file.version}+cuda{file.cuda}")
-                ],
+                evidence=library_said(file),
                 fix=Fix(
                     "Remove all NCCL packages and install the one torch requires.",
                     (
@@ -162,7 +161,7 @@ def nccl_copies(
 
 def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> Iterator[Finding]:
     pin, won = torch_pin(target, torch, "nccl"), libraries.winner("libnccl.so")
-    evidence = [_line(target, copy) for copy in libraries.family("nccl")]
+    evidence = [one for copy in libraries.family("nccl") for one in library_said(copy)]
     subject = "library:libnccl"
     if won is None and libraries.nccl_built_in:
         yield Finding.ok(
@@ -181,7 +180,8 @@ def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> I
 def _judge_winner(
     target: TargetPython, pin: Pin | None, rule: Resolved, copy: LibraryCopy, copies: tuple[LibraryCopy, ...]
 ) -> Finding:
-    evidence = [_line(target, copy), *(_line(target, other) for other in copies if other is not copy)]
+    ordered = (copy, *(other for other in copies if other is not copy))
+    evidence = [one for each in ordered for one in library_said(each)]
     subject = "library:libnccl"
     what = f"torch would load NCCL {copy.version or '?'} from {rule.path} ({rule.rule})"
     others = sorted({other.version for other in copies if other.version not in ("", copy.version)})
@@ -206,7 +206,7 @@ def _told_by_torch(libraries: Libraries, imported: ImportedTorch | None) -> Iter
         yield Finding.warn(
             f"torch, once imported, uses NCCL {said}, not {won[1].version} from {won[0].path}",
             subject="library:libnccl-imported",
-            evidence=[Evidence("target-torch", f"torch.cuda.nccl.version() = {said}")],
+            evidence=[reading("target-torch", "nccl")],
         )
 
 
@@ -232,7 +232,7 @@ def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding
             yield Finding.warn(
                 f"{package} makes vLLM load NCCL {own}, torch uses {torchs}",
                 subject=f"package:{package.name}",
-                evidence=[_where(target, package)],
+                evidence=package_said(target, package),
                 fix=Fix(
                     "Update vLLM (0.5 and later use torch's NCCL) and remove this package.",
                     (target.uninstall(package.name),),
@@ -246,14 +246,3 @@ def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding
             yield Finding.info(
                 f"vLLM would load NCCL {copy.version} from {copy.path}", subject=f"file:{copy.path}"
             )
-
-
-def _where(target: TargetPython, package: Package) -> Evidence:
-    return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
-
-
-def _line(target: TargetPython, copy: LibraryCopy) -> Evidence:
-    built = f" for CUDA {copy.cuda}" if copy.cuda else ""
-    return Evidence(
-        target.source, f"{copy.path}: NCCL {copy.version or '?'}{built} (found by {', '.join(copy.found)})"
-    )

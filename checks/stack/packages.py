@@ -7,6 +7,14 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.pins import Pin, older, torch_pin, wheels_of
+from nodedoctor.facts.stack.places import (
+    package_said,
+    pin_said,
+    requirement_said,
+    resolved_said,
+    toolkit_said,
+    torch_said,
+)
 from nodedoctor.facts.stack.requirements import Requirement, requirement
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
@@ -90,7 +98,7 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
         yield Finding.warn(
             f"{won[0].rule} loads cuDNN{version} from {won[0].path} before {own}",
             subject="library:libcudnn",
-            evidence=[Evidence(target.source, f"{won[0].name} => {won[0].path} ({won[0].rule})")],
+            evidence=resolved_said(won[0]),
             fix=Fix(
                 "Remove that folder from the path where the job is started.",
                 (repair("unset {}", won[0].rule),),
@@ -165,7 +173,7 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         yield Finding.warn(
             f"{package} cannot compile: nvcc is {tool.version} ({tool.why}), torch has CUDA {torch.cuda}",
             subject="toolkit:deepspeed",
-            evidence=[Evidence(target.source, f"{tool.home}: CUDA {tool.version} ({tool.why})")],
+            evidence=toolkit_said(target),
             fix=Fix(f"Set CUDA_HOME to a toolkit for CUDA {torch.cuda}.", (), "config", DISTURBS),
         )
 
@@ -194,7 +202,7 @@ def _companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Findin
         yield Finding.warn(
             f"{name} is built for {theirs}, torch for {ours}",
             subject=f"build:{name}",
-            evidence=[_line(target, package), Evidence(target.source, f"torch {torch.version}")],
+            evidence=[*package_said(target, package), *torch_said(target, "version")],
             fix=Fix(f"Install the {ours} build of {name}.", (command,), "config", DISTURBS),
         )
 
@@ -206,7 +214,7 @@ def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
     asked = requirement(target, name, "torch")
     if asked is None:
         return _by_pairs(target, torch, package)
-    subject, evidence = f"package:{name}", [_line(target, package), _said(target, asked)]
+    subject, evidence = f"package:{name}", requirement_said(target, asked)
     allowed = asked.wanted.allows(torch.version)
     if allowed is None:
         return Finding.unknown("unparsable", f"torch {torch.version} cannot be compared", subject=subject)
@@ -226,7 +234,7 @@ def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
 
 def _by_pairs(target: TargetPython, torch: Torch, package: Package) -> Finding:
     """Where the metadata was not seen: the table of releases that belong together."""
-    subject, evidence = f"package:{package.name}", [_line(target, package)]
+    subject, evidence = f"package:{package.name}", package_said(target, package)
     release = torch_release(torch.version)
     partner = getattr(release, package.name, "") if release else ""
     if package.requires:
@@ -275,14 +283,14 @@ def _pinned(
             return Finding.skip(f"this torch requires no {what}, none is installed")
         return Finding.skip(f"this torch requires no {what} in its visible metadata ({package})")
     subject = f"package:{pin.wanted.name}"
-    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}")]
+    evidence = _pin_said(target, pin)
     if package is None and not target.complete:
         return Finding.skip(f"the paste lists no {what}")
     fix = Fix("Install the version torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
     if package is None:
         summary = f"torch {torch.version} requires {pin.wanted}, not installed"
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    evidence.append(_line(target, package))
+    evidence += package_said(target, package)
     if package.name == pin.wanted.name and pin.wanted.allows(package.version):
         summary = f"{package}, as torch {torch.version} requires"
         return Finding.ok(summary, subject=subject, evidence=evidence)
@@ -296,9 +304,5 @@ def _absent(target: TargetPython, name: str) -> Finding:
     return Finding.skip(f"{name} is not installed in {target.label}, as far as seen")
 
 
-def _line(target: TargetPython, package: Package) -> Evidence:
-    return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
-
-
-def _said(target: TargetPython, asked: Requirement) -> Evidence:
-    return Evidence(target.source, f"{asked.said_by}: {asked.wanted}")
+def _pin_said(target: TargetPython, pin: Pin) -> list[Evidence]:
+    return pin_said(target, pin.wanted.name)

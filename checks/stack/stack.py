@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.stack.interpreter import OtherPython, TargetPython
+from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package
+from nodedoctor.facts.stack.places import package_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Expect, Finding, Fix, reading
 
 
 @check("stack.python", "Training Python", tags={"fast"}, speaks_for=("target-python",))
@@ -23,7 +24,10 @@ def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterato
     False positives: pip and conda that list one copy twice are recognised in pastes.
     """
     version = f", Python {target.version}" if target.version else ""
-    others = [Evidence(target.source, _other(candidate)) for candidate in target.others]
+    others = [
+        reading(target.source, f"found.others[path={one.path}].{'problem' if one.problem else 'why'}")
+        for one in target.others
+    ]
     yield Finding.info(f"{target.label}{version}: {target.why}", evidence=others)
     for name in dict.fromkeys(package.name for package in target.packages if package.requires):
         copies = target.copies(name)
@@ -40,15 +44,10 @@ def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterato
             )
 
 
-def _other(candidate: OtherPython) -> str:
-    torch = f"torch {candidate.torch}" if candidate.torch else "no torch"
-    return f"also found: {candidate.path} ({candidate.why}; {candidate.problem or torch})"
-
-
 def _twice(target: TargetPython, copies: tuple[Package, ...]) -> Finding:
     first, second = copies[0], next(copy for copy in copies if copy.version != copies[0].version)
     summary = f"{first} in {first.location} hides {second.version} in {second.location}"
-    evidence = [Evidence(target.source, f"{copy} in {copy.location}") for copy in copies]
+    evidence = package_said(target, *copies)
     if first.location != second.location and "/.local/" not in first.location:
         return Finding.info(summary, subject=f"package:{first.name}", evidence=evidence)
     commands = (target.uninstall(first.name), target.install(f"{first.name}=={second.version}"))

@@ -17,6 +17,7 @@ from typing import Protocol
 from nodedoctor.engine import child_process
 from nodedoctor.engine.fork_server import ForkServer
 from nodedoctor.engine.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.engine.secrets import without_secrets
 from nodedoctor.model import Observation, Outcome
 
 _log = logging.getLogger(__name__)
@@ -36,11 +37,14 @@ _OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
 def entered(seen: Observation) -> Observation:
     """An observation as everything behind this line sees it, live or recorded.
 
-    Lines end in LF, whatever an editor or a mail program made of them. Our own programs end with 0 when they
-    have said everything; what they printed before another end is not an answer but a crash.
+    No secret passes (`engine/secrets.py`). Lines end in LF, whatever an editor or a mail program made of
+    them.
+    Our own programs end with 0 when they have said everything; what they printed before another end is not an
+    answer but a crash.
     """
     if "\r\n" in seen.text:
         seen = replace(seen, text=seen.text.replace("\r\n", "\n"))
+    seen = without_secrets(seen)
     if seen.answered and seen.rc and any(_OURS.search(word) for word in seen.argv):
         return replace(seen, outcome=Outcome.CRASH, note=seen.note or f"ended with exit code {seen.rc}")
     return seen

@@ -10,7 +10,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Fix, Report, Result, is_blind, severity_of, worst
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Fix,
+    Report,
+    Result,
+    is_blind,
+    marked,
+    severity_of,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, whose
 from nodedoctor.report.steps import StepText, told
@@ -132,11 +142,13 @@ class _Page:
             yield f"{counted(cause['unjudged'], 'check')} not judged"
 
     def _proof(self, finding: Finding) -> None:
-        lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
-        room = self._width - len(_INDENT) - 2
+        lines = [
+            line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
+        ]
+        room = self._width - len(_INDENT)
         shown = lines[: _MOST["proof"]] if len(lines) <= _MOST["proof"] else lines[: _MOST["proof"] - 1]
         self.lines += [
-            f"{_INDENT}| {line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
+            f"{_INDENT}{line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
         ]
         if len(lines) > len(shown):
             self.lines.append(f"{_INDENT}| ... {counted(len(lines) - len(shown), 'more line')} with -v")

@@ -17,6 +17,7 @@ from nodedoctor.report.document import (
     Result,
     asides,
     is_blind,
+    marked,
     problems_first,
     severity,
     severity_of,
@@ -152,7 +153,7 @@ class _Page:
     def _evidence(self, finding: Finding) -> None:
         for evidence in finding["evidence"]:
             lines = inert_lines(evidence["text"].strip("\n"))
-            self.line(*(f"{_INDENT}| {line}" for line in lines[:EVIDENCE_LINES]))
+            self.line(*(f"{_INDENT}{line}" for line in marked(evidence, lines[:EVIDENCE_LINES])))
             if len(lines) > EVIDENCE_LINES:
                 rest = len(lines) - EVIDENCE_LINES
                 self.line(f"{_INDENT}| ... {counted(rest, 'more line')} from {inert(evidence['probe'])}")

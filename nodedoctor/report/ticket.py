@@ -10,7 +10,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, objects, words
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report
+from nodedoctor.report.document import Cause, Finding, Report, place_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
@@ -74,7 +74,7 @@ def _quotes(finding: Finding) -> Iterator[str]:
     name = f"{finding['subject']}: " if finding["subject"] else ""
     yield inert(f"{name}{finding['summary']}")
     for one in finding["evidence"]:
-        yield fenced(one["text"], f"# {one['probe']}")
+        yield fenced(one["text"], place_of(one))
 
 
 def _parts(report: Report, cause: Cause) -> Iterator[str]:

@@ -230,6 +230,7 @@ def _package(item: Json) -> Package | None:
         texts(item, "requires"),
         text(item, "installer"),
         text(item, "url"),
+        text(item, "name"),
     )
 
 

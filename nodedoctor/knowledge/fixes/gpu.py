@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.knowledge.fixes.recipes import ONE_GPU, gpu_reset
-from nodedoctor.model import Action, Evidence, Fix, Step
+from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import keep, look
 
 RMA_GUIDE = "https://docs.nvidia.com/deploy/rma-process/"
@@ -31,11 +31,6 @@ def ticket(gpu: Gpu | None) -> str:
         f"For the ticket: {who or 'serial, UUID and bus address of the GPU'}, this finding with "
         "its evidence, and nvidia-bug-report.log.gz. In a cloud, request a replacement node."
     )
-
-
-def card(source: str, gpu: Gpu) -> Evidence:
-    """The card's identity as evidence, so that it travels with a pasted finding."""
-    return Evidence(source, f"GPU {gpu.index}: {identity(gpu) or 'nothing names it'}")
 
 
 def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:

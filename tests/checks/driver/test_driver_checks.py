@@ -347,7 +347,7 @@ def test_a_crash_shows_where_it_was_and_no_traceback():
         at="nvml: killed by SIGSEGV: Fatal; at y",
     )
     (found,) = answered(bus(2), driven(2), HOST, DriverAnswers((crash,)))
-    assert [line.text for line in found.evidence] == ["nvml: killed by SIGSEGV: Fatal; at y"]
+    assert [(line.text, line.path) for line in found.evidence] == [("killed by SIGSEGV: Fatal", "@note")]
 
 
 def test_a_tripped_lane_is_a_hang():
@@ -458,7 +458,9 @@ def test_libraries_of_another_version_fail(where: Container, action: str):
     (found,) = versions(driver, packages, where)
     assert found.status.value == "fail"
     assert OLDER in found.summary and f"libcuda.so.1 {VERSION}" in found.summary
-    assert "unattended upgrades" in texts([found]) and "libnvidia-compute-580" in texts([found])
+    quoted = [(line.probe, line.like) for line in found.evidence]
+    assert any(probe == "driver-files" and "Unattended-Upgrade" in like for probe, like in quoted)
+    assert any(probe == "driver-packages" and r"libnvidia\-compute\-580" in like for probe, like in quoted)
     assert found.fix is not None and found.fix.action == action
 
 

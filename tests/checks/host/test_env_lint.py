@@ -111,7 +111,7 @@ def test_six_variables_six_findings():
         assert told[name].status.value == status
         assert words in told[name].summary
         assert told[name].fix is not None
-        assert told[name].evidence[0].text.startswith(f"{name}=")
+        assert told[name].evidence[0].path == f"variables.{name}"
     fix = told["NCCL_TIMEOUT"].fix
     assert fix is not None and "SKYRL_WORKER_NCCL_TIMEOUT_IN_S" in fix.text and "ddp_timeout" in fix.text
 
@@ -285,7 +285,7 @@ def test_files_are_read_by_the_child(tmp_path):
     told = {finding.subject: finding for finding in lint(made, NET)}
     conf = str(tmp_path / "etc/nccl.conf")
     assert "NCCL_DEBUG and NCCL_NET" in told[f"file:{conf}"].summary
-    assert str(own) in told["env:NCCL_P2P_DISABLE"].evidence[0].text
+    assert str(own) in told["env:NCCL_P2P_DISABLE"].evidence[0].path
 
 
 def test_a_named_file_that_is_missing_is_named():
