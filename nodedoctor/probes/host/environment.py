@@ -65,7 +65,12 @@ _HIDE = tuple(
         (r"-----BEGIN [A-Z ]*PRIVATE KEY[^-]*-----(?s:.*?)(?:-----END [A-Z ]*-----|\Z)", "***", False),
         (rf"({_SPEAKING} ?= ?){_VALUE}", r"\1***", True),  # token=..., also in queries
         (rf"(?<![\w.-])((?=-){_SPEAKING} +){_VALUE}", r"\1***", True),  # --api-key ...
-        (rf"({_SPEAKING}\\*[\"']\s*:|{_SPEAKING}:\s).*", r"\1 ***", True),  # JSON, headers: all that follows
+        # JSON, headers: all that follows; Python's KeyError is no key
+        (
+            rf"({_SPEAKING}\\*[\"']\s*:|(?![\w.]*(?:Error|Exception):){_SPEAKING}:\s).*",
+            r"\1 ***",
+            True,
+        ),
         (r"((?<!\S)(?:-u|--user|--proxy-user)(?: +|=))['\"]?[^\s:]+:\S+", r"\1***", False),  # curl
         (
             r"(\bsshpass +-p *|\b(?:mysql\w*|mariadb)\b.*? -p|\blogin\b.*? -p +|\blogin +\S+ +password +)\S+",
