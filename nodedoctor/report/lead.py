@@ -9,15 +9,15 @@ from nodedoctor.report.document import Cause, Finding, Report, severity
 from nodedoctor.report.inert import inert
 
 _OWNERS = {
-    "you": "you (whoever runs the job)",
+    "you": "you (the job's user)",
     "administrator": "the node's administrator",
-    "provider": "the provider (whoever owns the hardware)",
+    "provider": "the provider (the hardware's owner)",
     "job-code": "the author of the job's code",
     "undetermined": "not determined",
 }
 _SCHEDULABLE = {
     "yes": "new jobs may start here",
-    "drain-when-idle": "drain the node once it is idle",
+    "drain-when-idle": "drain the node when it is idle",
     "no": "start no new jobs here",
 }
 
