@@ -44,7 +44,7 @@ class NodeDoctor(App[None]):
     DEFAULT_MODE = "checks"
     ALLOW_SELECT = False
     NOTIFICATION_TIMEOUT = 3
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
     COMMANDS = App.COMMANDS | {GoToCheck}
     BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]

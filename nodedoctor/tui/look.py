@@ -28,16 +28,19 @@ QUIET = "dim"
 
 @record
 class Glyphs:
-    """The drawn characters: a rule, a bar, the mark of cut text, and a ramp from nothing to full."""
+    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, and the marks of folds."""
 
     rule: str
     bar: str
     more: str
     ramp: str
+    tile: str
+    shut: str
+    open: str
 
 
-UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█")
-ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#")
+UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█", tile="■", shut="▸", open="▾")
+ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#", tile=".", shut="+", open="-")
 
 Part = tuple[str, str]
 """A piece of a line and its style."""
@@ -72,11 +75,15 @@ class Para:
     style: str = ""
     lead_style: str = LABEL
     verbatim: bool = False
+    most: int = 0  # lines at most; 0: all of them
 
     def lines(self, width: int) -> Iterator[tuple[Part, ...]]:
         """The paragraph as lines of at most `width` cells."""
         room = max(width - cell_len(self.lead), 8)
         folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
+        if self.most and len(folded) > self.most:
+            last = textwrap.shorten(folded[self.most - 1] + " x", room - 3, placeholder="")
+            folded = [*folded[: self.most - 1], f"{last} ..."]
         lead = (self.lead, self.lead_style)
         for text in folded or [""]:
             yield lead, (text, self.style)

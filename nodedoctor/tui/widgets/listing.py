@@ -31,7 +31,7 @@ class Listing(ScrollView, can_focus=True):
         Binding("G,end", "move_to(-1)", "Last", id="last", show=False),
         Binding("ctrl+d,pagedown", "page(1)", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page(-1)", "Page up", id="page-up", show=False),
-        Binding("enter", "choose", "Open", id="open", show=False),
+        Binding("enter,space", "choose", "Open", id="open", show=False),
     ]
 
     class Moved(Message):
@@ -142,6 +142,14 @@ class Listing(ScrollView, can_focus=True):
         if row.parts:
             # Not reversed as a whole: a sparkline would say the opposite.
             return (("> " if here else "  ", "bold"), (fit(row.word, word, ""), row.style + back), *row.parts)
+        if not row.name:
+            return (
+                ("> " if here else "  ", "bold"),
+                (fit(row.word, word, self._glyphs.more), row.style + back),
+                ("  ", back),
+                (fit(row.text, self.room - word - len(row.end) - 5, self._glyphs.more), body + back),
+                (f" {row.end}", f"dim {back}"),
+            )
         room = self.room - word - name - end - (6 if end else 5)
         return (
             ("> " if here else "  ", "bold"),

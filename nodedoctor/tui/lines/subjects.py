@@ -1,0 +1,118 @@
+"""Checks by subject: what the panels beside the list show of each, and which checks they narrow it to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodedoctor.model import Status
+from nodedoctor.record import record
+from nodedoctor.report.document import Result, is_blind, problems_first, severity, severity_of, worst
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.lines.detail import sentence
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Part, fit
+from nodedoctor.tui.state import State
+
+_SUBJECTS = (
+    ("Driver", ("driver",)),
+    ("GPUs", ("gpu", "thermal", "power", "clock", "compute")),
+    ("Memory", ("memory",)),
+    ("NVLink", ("nvlink", "fabric", "p2p", "topo", "bandwidth")),
+    ("PCIe", ("pcie",)),
+    ("InfiniBand", ("ib", "nic")),
+    ("Network", ("net",)),
+    ("Limits", ("limits", "host", "env")),
+    ("Stack", ("stack",)),
+    ("Container", ("container",)),
+    ("Ray/Slurm", ("ray", "slurm", "collective")),
+    ("Kernel log", ("kernel",)),
+)
+OTHER = "Other"
+"""The panel of checks with a subject of their own, such as those of plug-ins."""
+_COUNTED = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
+
+
+@record
+class Panel:
+    """One subject: its worst status (None while nothing has answered), counts, the worst line, what to type."""
+
+    name: str
+    status: Status | None
+    counts: tuple[tuple[Status, int], ...] = ()
+    running: int = 0
+    worst: str = ""
+    command: str = ""
+
+    def lines(self, width: int, height: int, glyphs: Glyphs, *, here: bool, focus: bool) -> list[list[Part]]:
+        """The panel in exactly so many lines: a rule with name and counts, the worst line, the command."""
+        counts: list[Part] = [
+            (f" {count} {status.word}", STYLE[status])
+            for status, count in self.counts
+            if status is not Status.PASS or len(self.counts) == 1 or width >= 36
+        ]
+        counts += [(f" {self.running} RUN", RUN)] if self.running else []
+        counts = counts or [(" not here", QUIET)]
+        taken = len(self.name) + 4 + sum(len(text) for text, _ in counts)
+        style = LABEL + (" reverse" if here and focus else "")
+        head: list[Part] = [
+            ("> " if here else glyphs.rule * 2, LABEL if here else QUIET),
+            (f" {self.name} "[here:], style),
+            (glyphs.rule * max(width - taken, 1), QUIET),
+            *counts,
+        ]
+        rest: list[list[Part]] = []
+        if self.worst:
+            folded = _folded(self.worst, width - 1, max(height - 1 - bool(self.command), 1), glyphs)
+            rest += [[(f" {line}", "")] for line in folded]
+        if self.command:
+            rest.append([(" $ ", "bold cyan"), (fit(self.command, width - 4, glyphs.more), "cyan")])
+        return [head, *rest, *([] for _ in range(height))][:height]
+
+
+def panels(state: State) -> list[Panel]:
+    """Every subject, and the checks of none of them when there are any."""
+    made = [_panel(name, state) for name, _ in _SUBJECTS]
+    other = _panel(OTHER, state)
+    return [*made, other] if other.status or other.running else made
+
+
+def subject_of(check: str) -> str:
+    """The panel a check is in."""
+    prefix = check.partition(".")[0]
+    return next((name for name, prefixes in _SUBJECTS if prefix in prefixes), OTHER)
+
+
+def _panel(name: str, state: State) -> Panel:
+    mine = [result for result in state.report["results"] if subject_of(result["check"]) == name]
+    answered = problems_first(result for result in mine if result["check"] not in state.running)
+    counts = tuple(
+        (status, count)
+        for status in _COUNTED
+        if (count := sum(result["status"] == status.value for result in answered))
+    )
+    running = len(mine) - len(answered)
+    status = Status(answered[0]["status"]) if answered else None
+    line, command = _worst(answered)
+    return Panel(name, status, counts, running, line, command)
+
+
+def _worst(results: Sequence[Result]) -> tuple[str, str]:
+    """The worst line and what to type first, nothing where nothing is wrong. Roots before what follows."""
+    bad = [result for result in results if severity_of(result).is_problem]
+    roots = [result for result in bad if not worst(result)["because_of"]]
+    for result in roots or bad:
+        finding = worst(result)
+        if severity(finding) < severity(worst(bad[0])):
+            break
+        steps = finding["fix"]["steps"] if finding["fix"] and not is_blind(finding) else ()
+        safe = [step["command"] for step in steps if step["role"] in ("look", "repair")]
+        return sentence(finding), inert(safe[0]) if safe else ""
+    return "", ""
+
+
+def _folded(text: str, width: int, most: int, glyphs: Glyphs) -> list[str]:
+    import textwrap
+
+    lines = textwrap.wrap(text, max(width, 8), break_on_hyphens=False) or [""]
+    if len(lines) > most:
+        lines = [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), width, glyphs.more)]
+    return lines
