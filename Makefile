@@ -8,7 +8,7 @@
 # make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
 # make bench      what a run costs on this machine, beside what others cost
 # make pyz        the single file dist/nodedoctor.pyz for nodes without network
-# make docs       the pictures in docs/
+# make docs       the pictures in docs/, and the pages of checks and tables in build/docs/
 # make knowledge  compare the pins in the knowledge tables with the package index
 # make clean      remove what the above made
 # Each sets up .venv on a bare machine, with uv when it is there, else with python3's venv.
@@ -73,9 +73,11 @@ soak: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
-# Pictures of the terminal interface for the README, from the recorded nodes.
+# Pictures of the terminal interface for the README, from the recorded nodes; pages from docstrings and tables,
+# which are not kept in the repository.
 docs: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/pages.py build/docs
 
 # The single file dist/nodedoctor.pyz for nodes without network; needs the package index for its wheels, once.
 pyz: $(VENV)/.dev

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import look
 
-NOT_KNOWN = frozenset(
-    {"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT", "DEPRECATED"}
-)
-"""Errors that say that this GPU or driver has no such value: nothing is hidden from us."""
+NOT_KNOWN = QUIET
 
 _ASK_MORE = Fix(
     "Ask a source that tells more: NVML (nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",

@@ -20,6 +20,13 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
     Why: a driver with another Ray or Python minor than the cluster is refused ("Version mismatch"), or fails
     later when objects are unpickled.
     Fix disturbs: the Python environment; a Ray that is restarted ends its jobs on this node.
+    Judges: FAIL when Ray or Python differ between the target and the running cluster; WARN against the
+    image's promise.
+    Fix: Install one Ray and one Python minor version everywhere.
+    Threshold: Ray refuses other versions (ray/_private/utils.py).
+    False positives: Several independent clusters on one machine.
+    Error texts:
+    - Version mismatch: The cluster was started with
     """
     own = target.package("ray")
     running = [process for process in target.running if process.role in ROLES and process.ray]

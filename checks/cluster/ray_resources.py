@@ -56,6 +56,11 @@ def ray_resources(
     Why: work that needs more than there is waits for ever without an error; an actor on a GPU that does not
     exist fails only when it touches it.
     Fix disturbs: a Ray that is restarted ends every job on this node.
+    Judges: FAIL when Ray counts other GPUs than the driver or demands can never be met; WARN for a small
+    object store and deaths in its logs.
+    Fix: Start Ray again on this node with the right resources.
+    Threshold: Ray's defaults: 0.3 of memory for the store, at most 200 GB (ray_constants.py).
+    False positives: Ray started with --num-gpus for a part of the node on purpose.
     """
     running = processes is not None and processes.ray
     if not running and cluster is None:

@@ -14,7 +14,13 @@ _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
-@check("slurm.gres", "Slurm and the driver agree on the GPUs", tags={"slurm"}, without=(Processes,))
+@check(
+    "slurm.gres",
+    "Slurm and the driver agree on the GPUs",
+    tags={"slurm"},
+    without=(Processes,),
+    stage="preview",
+)
 def gres(
     node: SlurmNode | None, env: Env | None, gpus: Gpus | None, processes: Processes | None
 ) -> Iterator[Finding]:
@@ -23,6 +29,11 @@ def gres(
     Why: Slurm starts jobs on GPUs that are gone, or gives a job fewer than it was granted; what a job left
     behind holds memory that the next one was promised.
     Fix disturbs: the node, which has to be drained.
+    Judges: FAIL when Slurm's GPUs for the node differ from the driver's or a job sees fewer than granted;
+    WARN for leftovers on an idle node.
+    Fix: Correct gres.conf or drain the node; end leftover processes.
+    Threshold: No threshold: counts are compared (slurm.schedmd.com/gres.html).
+    False positives: Nodes of which Slurm manages a part on purpose.
     """
     job = env.get("SLURM_JOB_ID") if env else None
     if node is None and job is None:

@@ -1,23 +1,26 @@
 """Does NVIDIA's driver answer those who ask it, without error and in time?"""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
+from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
-from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY, nvml_error
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
+from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
+from nodedoctor.model import Evidence, Finding, Fix, Reason
 from nodedoctor.steps import look
+
+from .refusals import Refusal, refusals
 
 SLOW_SECONDS = 5.0
 """A driver about to hang is slow first: 5 s is where github.com/AMD-AGI/Primus fails a node for a slow tool,
 and how NVSentinel tells a stalling driver (github.com/NVIDIA/NVSentinel/issues/1576)."""
 
-FATAL = ("GPU_IS_LOST", "RESET_REQUIRED")
+SHOWN = 3  # calls that a finding names; the rest is counted
 SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_utilization_percent")
 """What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
 
@@ -67,6 +70,17 @@ def answers(
 
     Why: whatever hangs here hangs every CUDA call of a job, and its watchdog reports it as a network timeout.
     Fix disturbs: every job on the node when the driver has to be reloaded.
+    Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN when an answer takes more
+    than 5 s.
+    Fix: Follow the error: reload or reboot after an upgrade, power cycle a lost GPU.
+    Threshold: 5 s: AMD-AGI/Primus fails a node for a slow tool, NVIDIA/NVSentinel issue 1576 names a stalling
+    driver.
+    False positives: The first call without persistence mode initialises all GPUs and is slow.
+    Error texts:
+    - Failed to initialize NVML: Driver/library version mismatch
+    - NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver
+    - Failed to initialize NVML: Unknown Error
+    - Unable to determine the device handle for GPU
     """
     if why := inventory.none_by_design:
         yield Finding.skip(why)
@@ -165,41 +179,59 @@ def _slow(answer: DriverAnswer) -> Finding:
 
 
 def _sick(gpus: Gpus | None) -> Iterator[Finding]:
-    """GPUs that are listed and do not answer."""
+    """GPUs that are listed and do not answer, or answer with an error."""
     if gpus is None:
         return
     for gone in gpus.lost:
         if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
             text = gone.text or f"GPU {gone.index}: {gone.error}"
-            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, text))
+            yield _silent(gone.error, gone.index, gone.subject, Evidence(gpus.source, text))
+    silent = {gpu.index for gpu in gpus.gpus if _silent_sensors(gpu)}
+    refused = refusals(gpus)
+    for refusal in refused:
+        yield _refused(refusal, gpus.source, silent)
+    named = {refusal.subject for refusal in refused}
     for gpu in gpus.gpus:
-        if name := _broken(gpu):
-            fields = [field for field, error in gpu.errors.items() if error == name]
-            said = Evidence(gpus.source, f"{', '.join(fields[:6])}: {name}")
-            yield _silent(name, gpu.index, gpu.subject, said)
-
-
-def _subject(gone: LostGpu) -> str:
-    if gone.index is not None:
-        return f"gpu:{gone.index}"
-    return f"pci:{gone.bus_id}" if gone.bus_id else ""
+        if gpu.index in silent and gpu.subject not in named:
+            fields = [field for field, error in gpu.errors.items() if error == "UNKNOWN"]
+            said = Evidence(gpus.source, f"{', '.join(fields[:6])}: UNKNOWN")
+            yield _silent("UNKNOWN", gpu.index, gpu.subject, said)
 
 
 def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
     finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    return finding.led_by(_lead(error, index)).matters_as(_ONE_GPU)
+
+
+def _lead(error: ErrorCode, index: int | None) -> str:
     lost = index is not None and error.meaning.startswith("the GPU ")
-    lead = f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
-    return finding.led_by(lead).matters_as(_ONE_GPU)
+    return f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
 
 
-def _broken(gpu: Gpu) -> str | None:
-    """The error of a GPU that is listed and yet does not answer."""
-    told = set(gpu.errors.values())
-    fatal = next((name for name in FATAL if name in told), None)
-    silent = [field for field in SENSORS if gpu.errors.get(field) == "UNKNOWN"]
-    return fatal or ("UNKNOWN" if len(silent) > 1 else None)
+def _refused(refusal: Refusal, source: str, silent: Collection[int]) -> Finding:
+    """A GPU that works and answers a question with an error: how bad that is stands in the table of codes."""
+    error, index = nvml_error(refusal.error), refusal.index
+    calls = ", ".join(refusal.calls[:SHOWN])
+    more = f" and {len(refusal.calls) - SHOWN} more" if len(refusal.calls) > SHOWN else ""
+    summary = f"{error.name} from {calls}{more}: {error.meaning}"
+    said = [Evidence(source, f"{refusal.words}{call}: {error.name}") for call in refusal.calls[:SHOWN]]
+    fix = error.fix_here(False, index)
+    if error.of_value == "unseen":
+        reason: Reason = "denied" if error.name == "NO_PERMISSION" else "not-visible-here"
+        return Finding.unknown(reason, summary, subject=refusal.subject, evidence=said, fix=fix)
+    dead = error.of_value == "fail" or (error.name == "UNKNOWN" and index in silent)
+    make = Finding.fail if dead else Finding.warn
+    finding = make(summary, subject=refusal.subject, evidence=said, fix=fix)
+    if error.name == "CORRUPTED_INFOROM":
+        finding = finding.explained_by("gpu.inforom")
+    return finding.led_by(_lead(error, index)).matters_as(error.training)
+
+
+def _silent_sensors(gpu: Gpu) -> bool:
+    """Whether a GPU that is listed tells too little to be alive."""
+    return sum(gpu.errors.get(field) == "UNKNOWN" for field in SENSORS) > 1
 
 
 def _well(answers: tuple[DriverAnswer, ...]) -> Finding:

@@ -16,7 +16,12 @@ from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import look, repair
 
 
-@check("driver.board-complete", "The board has as many GPUs as it ships with", tags={"fast", "gpu"})
+@check(
+    "driver.board-complete",
+    "The board has as many GPUs as it ships with",
+    tags={"fast", "gpu"},
+    stage="preview",
+)
 def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     """GPUs on the PCI bus against the numbers in which boards of their model ship.
 
@@ -24,6 +29,12 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     some. Whole boards are counted, so a machine with fewer boards is none of this check's business.
     Why: a GPU that left the bus is in no list, and a job that asks for eight GPUs waits for ever.
     Fix disturbs: every job on the node: it takes a power cycle.
+    Judges: FAIL when a module board shows fewer GPUs than its model ever ships with; WARN where that is
+    likely.
+    Fix: Power cycle the node; if the GPU stays away, request a replacement.
+    Threshold: Board sizes per model are in the gpus table, from data sheets.
+    False positives: A virtual machine or a container that was given a part of a board; a board size that the
+    table lacks.
     """
     model = board.known_model
     count = board.on_bus
@@ -56,7 +67,9 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
 _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 
 
-@check("driver.libcuda", "The library that CUDA programs load is there", tags={"fast", "gpu"})
+@check(
+    "driver.libcuda", "The library that CUDA programs load is there", tags={"fast", "gpu"}, stage="preview"
+)
 def libcuda(
     driver: Driver, board: Board | None, container: Container | None, machine: Machine | None
 ) -> Iterator[Finding]:
@@ -66,6 +79,12 @@ def libcuda(
     libraries are kept there, and a missing one is missing.
     Why: without it no CUDA program starts, although nvidia-smi shows every GPU.
     Fix disturbs: nothing.
+    Judges: FAIL when NVML's library is in a folder of the loader and libcuda.so.1 of the same driver is not.
+    Fix: Install the driver package that holds libcuda, or start the container with the compute capability.
+    Threshold: No threshold.
+    False positives: A driver whose libraries are kept in several folders.
+    Error texts:
+    - libcuda.so.1: cannot open shared object file: No such file or directory
     """
     there = {library.name for library in driver.libraries}
     inside = container is not None and container.inside

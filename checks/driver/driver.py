@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.inventory import Inventory, Slot
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.error_codes import nvml_error
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.knowledge.nvml_errors import (
     DEVICES_LOST,
@@ -18,7 +19,6 @@ from nodedoctor.knowledge.nvml_errors import (
     NO_DRIVER,
     OFF_THE_BUS,
     OPEN_MODULES,
-    nvml_error,
 )
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
@@ -54,6 +54,14 @@ def gpus_present(
 
     Why: a job that asks for eight GPUs does not start on seven, and one GPU off the bus often hangs the rest.
     Fix disturbs: every job on the node when a GPU has to be brought back.
+    Judges: FAIL when a GPU on the PCI bus, or one that is expected, is not usable through the driver.
+    Fix: See driver.answers and the kernel log; a GPU that left the bus needs a power cycle.
+    Threshold: No threshold: counts from sysfs, NVML, Slurm and --expect.
+    False positives: GPUs given to virtual machines (vfio-pci) are not counted; a job's own share is not a
+    loss.
+    Error texts:
+    - No devices were found
+    - GPU is lost. Reboot the system to recover this GPU
     """
     inside = bool(container and container.inside)
     granted = _number(env.get("SLURM_GPUS_ON_NODE") if env else None)

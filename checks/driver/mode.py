@@ -45,6 +45,10 @@ def persistence(
 
     Why: without it GPUs are started anew for every job: slow starts, lost settings, errors when many start.
     Fix disturbs: nothing.
+    Judges: WARN when persistence is off on a data-centre node with several GPUs, else a note.
+    Fix: Start nvidia-persistenced, which keeps it on over reboots.
+    Threshold: Azure/azurehpc-health-checks, azure_gpu_persistence.nhc.
+    False positives: Workstations and single GPUs need none; there it is only noted.
     """
     told = [gpu for gpu in gpus.gpus if gpu.persistence_mode is not None]
     off = [gpu for gpu in told if not gpu.persistence_mode]
@@ -84,6 +88,10 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
 
     Why: a GPU that wants a reset fails the next job that touches it, however healthy its sensors look.
     Fix disturbs: what runs on the GPU, or the node.
+    Judges: FAIL when the driver itself asks for a reset, reboot, drain or power cycle.
+    Fix: Do what the recovery action names, once no job is running.
+    Threshold: NVML's GPU recovery action (driver 570 and newer).
+    False positives: None known.
     """
     wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted(gpu))]
     silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
@@ -114,6 +122,13 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
 
     Why: MIG takes NVLink and P2P away, exclusive mode refuses a second process, both without a clear error.
     Fix disturbs: what runs on the GPU whose mode is changed.
+    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode and when MIG is on for
+    some GPUs only.
+    Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0` or `-mig`.
+    Threshold: nvidia-smi(1): what the modes forbid.
+    False positives: MIG on every GPU is a choice and only noted.
+    Error texts:
+    - all CUDA-capable devices are busy or unavailable
     """
     if not gpus.gpus:
         yield _no_gpus(gpus)

@@ -75,6 +75,13 @@ def module_userspace(
 
     Why: an unattended upgrade replaces the libraries under a running module; CUDA then fails until a reboot.
     Fix disturbs: every job on the node (reboot), or what runs in the container.
+    Judges: FAIL when the loaded kernel module and the libraries are of different versions.
+    Fix: Reboot, or reload the modules with no job running; then hold the driver packages.
+    Threshold: nvml.h: NVML_ERROR_LIB_RM_VERSION_MISMATCH.
+    False positives: A forward-compatibility libcuda is meant to differ (container.compat).
+    Error texts:
+    - Failed to initialize NVML: Driver/library version mismatch
+    - NVRM: API mismatch
     """
     fix = RECREATE if container and container.inside else RELOAD
     module = (driver.version if driver else None) or ""
@@ -169,12 +176,18 @@ def _file(library: DriverLibrary) -> str:
     return f"{library.folder}/{library.name} -> {library.version or 'a file without a version'}"
 
 
-@check("driver.modules", "The driver's kernel modules are loaded, and no rival", tags={"fast"})
+@check(
+    "driver.modules", "The driver's kernel modules are loaded, and no rival", tags={"fast"}, stage="preview"
+)
 def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Iterator[Finding]:
     """nvidia and nvidia_uvm in /proc/modules, and which kernel driver holds each GPU.
 
     Why: without nvidia_uvm no CUDA program starts, and nouveau on a GPU keeps NVIDIA's driver away.
     Fix disturbs: nothing, or a reboot where nouveau has to go.
+    Judges: FAIL when nvidia is not loaded or nouveau holds a GPU; WARN when nvidia_uvm is not loaded.
+    Fix: Load the modules, or blacklist nouveau and reboot.
+    Threshold: NVIDIA/nccl troubleshooting: nvidia_uvm must be loaded.
+    False positives: Inside a container /proc/modules shows the host's modules and is right.
     """
     gpus = [gpu for gpu in pci.gpus if gpu.driver != "vfio-pci"] if pci else []
     rivals = [gpu for gpu in gpus if gpu.driver in (*RIVALS, "NovaCore")]
@@ -233,6 +246,10 @@ def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Mom
 
     Why: fixes for hangs and new Xids come only to maintained branches; an old one is no fault in itself.
     Fix disturbs: every job on the node, since the driver has to be replaced.
+    Judges: A note when the branch is past its end of life; FAIL only against --expect driver=.
+    Fix: Plan an upgrade to a maintained branch.
+    Threshold: NVIDIA's data-centre driver documentation (cuda_driver table).
+    False positives: None known.
     """
     text = (gpus and gpus.driver_version) or (driver and driver.version) or ""
     wanted = expect.get("driver")

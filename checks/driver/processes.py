@@ -34,6 +34,7 @@ _LAUNCHED = ("rank", "ray-worker")
     "Nobody hangs in the driver or left anything on the GPUs",
     tags={"fast"},
     without=(Container,),
+    stage="preview",
 )
 def processes(
     inventory: Inventory,
@@ -47,6 +48,12 @@ def processes(
     Why: a process in uninterruptible sleep in the driver never ends and blocks the next job on its GPU;
     a forgotten rank keeps gigabytes, and the new job runs out of memory.
     Fix disturbs: the processes named; a reboot where one cannot be ended.
+    Judges: FAIL for a process in uninterruptible sleep in the driver; WARN for GPU memory that no live job
+    explains.
+    Fix: End the named process; reboot if it cannot be ended.
+    Threshold: 1024 MiB without a process, as the driver itself used up to 947 MiB (GB300, R580); 120 s of
+    start-up are excused.
+    False positives: A container that cannot see other containers' processes; vGPU hosts are left out.
     """
     if inventory.none_here:
         yield Finding.skip(NONE_HERE)

@@ -69,6 +69,7 @@ _START = Fix(
         PeerAccess,
     ),
     explained_by=("driver.modules", "driver.module-userspace"),
+    stage="preview",
 )
 def manager(
     board: Board,
@@ -88,6 +89,13 @@ def manager(
     cards with bridges and plain PCIe do not; in a virtual machine it may run on the host.
     Why: without it NVLink stays down and CUDA fails with error 802.
     Fix disturbs: every job on the board's GPUs.
+    Judges: FAIL when the board needs a fabric manager and neither its service nor its process runs.
+    Fix: Start nvidia-fabricmanager, or install the version of the driver.
+    Threshold: NVIDIA's fabric manager guide: which boards need it.
+    False positives: A fabric manager in a container of the GPU operator is recognised by its process, not by
+    its service.
+    Error texts:
+    - CUDA error 802: system not yet initialized
     """
     needed = board.fabric
     unit = services.get(_UNIT) if services else None
@@ -169,6 +177,7 @@ def _registered(gpu: Gpu) -> bool:
     "The fabric manager has the driver's version",
     tags={"nvlink", "service"},
     explained_by=("driver.module-userspace",),
+    stage="preview",
 )
 def version(
     board: Board,
@@ -184,6 +193,10 @@ def version(
 
     Why: a fabric manager of another version refuses to start, typically after one of both was upgraded.
     Fix disturbs: every job on the board's GPUs.
+    Judges: FAIL when the fabric manager's version differs from the driver's.
+    Fix: Install the fabric manager of the driver's exact version.
+    Threshold: The fabric manager refuses other versions (AWS: Get started with EFA and NCCL).
+    False positives: None known.
     """
     driving = (driver.version if driver else None) or (gpus.driver_version if gpus else None)
     if board.fabric is False:
@@ -257,6 +270,11 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
     A zero cluster UUID is normal on HGX; only multi-node NVLink (GB200, GB300) has one.
     Why: until registration is complete CUDA fails with error 802 on that GPU.
     Fix disturbs: every job on the board's GPUs.
+    Judges: FAIL when a GPU is not registered with the fabric or its health is bad; WARN within ten minutes of
+    boot and for lesser signs.
+    Fix: Check the fabric manager, then reset the GPU.
+    Threshold: NVIDIA's guide: wait for Completed with status Success; 600 s of patience are our threshold.
+    False positives: A node that booted a moment ago.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -349,12 +367,21 @@ def _strangers(told: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding
     return []
 
 
-@check("fabric.nvswitch", "All NVSwitches of the board are there", tags={"fast", "nvlink", "pcie"})
+@check(
+    "fabric.nvswitch",
+    "All NVSwitches of the board are there",
+    tags={"fast", "nvlink", "pcie"},
+    stage="preview",
+)
 def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     """NVSwitches on the host's PCI bus against the board's number, and whether each still answers.
 
     Why: with a switch missing the fabric manager does not start, or all GPUs lose a part of their NVLinks.
     Fix disturbs: every job on the node: it takes a power cycle.
+    Judges: FAIL when an NVSwitch is missing from the PCI bus or does not answer.
+    Fix: Power cycle the node; if the switch stays away, request a replacement.
+    Threshold: Number of switches per board in the gpus table.
+    False positives: B200 and newer boards have no switches on the host's bus and are left out.
     """
     switches = pci.nvswitches
     platform = board.known_platform

@@ -21,6 +21,7 @@ _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
     "A virtual machine programs the NVSwitches it was given",
     tags={"fast", "nvlink", "service"},
     without=(Gpus, NvLinks),
+    stage="preview",
 )
 def guest(
     board: Board, services: Services | None, gpus: Gpus | None, links: NvLinks | None
@@ -31,6 +32,12 @@ def guest(
     where the host keeps them, the guest sees none.
     Why: without it NVLink stays down and CUDA fails with error 802.
     Fix disturbs: every job on the board's GPUs.
+    Judges: WARN when a virtual machine has NVSwitches and no running fabric manager.
+    Fix: Install and start the fabric manager of the driver's version in the virtual machine.
+    Threshold: NVIDIA's fabric manager guide, full passthrough.
+    False positives: A hypervisor that programs the switches although the guest sees them.
+    Error texts:
+    - CUDA error 802: system not yet initialized
     """
     platform = board.known_platform
     switched = platform is not None and platform.switches_on_host_bus

@@ -29,7 +29,12 @@ _FIX = Fix(
 )
 
 
-@check("fabric.imex", "IMEX is in order on multi-node NVLink", tags={"fast", "nvlink", "service"})
+@check(
+    "fabric.imex",
+    "IMEX is in order on multi-node NVLink",
+    tags={"fast", "nvlink", "service"},
+    stage="preview",
+)
 def imex(
     board: Board, services: Services | None, packages: DriverPackages | None, driver: Driver | None
 ) -> Iterator[Finding]:
@@ -39,6 +44,10 @@ def imex(
     Why: without IMEX memory cannot be exported to other trays, and jobs that span trays fail or go over the
     network.
     Fix disturbs: jobs that span trays of the rack.
+    Judges: WARN when the service nvidia-imex has failed or is of another version than the driver.
+    Fix: Restart nvidia-imex, and install the version of the driver.
+    Threshold: NVIDIA's IMEX guide; equality of versions.
+    False positives: Sites that start IMEX with each job: a stopped service is no finding.
     """
     platform = board.known_platform
     if platform is None or not platform.imex:

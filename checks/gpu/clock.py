@@ -30,6 +30,11 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
 
     Why: clocks somebody lowered once stay lowered until a reset, and one GPU sets the pace of all.
     Fix disturbs: nothing.
+    Judges: WARN when application clocks are below the GPU's own defaults, when clocks are locked low under
+    load, or when a board limit holds them low.
+    Fix: Reset the clocks with `nvidia-smi -rgc` and `-rmc`, and find the service that sets them at boot.
+    Threshold: The GPU's own defaults; under load 0.9 of them, our threshold, no external source.
+    False positives: Clocks that somebody lowered on purpose, for reproducible measurements or to save power.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -110,12 +115,21 @@ def _loaded(gpu: Gpu) -> bool:
     "GPUs under load run equally fast",
     tags={"fast", "gpu"},
     explained_by=("thermal.throttle", "clock.limits", "power.limit"),
+    stage="preview",
 )
 def outlier(gpus: Gpus) -> Iterator[Finding]:
     """The SM clock of each GPU under load against the median of those like it; idle is not slow.
 
     Why: the slowest GPU of a job is the speed of the job, and all others show as waiting in collectives.
     Fix disturbs: nothing to look.
+    Judges: WARN when the SM clock of a loaded GPU is below 0.85 of the median of at least three loaded GPUs
+    of its kind.
+    Fix: Compare its power limit, temperature and throttle reasons with its neighbours' and watch it under
+    load.
+    Threshold: 0.85 of the median is our threshold: boost clocks of healthy peers differ by a few per cent, a
+    hardware slowdown halves them.
+    False positives: GPUs with different work at that moment; the check compares only GPUs at 80 % utilisation
+    and more.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

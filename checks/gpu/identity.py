@@ -107,6 +107,13 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
     Why: all ranks wait for the slowest GPU, and one without NVLink or with less memory ends jobs the others
     can run.
     Fix disturbs: nothing to look; the node while a GPU is reset or replaced.
+    Judges: FAIL when one module of a joined board reports no NVLink; WARN for other functions that differ
+    from most peers, notes for part numbers.
+    Fix: Set the odd setting as on the others; a difference that stays belongs to the module.
+    Threshold: More than half of at least three like GPUs; one VBIOS on module boards
+    (Azure/azurehpc-health-checks, gpu_vbios).
+    False positives: Boards repaired with a later revision: part numbers and InfoROM images differ on healthy
+    boards.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -185,13 +192,19 @@ def _other_part(odd: Odd[Gpu], source: str) -> Finding:
     return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
 
 
-@check("gpu.levels", "Under like load all GPUs work alike", tags={"fast", "gpu"})
+@check("gpu.levels", "Under like load all GPUs work alike", tags={"fast", "gpu"}, stage="preview")
 def levels(gpus: Gpus) -> Iterator[Finding]:
     """Power and performance state of fully loaded GPUs, and how long each took to answer, against its peers.
 
     Only GPUs of one model at full utilisation and with about the same memory in use are compared.
     Why: a GPU that idles in its clocks while it is busy halves the whole job and sets no error.
     Fix disturbs: nothing to look.
+    Judges: WARN when a fully loaded GPU draws less than half of its peers' power or stays in an idle state,
+    or answers much later.
+    Fix: Compare its clocks and throttle reasons with its neighbours', then reset it.
+    Threshold: P5 and above are idle clocks (nvidia-smi(1)); half of the peers' power and 2 s are our
+    thresholds.
+    False positives: GPUs with unequal work; only equal utilisation and memory use are compared.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -22,6 +22,10 @@ def inforom(gpus: Gpus) -> Iterator[Finding]:
     Why: the InfoROM keeps the board's ECC counts, retired pages and limits; a corrupt one loses them, and
     nvidia-smi warns of it in every output.
     Fix disturbs: every job on this node while the card is changed.
+    Judges: WARN when NVML answers CORRUPTED_INFOROM for a part of the InfoROM.
+    Fix: Reboot once; if it stays corrupt, replace the card.
+    Threshold: nvml.h: NVML_ERROR_CORRUPTED_INFOROM.
+    False positives: None known.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

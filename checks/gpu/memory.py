@@ -39,6 +39,12 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
 
     Why: an uncorrected error kills the job that meets it, and without ECC it changes results silently.
     Fix disturbs: what runs on the GPU while it is reset.
+    Judges: FAIL for uncorrected errors since driver load and for an exceeded SRAM threshold; WARN when ECC is
+    off, a repair is pending or corrected errors pile up.
+    Fix: Reset the GPU; return it when the driver or NVIDIA's rule says so.
+    Threshold: NVIDIA's A100 memory error management; 4 SRAM errors (stas00/ml-engineering); corrected counts
+    from Azure and gcm.
+    False positives: Consumer cards without ECC are skipped.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -153,12 +159,17 @@ def _said(gpu: Gpu, source: str) -> list[Evidence]:
     "GPU memory errors do not accumulate now",
     tags={"gpu"},
     explained_by=("memory.remap", "memory.ecc"),
+    stage="preview",
 )
 def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """Corrected memory errors that appear within a second.
 
     Why: corrected errors in quick succession are how a memory that is about to fail announces itself.
     Fix disturbs: what runs on the GPU when it has to be reset or replaced.
+    Judges: WARN at 10 and more corrected errors a second, a note for fewer.
+    Fix: Drain the node and reset the GPU; replace it if growth goes on.
+    Threshold: 10 corrected errors a second: NVIDIA/DCGM, DcgmGPUHardwareLimits.h.
+    False positives: A single corrected error during the run.
     """
     told = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
     counted = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
@@ -184,6 +195,11 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
 
     Why: a pending remap means that bad memory is still in use; a failed one that no spare row is left.
     Fix disturbs: what runs on the GPU while it is reset.
+    Judges: FAIL when a row remap or page retirement is pending, or remapping has failed; WARN when spare rows
+    run out.
+    Fix: Reset the GPU for a pending remap; replace it after a failed one.
+    Threshold: NVIDIA's row remapping guide; 512 rows and 60 pages are NVIDIA's return limits.
+    False positives: Remapped rows alone are a repaired past and only noted.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -41,6 +41,10 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     fine. Counts per model come from knowledge.gpus (A100 12, H100 SXM 18, H100 NVL 12).
     Why: a link that is down makes every collective over that GPU slower, or the fabric refuses to start.
     Fix disturbs: what runs on the GPU while it is reset.
+    Judges: FAIL when a GPU has fewer active links than its model or peers; WARN where the build is not known.
+    Fix: Check the fabric manager, reset the GPU; a link that stays down is a bad module, bridge or board.
+    Threshold: Links per model in the gpus table (data sheets).
+    False positives: Bridged cards without a bridge, MIG, and single GPUs of a cloud board are no fault.
     """
     listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
@@ -194,6 +198,10 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
 
     Why: a link at half its rate slows every collective that crosses it, without any error.
     Fix disturbs: what runs on the GPU while it is reset.
+    Judges: WARN when an active link is slower than its model's rate or than the other links.
+    Fix: Reset the GPU; replace module or board when the rate stays low.
+    Threshold: Rates per model in the gpus table.
+    False positives: Links in a low-power state while idle.
     """
     rated = [(gpu, link) for gpu in links.gpus for link in gpu.links if link.speed_gbytes_s]
     if not rated:

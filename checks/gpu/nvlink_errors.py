@@ -52,6 +52,10 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
 
     Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
     Fix disturbs: what runs on the GPU while it is reset.
+    Judges: FAIL when error counters grow fast or are full, WARN when they grow or totals are high.
+    Fix: Reset the GPUs and watch the counters; replace the part whose errors come back.
+    Threshold: NVIDIA/DCGM, DcgmGPUHardwareLimits.h for rates; 1e-6 bit errors (Azure/cyclecloud-healthagent).
+    False positives: A recovery after driver load and a few replays are normal.
     """
     counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
     findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]

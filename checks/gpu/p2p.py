@@ -53,6 +53,11 @@ def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterat
     (L4, GeForce, other sockets); what counts then is whether one GPU or pair differs from the rest.
     Why: a pair without peer access sends everything through host memory, and NCCL takes the slowest path.
     Fix disturbs: nothing to look; the GPU while it is reset.
+    Judges: FAIL when a pair of an NVLink board, or one GPU against most others, has no peer access; WARN
+    where less stands out.
+    Fix: See nvlink.links and fabric.state; on PCIe see pcie.acs and pcie.iommu.
+    Threshold: More than 0.7 of the pairs OK makes the rest a fault: our threshold.
+    False positives: L4, GeForce and pairs across sockets have no peer access by design.
     """
     if len(access.gpus) < 2:
         yield Finding.skip("a single GPU has no peers")

@@ -20,6 +20,10 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
 
     Why: a GPU with less power has lower clocks under load, and the slowest GPU sets the pace of all.
     Fix disturbs: nothing.
+    Judges: WARN when the enforced power limit is below the GPU's default or its peers'.
+    Fix: Set it with `nvidia-smi -pl`, and find the service that lowers it at boot.
+    Threshold: The GPU's own default (nvidia-smi(1)); 1 W of tolerance is ours.
+    False positives: Sites that save power on purpose.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

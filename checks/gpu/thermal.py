@@ -41,6 +41,11 @@ def temperature(gpus: Gpus) -> Iterator[Finding]:
 
     Why: a hot GPU slows down, and with it every rank that waits for it in a collective.
     Fix disturbs: nothing to look; the node while fans or filters are changed.
+    Judges: FAIL at the slowdown threshold or above, WARN above the operating maximum or far above peers at
+    like power.
+    Fix: Check fans, filters, airflow and room.
+    Threshold: The GPU's own thresholds (NVML); 20 C above peers is our threshold.
+    False positives: Front and rear GPUs of one chassis differ by up to 15 C.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -145,6 +150,11 @@ def throttle(gpus: Gpus) -> Iterator[Finding]:
     names neither heat nor power brake is judged by thermal.slowdown, over time.
     Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
     Fix disturbs: nothing to look; the node while cooling or power is repaired.
+    Judges: FAIL for hardware slowdown by heat or power brake at this moment, WARN for software slowdown by
+    heat.
+    Fix: Check cooling; for a power brake check power supplies and the chassis.
+    Threshold: nvml.h, clock event reasons.
+    False positives: A software power cap under load is normal.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -177,12 +187,16 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
     return None
 
 
-@check("thermal.slowdown", "No GPU stays slowed down by its hardware", tags={"gpu"})
+@check("thermal.slowdown", "No GPU stays slowed down by its hardware", tags={"gpu"}, stage="preview")
 def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """A hardware slowdown that stands in three samples, more than a second apart from first to last.
 
     Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
     Fix disturbs: nothing to look; the node while power is repaired.
+    Judges: WARN when a hardware slowdown without heat or power brake stays over three samples.
+    Fix: Check power cables and supply, then reset the GPU.
+    Threshold: DCGM's field reference: one sample may be a clock change; leptonai/gpud wants 0.6 a minute.
+    False positives: Changes of the performance state.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -35,12 +35,22 @@ def _seconds(reason: str) -> Attribute[Gpu]:
     )
 
 
-@check("thermal.history", "No GPU was slowed down for long by heat or power", tags={"fast", "gpu"})
+@check(
+    "thermal.history",
+    "No GPU was slowed down for long by heat or power",
+    tags={"fast", "gpu"},
+    stage="preview",
+)
 def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     """Counters of clock event reasons since driver load, per GPU, against the node's uptime and its peers.
 
     Why: what slowed yesterday's job is over when somebody looks; the counters remember it.
     Fix disturbs: nothing to look; the node while cooling or power is repaired.
+    Judges: WARN when a GPU was slowed down for more than 1 % of the time and four times as long as its peers,
+    or all for more than 5 %.
+    Fix: Check cooling and power supply; compare the counters after the repair.
+    Threshold: nvml.h, clock event reason counters; the shares are our thresholds.
+    False positives: A past incident that was repaired stays in the counters until the driver is loaded again.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -68,6 +68,10 @@ def matrix(
     of PIX PXB PHB NODE SYS is a matter of slots and sockets.
     Why: NCCL builds its rings from this; one pair without NVLink drags all of them onto PCIe.
     Fix disturbs: every job on the node while GPUs are reset.
+    Judges: FAIL when a pair lacks the board's NVLink token, WARN for missing bridges and unknown tokens.
+    Fix: See nvlink.links and fabric.state; reset the odd GPU.
+    Threshold: Tokens per platform in the gpus table.
+    False positives: Meshes that differ by pair by design (V100), pastes with damaged columns.
     """
     apart = {f"GPU{gpu.index}" for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
     names = tuple(name for name in topology.gpus if name not in apart)
@@ -211,6 +215,10 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
 
     Why: GPUDirect RDMA is fast only below one switch; a GPU without its adapter is the slow rail of all.
     Fix disturbs: nothing to look.
+    Judges: WARN when a GPU has no adapter under its switch although most others have.
+    Fix: See ib.ports and nic.inventory; in a virtual machine pass the topology file on.
+    Threshold: Three of four GPUs with a near adapter make it the rule: our threshold.
+    False positives: Machines with adapters on the root complex; pastes with damaged columns.
     """
     if not topology.nics:
         yield Finding.skip("no adapter in the matrix")

@@ -36,7 +36,7 @@ _CPUSET = Fix(
 )
 
 
-@check("topo.numa", "This job may use the processors next to its GPUs", tags={"gpu"})
+@check("topo.numa", "This job may use the processors next to its GPUs", tags={"gpu"}, stage="preview")
 def numa(
     gpus: Gpus, topology: Topology | None, limits: Limits | None, numa: Numa | None
 ) -> Iterator[Finding]:
@@ -44,6 +44,10 @@ def numa(
 
     Why: a loader on the other socket copies every batch across it, and launches kernels late.
     Fix disturbs: the job, which has to be started anew.
+    Judges: WARN when none of the job's processors is next to a GPU; a note when NUMA balancing is on.
+    Fix: Bind the job to the processors of its GPUs' socket.
+    Threshold: NCCL documentation and set-up guides of GPU nodes.
+    False positives: Jobs that share the node and were given processors on purpose.
     """
     near = _affinity(gpus, topology)
     source = gpus.source if any(gpu.cpu_affinity for gpu in gpus.gpus) else TOPO

@@ -15,12 +15,16 @@ _ACCELERATOR = ("1200", "0380")
 a display adapter of a processor or workstation is 0300. pciutils/pciids, linux include/linux/pci_ids.h."""
 
 
-@check("doctor.amd", "No accelerator here is left without a doctor", tags={"fast"})
+@check("doctor.amd", "No accelerator here is left without a doctor", tags={"fast"}, stage="preview")
 def amd(pci: Pci) -> Iterator[Finding]:
     """AMD Instinct accelerators on the PCI bus: nothing here judges them, which is said once.
 
     Why: a node full of skipped checks looks healthy, although nobody looked at its accelerators.
     Fix disturbs: nothing.
+    Judges: UNKNOWN once, when AMD accelerators are on the PCI bus: no check here judges them.
+    Fix: Use AMD's own tools (amd-smi) on that node.
+    Threshold: PCI classes of AMD Instinct (pciutils/pciids).
+    False positives: A display adapter with the class of an accelerator.
     """
     found = [
         device

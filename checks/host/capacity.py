@@ -30,6 +30,10 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     Why: when memory runs out the kernel, or Ray before it, kills a rank, and all others wait for it until the
     watchdog fires; a rank that swaps is a late rank in every step.
     Fix disturbs: the job whose memory use is lowered; turning swap off needs room to bring the pages back.
+    Judges: FAIL when memory is nearly used up, WARN when it is high or much is swapped out.
+    Fix: Stop what holds the memory, or raise the control group's limit.
+    Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
+    False positives: Page cache is not counted, but large pinned buffers are.
     """
     if limits.memory is None:
         yield Finding.unknown("not-visible-here", "/proc/meminfo could not be read", subject="host")
@@ -134,6 +138,11 @@ def disk(disk: Disk, processes: Processes | None, container: Container | None) -
     Why: a dead mount hangs whatever touches it, a full or read-only one kills the job at its next checkpoint
     or spill, and Ray stops creating objects at 95 %.
     Fix disturbs: remounting ends what uses the mount; freeing space nothing.
+    Judges: FAIL when a file system that jobs write to is read-only, full or does not answer; WARN when it is
+    nearly full.
+    Fix: Free space, or point the job at another folder.
+    Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
+    False positives: Image layers and snaps are read-only by design and left out.
     """
     ray = processes is not None and processes.ray
     inside = container is not None and container.inside

@@ -26,6 +26,12 @@ def runtime(container: Container) -> Iterator[Finding]:
 
     Why: shared memory, limits, network interfaces and what can be seen at all depend on it, and so does the
     way to change them.
+    Judges: Never a FAIL: it names the runtime and notes private namespaces; the limits and network checks
+    judge what follows.
+    Fix: Start the container with the host's network or IPC namespace if the job needs it.
+    Threshold: No threshold.
+    False positives: A system installed from a container image looks like a container in some files; that is
+    said as a note.
     """
     evidence = [Evidence("container", mark) for mark in container.marks]
     if not container.inside:
@@ -47,7 +53,7 @@ def runtime(container: Container) -> Iterator[Finding]:
     yield Finding.info(summary, evidence=evidence)
 
 
-@check("container.image", "The image holds what its name promises", tags={"fast"})
+@check("container.image", "The image holds what its name promises", tags={"fast"}, stage="preview")
 def image(
     container: Container, target: TargetPython | None, torch: Torch | None, expect: Expect
 ) -> Iterator[Finding]:
@@ -56,6 +62,10 @@ def image(
     Why: a pip install into the image, or a virtual environment beside it, silently replaces the versions that
     the image was tested with and that the other nodes run.
     Fix disturbs: the container, which has to be started anew from the image.
+    Judges: WARN when installed packages differ from what the image's name promises.
+    Fix: Start the container from the image again, and put additions into an image of its own.
+    Threshold: The containers table: contents of NVIDIA's and Ray's image tags, from their release notes.
+    False positives: An image derived on purpose that keeps the name of its base.
     """
     name = expect.get("image") or container.image
     if name is None:

@@ -34,7 +34,7 @@ _WANTED = {
 """What a capability is for: NVIDIA/nccl troubleshooting (containers), docs.docker.com seccomp profile."""
 
 
-@check("container.devices", "The container has its devices and rights", tags={"fast"})
+@check("container.devices", "The container has its devices and rights", tags={"fast"}, stage="preview")
 def devices(
     container: Container, inventory: Inventory | None, rails: Rails | None, host: Host | None
 ) -> Iterator[Finding]:
@@ -42,6 +42,12 @@ def devices(
 
     Why: a missing node or right shows as an error about something else, often in the middle of a run.
     Fix disturbs: everything in the container: it has to be started anew.
+    Judges: FAIL when a GPU or RDMA device node is missing or may not be opened; WARN when only some RDMA
+    ports have theirs.
+    Fix: Start the container again with the missing devices and capabilities.
+    Threshold: NVIDIA/nccl troubleshooting (containers) and Docker's seccomp profile name what is needed.
+    False positives: A job that was given a part of the node on purpose; set --expect to say what must be
+    there.
     """
     if not container.inside:
         yield _char_links(host) if host else Finding.skip("not in a container")
@@ -149,7 +155,7 @@ def _char_links(host: Host) -> Finding:
     )
 
 
-@check("container.compat", "No old libcuda stands in front of the driver's")
+@check("container.compat", "No old libcuda stands in front of the driver's", stage="preview")
 def compat(
     libraries: Libraries | None, driver: Driver, gpus: Gpus | None, env: Env | None
 ) -> Iterator[Finding]:
@@ -157,6 +163,14 @@ def compat(
 
     Why: one older than the driver makes CUDA fail with error 803, one on consumer GPUs with error 804.
     Fix disturbs: nothing.
+    Judges: FAIL when the libcuda that programs load comes from the compatibility package and is older than
+    the driver, or this GPU does not support it.
+    Fix: Remove the compatibility folder from LD_LIBRARY_PATH, or use an image for this driver.
+    Threshold: NVIDIA's compatibility rules: errors 803 and 804 of the CUDA driver API.
+    False positives: None known.
+    Error texts:
+    - CUDA error 803: system has unsupported display driver / cuda driver combination
+    - CUDA error 804: forward compatibility was attempted on non supported HW
     """
     if driver.version is None:
         yield Finding.skip("NVIDIA's driver is not loaded")
@@ -204,12 +218,17 @@ def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | 
     )
 
 
-@check("container.toolkit", "Containers on this host get GPUs", tags={"fast"})
+@check("container.toolkit", "Containers on this host get GPUs", tags={"fast"}, stage="preview")
 def toolkit(container: Container, host: Host, inventory: Inventory | None) -> Iterator[Finding]:
     """On the host: the version of nvidia-container-toolkit, and whether docker or containerd know it.
 
     Why: without it containers start and see no GPU; old releases let a container break out.
     Fix disturbs: docker or containerd are restarted; running containers go on with live-restore.
+    Judges: Never worse than a note: neither docker nor containerd knows the toolkit, or its release lets a
+    container break out.
+    Fix: Install or upgrade nvidia-container-toolkit and configure the runtime with `nvidia-ctk`.
+    Threshold: 1.17.8 is the first release without CVE-2025-23266 (NVIDIA security bulletin).
+    False positives: A host that runs no containers.
     """
     runtimes = [
         name

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from nodedoctor.engine.exhaustion import Exhausted, Starts
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers
+from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 
 
@@ -13,6 +15,10 @@ def plugins(plugins: Plugins) -> Iterator[Finding]:
     """Whether each check file from entry points and folders could be imported.
 
     Why: a check that did not load has looked at nothing, and nothing else would say so.
+    Judges: UNKNOWN for each check file that could not be imported, with the error.
+    Fix: Repair the file, or take it out of the folder.
+    Threshold: No threshold.
+    False positives: None known.
     """
     for broken in plugins.broken:
         yield Finding.unknown(
@@ -31,6 +37,10 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
     """The lines of /etc/nodedoctor/waivers: `id until reason`, the date as YYYY-MM-DD.
 
     Why: an expired or mistyped waiver waives nothing, which surprises whoever relied on it.
+    Judges: WARN for a line that is no waiver, or one whose date has passed.
+    Fix: Write the line as `id until reason` with a date, or remove it.
+    Threshold: The format that the documentation of nodedoctor gives.
+    False positives: None known.
     """
     for line in waivers.unreadable:
         yield Finding.warn(
@@ -46,3 +56,33 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
         yield Finding.skip("no waivers on this node")
     elif not waivers.unreadable:
         yield Finding.ok(f"{len(waivers.waivers)} waivers")
+
+
+@check("doctor.exhausted", "Processes and files are to be had", tags={"fast"})
+def exhausted(starts: Starts) -> Iterator[Finding]:
+    """Whether every program that was to be asked could be started, and which limit was met where not.
+
+    Why: what keeps the doctor from starting a process keeps a training job from starting its ranks and data
+    loaders, whose message is about something else.
+    Fix disturbs: the session, container or job whose limit it is: it has to be started again.
+    Judges: FAIL when a program could not be started and the limit that was met is known; UNKNOWN when it is
+    not; PASS when every program could be started.
+    Fix: Raise the limit that the finding names, or end what uses it up.
+    Threshold: None of ours: the kernel refused (EAGAIN, ENOMEM, EMFILE, ENFILE of fork(2), pipe(2), open(2)).
+    False positives: A limit set for this session alone (ulimit, a container) says nothing about jobs elsewhere.
+    """
+    by_resource: dict[str, list[tuple[str, Exhausted]]] = {}
+    for probe, what in starts.failed.items():
+        by_resource.setdefault(what.resource, []).append((probe, what))
+    for resource, met in sorted(by_resource.items(), key=lambda item: not item[1][0][1].known):
+        probe, what = met[0]
+        said = [Evidence(probe, f"{probe}: {what.words}") for probe, what in met[:3]]
+        asked = f"{len(met)} program{'' if len(met) == 1 else 's'} could not be started"
+        if not what.known:
+            summary = f"{asked}: {what.words}"
+            yield Finding.unknown("crash", summary, evidence=said, fix=fix_of(resource))
+        else:
+            finding = Finding.fail(f"{asked}: {what.words}", evidence=said, fix=fix_of(resource))
+            yield finding.led_by(f"a limit is used up: {what.words}")
+    if not by_resource:
+        yield Finding.ok("every program could be started")

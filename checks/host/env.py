@@ -51,6 +51,11 @@ def lint(
     exist, diagnosis left on, and what was set too late to reach the ranks.
     Why: a variable that nothing reads is believed to protect the job, one left from a test costs its speed.
     Fix disturbs: nothing that runs; the job reads its environment when it is started.
+    Judges: FAIL for values that break a job, WARN for names that nothing reads, wrong units and
+    contradictions, notes for the rest.
+    Fix: Correct or remove the variable where the job sets it.
+    Threshold: The environment table: each variable with its source and versions.
+    False positives: Variables of programs that the table does not know but that look like NCCL's.
     """
     node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma)
     remarks = _remarks(settings, node)

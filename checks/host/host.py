@@ -38,6 +38,12 @@ def pressure(limits: Limits, machine: Machine | None, processes: Processes | Non
 
     Why: a starved data loader or a rank that waits for a processor makes all other ranks wait in every step.
     Fix disturbs: whatever else runs on this node.
+    Judges: WARN for processes blocked in the kernel, for a high load, and for a minute in which tasks waited
+    for memory, disk or processors.
+    Fix: Find what loads the node (`top`, `iotop`), and whether it belongs to the job.
+    Threshold: PSI full: 10 % for memory (facebookincubator/oomd); 40 % for io and 60 % for processors are
+    ours.
+    False positives: A compilation or a test run that loads all processors for a minute.
     """
     told = [*_stalls(limits), *_load(limits, machine), *_asleep(processes)]
     yield from told
@@ -105,12 +111,16 @@ def _in_driver(process: Process) -> bool:
     return bool(process.nvidia) or (process.wchan or "").startswith(("nv_", "nvidia", "uvm_", "os_acquire"))
 
 
-@check("host.governor", "Processors may run fast", tags={"fast"}, without=(Machine,))
+@check("host.governor", "Processors may run fast", tags={"fast"}, without=(Machine,), stage="preview")
 def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     """The frequency governor of each processor.
 
     Why: on some machines a slow governor delays kernel launches; with intel_pstate powersave is not slow.
     Fix disturbs: nothing.
+    Judges: A note when the frequency governor of processors is not performance.
+    Fix: Set it with `cpupower frequency-set -g performance`.
+    Threshold: facebookresearch/gcm, check_processor.py.
+    False positives: Virtual machines and drivers that choose the frequency themselves show no governor.
     """
     best = limit("cpu_governor")
     if host.processors_hidden:
@@ -142,6 +152,10 @@ def hugepages(host: Host) -> Iterator[Finding]:
 
     Why: PyTorch and NCCL use no reserved pages; a large reservation is memory nobody else gets.
     Fix disturbs: programs that do use them.
+    Judges: A note when huge pages are reserved and unused, or transparent huge pages are off.
+    Fix: Release reserved pages with `sysctl vm.nr_hugepages=0` if no program needs them.
+    Threshold: Operational experience, no external source.
+    False positives: Programs that need reserved pages, such as DPDK.
     """
     if host.hugepages is None and host.thp is None:
         yield Finding.unknown("not-visible-here", "neither setting could be read")

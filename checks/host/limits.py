@@ -46,6 +46,13 @@ def shm(
     Why: NCCL, data loaders and Ray exchange data there; when it is full NCCL fails to extend its file,
     loaders die of a bus error, and Ray's object store falls back to the disk.
     Fix disturbs: the container, which has to be started anew; on the host nothing.
+    Judges: FAIL when there is no /dev/shm, or it is too small for NCCL on a node that trains; WARN below what
+    loaders and Ray take.
+    Fix: Start the container with a larger --shm-size, or remount /dev/shm.
+    Threshold: NVIDIA/nccl troubleshooting: 1 GiB; 8 GiB is what training guides set.
+    False positives: Jobs with one process and no loader workers.
+    Error texts:
+    - DataLoader worker is killed by signal: Bus error
     """
     found = limits.shm
     fix = more_shm(container.runtime if container else None)
@@ -150,6 +157,13 @@ def memlock(
     Why: RDMA registers the buffers of every connection; below the need, ibv_reg_mr and ibv_create_qp fail,
     and with them ncclCommInit or the first collective between nodes.
     Fix disturbs: jobs have to be started anew to get the new limit.
+    Judges: FAIL when running ranks may lock too little memory for RDMA, WARN for less than unlimited; the
+    limit of a shell alone is a note.
+    Fix: Set memlock to unlimited in the service, container or limits.conf, and start the job again.
+    Threshold: NVIDIA/nccl troubleshooting: unlimited; 16 GiB at least (AWS, Primus).
+    False positives: A shell whose launcher raises the limit for the job.
+    Error texts:
+    - Call to ibv_reg_mr failed
     """
     needed = rails is None or (not rails.off and any(port.active for port in rails.ports))
     runtime = container.runtime if container else None
@@ -220,6 +234,12 @@ def nofile(
     Why: every connection to every peer is a descriptor; Ray and NCCL die or hang when they run out, mostly
     late and with a message about something else.
     Fix disturbs: jobs have to be started anew; prlimit raises the limit of a running process.
+    Judges: FAIL at 1024 open files or fewer for a raylet, server or rank, WARN below 65536.
+    Fix: Raise the limit of the service or container that starts the process.
+    Threshold: NVIDIA/nccl troubleshooting names 131072; 65536 and 1024 are operational.
+    False positives: Small jobs run with less.
+    Error texts:
+    - OSError: [Errno 24] Too many open files
     """
     runtime = container.runtime if container else None
     training = processes.training if processes else ()

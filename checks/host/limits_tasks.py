@@ -30,6 +30,13 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     Why: every rank starts hundreds of threads; at the limit fork and pthread_create fail, mostly in a loader
     or in Ray, and the message is about something else.
     Fix disturbs: the container or job: it has to be started anew.
+    Judges: FAIL when a control group is at its limit of tasks, WARN when the limit is low.
+    Fix: Raise pids.max of the container or TasksMax of the service.
+    Threshold: 8192 tasks: operational experience.
+    False positives: Jobs with a single process.
+    Error texts:
+    - can't start new thread
+    - Resource temporarily unavailable
     """
     group = limits.cgroup
     low = limit("pids_warn")
@@ -98,6 +105,10 @@ def stack(limits: Limits, processes: Processes | None, target: TargetPython | No
 
     Why: with an unlimited stack glibc gives threads 2 MiB, which NCCL before 2.28 overruns: it crashes.
     Fix disturbs: the job: it has to be started anew.
+    Judges: WARN when the stack is unlimited and this NCCL is older than the fix for it.
+    Fix: Set the stack limit to 8192 KiB, or upgrade NCCL.
+    Threshold: NVIDIA/nccl troubleshooting: safe since 2.28.
+    False positives: None known.
     """
     ranks = processes.training if processes else ()
     bounds = [(process.label, process.limits.get("stack_bytes")) for process in ranks]
@@ -147,6 +158,10 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
 
     Why: ranks that share a processor take turns; the slowest of them sets the pace, or looks like a hang.
     Fix disturbs: the container or job: it has to be started anew.
+    Judges: WARN when a control group has fewer than two processors for each GPU.
+    Fix: Ask the scheduler for more processors per GPU.
+    Threshold: Two per GPU is our threshold: a rank has its Python thread and NCCL's proxy.
+    False positives: Inference jobs that need fewer.
     """
     group, online = limits.cgroup, machine.cpus if machine else None
     own = len(cpu_list(group.cpus)) if group.cpus else online
@@ -181,6 +196,10 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
 
     Why: when a user's last session ends, logind deletes that user's files in /dev/shm, NCCL's among them.
     Fix disturbs: nothing; logind reads it when it is restarted.
+    Judges: WARN when logind removes shared memory of users who log out.
+    Fix: Set RemoveIPC=no in logind.conf and restart systemd-logind.
+    Threshold: NVIDIA/nccl troubleshooting and logind.conf(5).
+    False positives: Jobs of system services are not affected.
     """
     if container is not None and container.inside:
         yield Finding.skip("logind is the host's; this is a container")

@@ -20,7 +20,7 @@ NEEDED_FOR = {
 """Services around a job. The fabric manager, IMEX, persistence and time have checks of their own."""
 
 
-@check("host.services", "No service that jobs need has failed", tags={"fast", "service"})
+@check("host.services", "No service that jobs need has failed", tags={"fast", "service"}, stage="preview")
 def services(services: Services) -> Iterator[Finding]:
     """Slurm's, container and monitoring services that are installed, as systemd sees them.
 
@@ -28,6 +28,10 @@ def services(services: Services) -> Iterator[Finding]:
     is not.
     Why: a node whose slurmd or containerd is dead takes no job, and shows no fault of its hardware.
     Fix disturbs: what the service runs.
+    Judges: WARN when an installed service around jobs (Slurm, containers, DCGM) has failed.
+    Fix: Read `systemctl status` of the unit, repair the reason and start it again.
+    Threshold: No threshold: systemd's own state.
+    False positives: Services that a site starts by hand, or only with a job.
     """
     there = [unit for name in NEEDED_FOR if (unit := services.get(name))]
     sick = [unit for unit in there if unit.active == "failed" or unit.sub == "auto-restart"]

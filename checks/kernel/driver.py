@@ -27,6 +27,14 @@ def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]
 
     Why: without a working driver no program sees the GPU; the reason stands only in the kernel log.
     Fix disturbs: every job on this node.
+    Judges: FAIL for failures of the driver in the kernel log: version mismatch, failed initialisation,
+    refused modules; WARN for nvidia_peermem.
+    Fix: Reboot or reinstall the driver for the running kernel, as the message says.
+    Threshold: The driver's messages (NVRM lines).
+    False positives: A failed first try at boot after which the driver started: newer evidence wins.
+    Error texts:
+    - NVRM: API mismatch
+    - NVRM: RmInitAdapter failed!
     """
     told: dict[tuple[str, str | None], list[DriverEvent]] = {}
     for event in log.driver:

@@ -34,6 +34,14 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     Why: an uncorrected error on the way to a GPU or network adapter ends the job, corrected ones in masses
     slow every transfer.
     Fix disturbs: every job on this node.
+    Judges: FAIL for uncorrected PCIe errors of GPUs and adapters and lost links, WARN for floods of corrected
+    ones.
+    Fix: Reseat the card or riser; watch pcie.replays.
+    Threshold: 100 corrected errors of one device in one log: operational experience.
+    False positives: A drive that was pulled on purpose is reported as a surprise removal.
+    Error texts:
+    - PCIe Bus Error: severity=
+    - AER: Uncorrected (Fatal) error received
     """
     by_device: dict[str | None, list[PcieError]] = {}
     for event in log.pcie:
@@ -82,12 +90,19 @@ def _elsewhere(events: Iterable[PcieError]) -> bool:
     return mild and all(event.driver not in (None, "pcieport") for event in events)
 
 
-@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"}, without=(Pci,))
+@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"}, without=(Pci,), stage="preview")
 def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Faults that the IOMMU of Intel, AMD or ARM reported, by device.
 
     Why: transfers between GPUs and adapters that it stops come back as wrong data or a hang.
     Fix disturbs: every job on this node: it takes a boot parameter.
+    Judges: FAIL or WARN for DMAR and AMD-Vi faults of GPUs and adapters.
+    Fix: Boot with the IOMMU passed through (`iommu=pt`) and check the device's slot.
+    Threshold: The kernel's own fault reports.
+    False positives: Faults of other devices at boot are notes.
+    Error texts:
+    - DMAR: [DMA Read]
+    - AMD-Vi: Event logged [IO_PAGE_FAULT
     """
     by_device: dict[str | None, list[IommuFault]] = {}
     for event in log.iommu:
@@ -117,12 +132,18 @@ def _named_owner(events: Iterable[IommuFault]) -> str | None:
     return "network adapter" if text.startswith(("mlx4_", "mlx5_", "bnxt_")) else None
 
 
-@check("kernel.memory", "The host's memory has no errors", tags={"fast"})
+@check("kernel.memory", "The host's memory has no errors", tags={"fast"}, stage="preview")
 def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     """Errors of the host's memory modules (EDAC, machine checks); corrected ones matter only in masses.
 
     Why: an uncorrected one kills the process that owned the page, with SIGBUS, or halts the node.
     Fix disturbs: every job on this node.
+    Judges: FAIL for uncorrected errors of the host's memory, WARN for many corrected ones.
+    Fix: Drain the node and replace the DIMM that the log names.
+    Threshold: The kernel's EDAC and machine check reports.
+    False positives: A single corrected error.
+    Error texts:
+    - EDAC MC0: 1 UE
     """
     groups: dict[tuple[bool, str | None], list[RamError]] = {}
     for event in log.ram:

@@ -24,6 +24,13 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: a dead or flapping adapter stops every collective that crosses nodes.
     Fix disturbs: every job that uses the adapter.
+    Judges: FAIL when an adapter's driver failed to start or its firmware reported a fault; WARN when a link
+    is down or flaps.
+    Fix: Check cable and firmware; reload the adapter's driver when no job runs.
+    Threshold: 3 flaps: Azure/azurehpc-health-checks; 300 s after boot are excused.
+    False positives: Ports without a cable at boot, and mlx5's line about slot power.
+    Error texts:
+    - mlx5_core: Port module event
     """
     events = [event for event in log.nics if log.counts(event.when, moment)]
     by_device: dict[str | None, list[NicEvent]] = {}

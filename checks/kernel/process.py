@@ -25,6 +25,13 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: it explains a rank that died without a word; the other ranks then wait until their timeout.
     Fix disturbs: the job, which is started with less memory or a higher limit.
+    Judges: FAIL when the kernel killed a process that trains, by its name; WARN for any other process.
+    Fix: Give the job more memory or lower its loaders and caches.
+    Threshold: No threshold: the kernel's own reports.
+    False positives: Kills that a test or another user provoked in a control group of their own.
+    Error texts:
+    - Out of memory: Killed process
+    - Memory cgroup out of memory: Killed process
     """
     killed = [kill for kill in log.oom if log.counts(kill.when, moment)]
     for name, victims in _by_name(killed).items():
@@ -65,6 +72,15 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Why: a rank that sleeps inside a driver cannot be killed and holds up all others; a segfault in a library
     kills its rank without a Python traceback.
     Fix disturbs: the job; where the driver hangs every job on this node.
+    Judges: FAIL for tasks that hang in GPU, network or disk code and for lockups since boot, WARN for lesser
+    ones; notes for crashes of other programs.
+    Fix: Read the stack in the log; reboot when a task never ends.
+    Threshold: The kernel's own limit: hung_task_timeout_secs, 120 s by default.
+    False positives: A slow network file system at boot, and crashes of programs that have nothing to do with
+    training.
+    Error texts:
+    - blocked for more than 120 seconds
+    - watchdog: BUG: soft lockup
     """
     stalls = [stall for stall in log.stalls if log.counts(stall.when, moment)]
     groups: dict[tuple[str, str | None], list[Stall]] = {}

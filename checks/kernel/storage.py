@@ -51,12 +51,19 @@ _STORAGE: dict[StorageKind, tuple[str, str, Action]] = {
 }
 
 
-@check("kernel.storage", "Disks and file systems reported no trouble", tags={"fast"})
+@check("kernel.storage", "Disks and file systems reported no trouble", tags={"fast"}, stage="preview")
 def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     """NVMe controllers, arrays (md), ext4, XFS, Btrfs and Lustre in the kernel log, by device.
 
     Why: ranks wait for data or die writing a checkpoint, and the training log only shows a slow step.
     Fix disturbs: every job on this node.
+    Judges: WARN for unanswered commands and errors of disks, file systems, RAID and network file systems.
+    Fix: Look at the disk's SMART data and the server, and move data off a failing disk.
+    Threshold: 3 timeouts of 30 s (nvme_core.io_timeout) are our threshold.
+    False positives: A network file system that was restarted on purpose.
+    Error texts:
+    - nvme nvme0: controller is down
+    - EXT4-fs error
     """
     by_device: dict[str, list[StorageEvent]] = {}
     for event in log.storage:
@@ -123,12 +130,18 @@ def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
     return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-@check("kernel.cpu", "The processors reported no errors and no heat", tags={"fast"})
+@check("kernel.cpu", "The processors reported no errors and no heat", tags={"fast"}, stage="preview")
 def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     """Machine checks, errors reported by the firmware, and processors that slow down because of heat.
 
     Why: an uncorrected error ends programs or the node; a hot processor delays every rank on it.
     Fix disturbs: every job on this node.
+    Judges: WARN for machine checks, many corrected errors and repeated overheating of processors.
+    Fix: Run the vendor's hardware diagnostic and drain the node when it is idle.
+    Threshold: 100 corrected errors and 3 hot spells are our thresholds, no external source.
+    False positives: Test injections, and corrected errors that a firmware counts loudly.
+    Error texts:
+    - mce: [Hardware Error]: Machine check events logged
     """
     events = [event for event in log.cpus if log.counts(event.when, moment)]
     now = [event for event in events if event.when.at >= log.booted]

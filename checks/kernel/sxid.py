@@ -22,6 +22,12 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: a fatal one takes the job on the GPU behind that port with it, some of them the whole fabric.
     Fix disturbs: every job on the GPUs of the fabric.
+    Judges: FAIL for fatal errors of an NVSwitch, WARN for others.
+    Fix: Reset the GPUs of the board; if it comes back, request a replacement.
+    Threshold: NVIDIA's fabric manager guide: fatal and non-fatal SXid.
+    False positives: Switches report a lost GPU within seconds: then the GPU is the cause (leptonai/gpud).
+    Error texts:
+    - nvidia-nvswitch: SXid (PCI:
     """
     by_switch: dict[tuple[str, int], list[Sxid]] = {}
     for event in log.sxids:

@@ -87,6 +87,12 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     Xid 13 and 31 it is different programs on the same GPU that speak against the GPU.
     Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
     Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
+    Judges: FAIL for Xids of hardware and driver, WARN for those of programs, notes for the harmless ones.
+    Fix: Follow the resolution of that Xid: `nodedoctor explain` with its number.
+    Threshold: NVIDIA's Xid catalogue and its resolution buckets (xids table).
+    False positives: Xid 13 and 31 are usually bugs of the program; Xid 45 follows a killed job.
+    Error texts:
+    - NVRM: Xid (PCI:
     """
     by_device: dict[str | None, list[LoggedXid]] = {}
     for event in log.xids:

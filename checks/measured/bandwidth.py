@@ -32,6 +32,7 @@ _Pairs = Mapping[tuple[int, int], Pair]
     tags={"gpu", "nvlink"},
     without=(Topology,),
     explained_by=("nvlink.links", "topo.matrix", "p2p.status", "nvlink.speed", "pcie.width"),
+    stage="preview",
 )
 def p2p(
     bandwidth: Bandwidth, gpus: Gpus | None, board: Board | None, topology: Topology | None
@@ -42,6 +43,14 @@ def p2p(
     by design (L4, GeForce); on a board that joins its GPUs by NVLink it must be there.
     Why: a collective is as fast as its slowest link, and data changed on the way silently ruins a model.
     Fix disturbs: every job on the GPU while it is reset.
+    Judges: FAIL when data changes on the way, CUDA does not start, a pair of an NVLink board has no peer
+    access, or a pair is below the floor and half of the median. WARN for a smaller lag.
+    Fix: Look at nvlink.links, fabric.state and p2p.status first; reset the GPU that the slow pairs share,
+    then replace it.
+    Threshold: Floors per model are in the knowledge tables; 0.9 and 0.5 of the peers' median are our
+    thresholds (eight H200 were within 0.1 of 396.4 GB/s: stas00/ml-engineering).
+    False positives: Cards without peer access by design (L4, GeForce) are no fault; a short copy also
+    measures the moment.
     """
     findings = [*_troubles(bandwidth), *_pair_errors(bandwidth)]
     pairs = {(pair.source, pair.target): pair for pair in bandwidth.pairs if not pair.error}

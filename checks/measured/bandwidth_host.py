@@ -27,12 +27,21 @@ MEMORY_FLOOR = 0.45
     "Copies with the host are fast and arrive unharmed",
     tags={"gpu", "pcie"},
     explained_by=("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed"),
+    stage="preview",
 )
 def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """GB/s to and from pinned memory of the NUMA node next to each idle GPU, and the data that came back.
 
     Why: batches, offloaded optimizers and checkpoints go this way; half the lanes is half the speed.
     Fix disturbs: every job on the node when a card has to be reseated.
+    Judges: FAIL when copied data differs, or a GPU is below half of the median of its peers or below the
+    floor of its PCIe generation. A smaller lag behind the peers is a WARN.
+    Fix: Check the link's width and speed (pcie.width, pcie.speed), reseat the card or riser, and measure
+    again.
+    Threshold: Floors per PCIe generation are rows of the limits table; 0.9 and 0.5 of the peers' median are
+    our thresholds, no external source.
+    False positives: Confidential computing encrypts host copies and is much slower by design; a GPU that
+    starts work during the measurement looks slow.
     """
     copies = [copy for copy in bandwidth.host if copy.kind == "near"]
     good = [copy for copy in copies if not copy.error]
@@ -66,12 +75,19 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     "GPU memory is as fast as its model's",
     tags={"gpu", "deep"},
     explained_by=("memory.remap", "memory.ecc", "thermal.throttle", "clock.limits"),
+    stage="preview",
 )
 def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """GB/s of copies inside each idle GPU, read plus written, against the data sheet and the other GPUs.
 
     Why: most kernels wait for memory; one GPU with slow memory makes all ranks wait.
     Fix disturbs: every job on the GPU while it is reset.
+    Judges: FAIL when a copy inside the GPU is far below the data sheet and the peers; WARN when only one of
+    them says so.
+    Fix: Check ECC and clocks of that GPU, reset it, and replace it if it stays slow.
+    Threshold: 0.45 of the data sheet lies just below the lowest of DCGM's limits (NVIDIA/DCGM,
+    nvvs/diag-skus.yaml.in); the peers' median times 0.9 is our threshold.
+    False positives: A GPU with lowered memory clocks, or one that another program uses meanwhile.
     """
     speeds, known = bandwidth.memory_gbytes_s, _by_index(gpus)
     if bandwidth.deep and bandwidth.cut_short:

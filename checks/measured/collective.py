@@ -38,12 +38,21 @@ _WRONG = Fix(
 )
 
 
-@check("collective.smoke", "A minimal distributed job runs and computes rightly", tags={"gpu", "deep"})
+@check(
+    "collective.smoke",
+    "A minimal distributed job runs and computes rightly",
+    tags={"gpu", "deep"},
+    stage="preview",
+)
 def smoke(job: Collective) -> Iterator[Finding]:
     """All-reduce, all-gather, reduce-scatter, broadcast in the target Python; on fewer ranks if all fail.
 
     Why: this is what training does; when it fails here, it fails in every job of this Python.
     Fix disturbs: nothing.
+    Judges: FAIL when the small distributed job ends with an error, gives wrong numbers or never ends.
+    Fix: Read the error of the first rank that failed; collective.isolate tries NCCL's paths one by one.
+    Threshold: No threshold: results are compared with what arithmetic says.
+    False positives: A training Python without a working torch fails here for reasons of its own (stack.*).
     """
     first = job.runs[0]
     if first.ok:
@@ -58,12 +67,18 @@ def smoke(job: Collective) -> Iterator[Finding]:
     yield Finding.fail(summary, subject=subject, evidence=_said(first), fix=_WRONG if first.wrong else _FIX)
 
 
-@check("collective.isolate", "No single path of NCCL carries a fault", tags={"gpu", "deep"})
+@check("collective.isolate", "No single path of NCCL carries a fault", tags={"gpu", "deep"}, stage="preview")
 def isolate(isolation: Isolation) -> Iterator[Finding]:
     """The failing job again with P2P, SHM, InfiniBand, NVLS and cuMem switched off, one at a time.
 
     Why: a job that runs without one path tells where to look, in minutes instead of days.
     Fix disturbs: nothing.
+    Judges: FAIL names the path of NCCL without which the job runs, or says that it fails with each path
+    switched off.
+    Fix: Repair what stands behind the named path; the environment variable that switches it off is only a
+    stopgap.
+    Threshold: No threshold: the job runs or it does not.
+    False positives: A job that fails by chance can point at the wrong path; run it twice.
     """
     tried = [run for run in isolation.runs if run.setting]
     said = [Evidence("collective-isolate", f"{run.setting}: {run.trouble or 'runs'}") for run in tried]

@@ -19,12 +19,20 @@ Llama 3 report, arXiv 2407.21783 section 3.3.4), with room for the spread betwee
     "GPUs multiply matrices equally fast and to the same bits",
     tags={"gpu", "deep"},
     explained_by=("memory.ecc", "thermal.throttle", "clock.limits", "power.limit"),
+    stage="preview",
 )
 def gemm(gemm: Gemm) -> Iterator[Finding]:
     """bfloat16 matrices in the target's torch: TFLOP/s against the other GPUs, bits against them and repeats.
 
     Why: silent corruption raises no error; it shows as a loss that diverges weeks later.
     Fix disturbs: every job on the node while it is out of service.
+    Judges: FAIL when a multiplication raises an error or gives other bits than its repeats or peers, or is
+    far slower; WARN when one GPU is below 0.9 of its peers.
+    Fix: Take the node out of service, run DCGM's diagnostic, and return the GPU that computes differently.
+    Threshold: 0.9 of the median is our threshold: temperature alone changes 1 to 2 % (arXiv 2407.21783,
+    section 3.3.4).
+    False positives: Different models or libraries in one node give different bits; only like GPUs are
+    compared.
     """
     good = [gpu for gpu in gemm.gpus if not gpu.error and gpu.tflops]
     usual = median(gpu.tflops or 0.0 for gpu in good) if good else 0.0

@@ -37,6 +37,7 @@ _FAILED = Fix(
     tags={"ib", "deep"},
     without=(Ib,),
     explained_by=("ib.ports", "ib.width", "ib.rate"),
+    stage="preview",
 )
 def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     """Gbit/s of ib_write_bw from this host through each active rail and back, against the port's rate.
@@ -44,6 +45,11 @@ def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     The adapter reads from host memory and writes to it: this tests card and slot, not cable and switch.
     Why: between nodes every collective is as slow as its slowest rail.
     Fix disturbs: every job on the node when a card has to be reseated.
+    Judges: FAIL below half of the port's rate, WARN below what a healthy slot gives.
+    Fix: Check the adapter's PCIe link (nic.inventory, pcie.width) and reseat the card.
+    Threshold: Half of the rate is our threshold (half the lanes); Azure/azurehpc-health-checks names 180 of
+    200 and 380 of 400 Gbit/s.
+    False positives: Traffic of a running job on the same port.
     """
     share, rates = _share(), {port.name: port.rate_gbps for port in ib.ports} if ib else {}
     good = 0

@@ -23,6 +23,13 @@ def interface(net: Net, env: Env | None, processes: Processes | None) -> Iterato
 
     Why: ranks that listen on docker0 or on an interface that is down are waited for until the timeout.
     Fix disturbs: the job.
+    Judges: FAIL when NCCL_SOCKET_IFNAME or its like names an interface that is not there; WARN when NCCL
+    would take one that leads nowhere.
+    Fix: Set the variable to the interface that reaches the other nodes.
+    Threshold: NCCL's own rules of choice (NCCL environment documentation).
+    False positives: Interfaces that appear only while a job runs.
+    Error texts:
+    - Bootstrap : no socket interface found
     """
     told = False
     for variable, prefixes in (("NCCL_SOCKET_IFNAME", True), ("GLOO_SOCKET_IFNAME", False)):

@@ -31,6 +31,10 @@ def hostname(
 
     Why: gloo and launchers announce the address of the own name to other nodes; 127.0.1.1 leads them astray.
     Fix disturbs: nothing; jobs see it when they are started anew.
+    Judges: WARN when the host's name resolves to nothing, to 127.0.0.1 or to an address this node lacks.
+    Fix: Correct the entry of the name in /etc/hosts or DNS.
+    Threshold: No threshold.
+    False positives: Fine on a single node: there it is only noted.
     """
     evidence = [
         Evidence(
@@ -75,6 +79,10 @@ def mtu(net: Net) -> Iterator[Finding]:
 
     Why: where two ends differ, large packets vanish while small ones pass: connections open and then hang.
     Fix disturbs: the network connections of this node.
+    Judges: WARN when the parts of a bond or bridge differ in MTU.
+    Fix: Set one MTU on all parts.
+    Threshold: No threshold: values are compared.
+    False positives: None known.
     """
     bundles: dict[str, list[Interface]] = {}
     for one in net.interfaces:
@@ -104,6 +112,10 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
 
     Why: NCCL and gloo listen on ports of that range; a dropped one shows as a hang at the first collective.
     Fix disturbs: nothing.
+    Judges: WARN when fewer than 4096 local ports can be used, or a local rule drops what comes in.
+    Fix: Widen net.ipv4.ip_local_port_range; allow the job's ports in the firewall.
+    Threshold: 4096 is our threshold; NVIDIA/nccl names 32768 to 60999.
+    False positives: Firewalls outside the node are not seen.
     """
     row = limit("local_port_range")
     span = limits.local_ports if limits else None
@@ -159,6 +171,10 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
 
     Why: logs of nodes can only be put in order, and tokens only be checked, when their clocks agree.
     Fix disturbs: nothing.
+    Judges: WARN when no service keeps the clock in step.
+    Fix: Start chrony or systemd-timesyncd.
+    Threshold: The kernel's own state (adjtimex).
+    False positives: Virtual machines whose host sets their clock.
     """
     running = (
         [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
@@ -186,6 +202,10 @@ def dns(net: Net) -> Iterator[Finding]:
 
     Why: a resolver that waits for a dead server makes every start and every rendezvous late.
     Fix disturbs: nothing.
+    Judges: WARN when the resolver does not answer or takes longer than 1 s.
+    Fix: Repair /etc/resolv.conf or add the nodes to /etc/hosts.
+    Threshold: 1 s is our threshold: resolvers answer in milliseconds.
+    False positives: Nodes that name all peers in /etc/hosts are not asked.
     """
     servers = f"{len(net.nameservers)} name servers" if net.nameservers else "no name server"
     fix = Fix(

@@ -16,12 +16,17 @@ _VERIFY = "nodedoctor net.peers --peers {}"
 _TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 
 
-@check("net.peers", "The other nodes are reached")
+@check("net.peers", "The other nodes are reached", stage="preview")
 def reached(peers: Peers) -> Iterator[Finding]:
     """Name, loss, latency, path MTU and the rendezvous port of every host named with --peers.
 
     Why: one node that the others cannot reach, or only with small packets, stops the job at its first step.
     Fix disturbs: nothing here; a change of MTU or firewall is felt by every connection of that node.
+    Judges: FAIL when a peer cannot be resolved or reached, or large packets do not pass; WARN for losses and
+    closed ports.
+    Fix: Check firewall, route and MTU on the way to that peer.
+    Threshold: Two of ten packets lost; TCP slows with the root of the loss (RFC 5348).
+    False positives: Networks that drop ping: the port is tried as well.
     """
     if not peers.peers:
         yield Finding.unknown("unparsable", "the answer names no peer")

@@ -46,6 +46,11 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
 
     Why: a GPU on 8 of 16 lanes loads data and reaches adapters at half the speed, and all others wait for it.
     Fix disturbs: every job on the node while a card is reseated.
+    Judges: FAIL when a GPU or adapter runs on fewer lanes than its peers or, on a module board, than its
+    model has.
+    Fix: Reseat the card, riser or module; check bifurcation in the BIOS.
+    Threshold: Lanes per model in the gpus table, and the peers.
+    False positives: Workstation slots and single cloud cards with fewer lanes are only noted.
     """
     told = [gpu for gpu in gpus.gpus if gpu.pcie_width] if gpus else []
     source = gpus.source if gpus else ""
@@ -165,6 +170,11 @@ def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
 
     Why: each generation halves the way to host memory and adapters; a link falls back when signals are bad.
     Fix disturbs: every job on the node while a card is reseated.
+    Judges: FAIL when a loaded GPU's link stays below the generation of slot and peers; WARN where only one
+    sign of it was seen.
+    Fix: Reseat the card or riser; check the slot's speed in the BIOS.
+    Threshold: The lower of slot and card, and the peers; idle GPUs lower their link (nvidia-smi(1)).
+    False positives: Idle GPUs, and slots of an older generation.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -228,6 +238,11 @@ def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> 
 
     Why: every replay is a packet that arrived broken; many make a link slow, and it may drop out altogether.
     Fix disturbs: every job on the node while a card is reseated.
+    Judges: WARN when a GPU repeats packets faster than the limit, or far more than its peers.
+    Fix: Reseat the card, riser or module.
+    Threshold: NVIDIA/DCGM, DcgmHealthWatch.cpp: rates per lane and generation; 100 times the peers and 1000
+    at least are ours.
+    False positives: A handful of replays at link training is normal.
     """
     if not gpus.gpus:
         yield none_shown(gpus)

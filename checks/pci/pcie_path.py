@@ -53,6 +53,7 @@ _PASS_THROUGH = Fix(
     "ACS does not redirect traffic between GPUs and adapters",
     tags={"fast", "pcie"},
     without=(Machine,),
+    stage="preview",
 )
 def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     """The ACS control register of every bridge above GPUs and RDMA adapters (needs root).
@@ -62,6 +63,11 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     docs.nvidia.com/ai-enterprise/planning-resource/optimizing-vm-configuration-ai-inference/latest/appendix.html
     Why: redirected traffic goes up to the CPU and back: slow, and with an IOMMU translating it may hang NCCL.
     Fix disturbs: nothing; isolation between virtual machines is lost.
+    Judges: FAIL when ACS redirects traffic of GPUs and adapters at a switch on bare metal.
+    Fix: Switch redirection off at the named bridge or in the BIOS.
+    Threshold: NVIDIA/nccl, GPU troubleshooting.
+    False positives: Hosts of virtual machines, ARM hosts and bridges with ATS need or excuse it and are left
+    out.
     """
     if why := _no_direct_path(tree, machine):
         yield Finding.skip(why)
@@ -156,12 +162,17 @@ def _redirected(bridge: Bridge) -> Finding:
     "The IOMMU does not translate what GPUs and adapters send",
     tags={"fast", "pcie"},
     without=(Machine,),
+    stage="preview",
 )
 def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     """IOMMU units, the type of the groups GPUs and adapters are in, and the kernel's parameters.
 
     Why: translated addresses send GPU-to-GPU traffic through the CPU: slow, wrong data or hangs in NCCL.
     Fix disturbs: every job on the node: it takes a reboot.
+    Judges: WARN when GPUs or adapters are in IOMMU groups whose addresses are translated.
+    Fix: Boot with `iommu=pt`.
+    Threshold: NVIDIA/nccl, GPU troubleshooting: off or passthrough.
+    False positives: Hosts that pass devices to virtual machines.
     """
     devices = tuple(one for one in (*pci.gpus, *pci.mellanox_nics) if one.driver not in GIVEN_AWAY)
     if why := _no_translation(iommu, devices, sum(device.is_gpu for device in devices), machine):

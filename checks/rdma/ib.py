@@ -36,6 +36,12 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
     Why: NCCL leaves out a port that is not active; all traffic between nodes then shares the others, or the
     job falls back to TCP.
     Fix disturbs: nothing but what uses that port.
+    Judges: FAIL when a rail is down or a device has no driver; WARN when it cannot be told whether a port is
+    meant to have a link.
+    Fix: Check cable and switch port, then the port's mode and driver.
+    Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
+    False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
+    rails.
     """
     wanted = expect.get("ib")
     for name in ib.silent:
@@ -97,7 +103,8 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     if not (rails.sure or port.carried or port.phys_state in _CABLED) and any(p.active for p in rails.ports):
         summary = f"{summary}; whether it is meant to have a link cannot be told"
-        return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        return unsure.in_preview()
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
 
@@ -201,6 +208,11 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
 
     Why: without one no port becomes active; when it is lost, new connections fail.
     Fix disturbs: nothing.
+    Judges: FAIL when links are up and no subnet manager has configured them; WARN when an active port knows
+    none.
+    Fix: Start the subnet manager (opensm, UFM or the switch's own).
+    Threshold: InfiniBand architecture: a port stays INIT without a subnet manager.
+    False positives: Back-to-back test links without a subnet manager.
     """
     linked = [p for p in rails.ports if p.infiniband and (p.active or p.state in ("INIT", "ARMED"))]
     if not linked:
@@ -228,6 +240,10 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
 
     Why: mixed firmware behaves differently under congestion and is the first thing a vendor asks about.
     Fix disturbs: the adapter is reset; every job on this node.
+    Judges: WARN when like rails run different firmware; a note where only some adapters differ.
+    Fix: Bring all adapters of the model to one firmware.
+    Threshold: No threshold: versions are compared within the model.
+    False positives: Adapters for storage or management, which may have their own firmware.
     """
     by_model: dict[str, Counter[str]] = {}
     for port in rails.ports:

@@ -29,7 +29,9 @@ _ROCE_HEADERS = 96
 """Bytes RoCE needs beside its payload: linux, include/rdma/ib_addr.h, iboe_get_mtu."""
 
 
-@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"}, without=(Machine,))
+@check(
+    "ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"}, without=(Machine,), stage="preview"
+)
 def gdr(
     rails: Rails,
     driver: Driver,
@@ -42,6 +44,10 @@ def gdr(
 
     Why: without it every byte between nodes takes the way through host memory, several times slower.
     Fix disturbs: nothing; jobs use it when they are started anew.
+    Judges: WARN when neither nvidia_peermem nor DMA-BUF is usable for GPUDirect RDMA.
+    Fix: Load nvidia_peermem, or use the open kernel module with Linux 5.12 and newer.
+    Threshold: NVIDIA/nccl, GPU troubleshooting; NVIDIA/nccl issue 1676 for old NCCL.
+    False positives: Clouds with an RDMA driver of their own; EFA is recognised.
     """
     if not rails.ports or not any(port.active for port in rails.ports):
         yield Finding.skip("NCCL uses no active RDMA port here")
@@ -143,13 +149,22 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
 
 
 @check(
-    "ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"}, explained_by=("ib.ports",)
+    "ib.roce",
+    "RoCE rails have addresses and large packets",
+    tags={"fast", "ib"},
+    explained_by=("ib.ports",),
+    stage="preview",
 )
 def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     """GID table, NCCL_IB_GID_INDEX and MTU of the rails whose link layer is Ethernet.
 
     Why: without a RoCE v2 address no connection is made, with a wrong index it goes nowhere or unprotected.
     Fix disturbs: what uses that port.
+    Judges: FAIL when a RoCE port has no usable GID or NCCL_IB_GID_INDEX points at none; WARN when rails
+    differ in MTU.
+    Fix: Give the interface its address back, set the index of a RoCE v2 entry, and one MTU on all rails.
+    Threshold: linux, include/rdma/ib_addr.h for the MTU; the kernel's GID table.
+    False positives: Rails of separate networks with different MTU on purpose.
     """
     ours = [port for port in rails.ports if port.active and port.link_layer == "Ethernet"]
     readable = [port for port in ours if port.gids]

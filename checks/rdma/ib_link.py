@@ -29,6 +29,11 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
 
     Why: a collective runs at the pace of its slowest rail.
     Fix disturbs: what uses that port.
+    Judges: FAIL when a rail is slower than most of its peers, WARN when it is less certain which rate is
+    right.
+    Fix: Reseat or change the cable; check the switch port's speed.
+    Threshold: Rates per lane in the ib table, and the peers; 20 Gb/s at least (four lanes of DDR).
+    False positives: Ports that a site runs at a lower rate on purpose, all alike.
     """
     known = [port for port in rails.ports if port.active and port.rate_gbps is not None]
     if not known:
@@ -72,12 +77,23 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     return Finding.ok(f"{len(known)} ports at {top:g} Gb/s")
 
 
-@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"}, explained_by=("ib.ports",))
+@check(
+    "ib.width",
+    "Every rail runs on all its lanes",
+    tags={"fast", "ib"},
+    explained_by=("ib.ports",),
+    stage="preview",
+)
 def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The link width of each active rail (4X, 2X, 1X) against its peers.
 
     Why: a lane that failed halves or quarters the bandwidth of the whole collective.
     Fix disturbs: what uses that port.
+    Judges: FAIL when a few rails run on fewer lanes than the others, WARN when half of them do or a width is
+    unusual.
+    Fix: Reseat the cable; replace it when the width stays low.
+    Threshold: InfiniBand links run on 4 or 2 lanes (ib table).
+    False positives: Split cables that give each port two lanes.
     """
     known = [port for port in rails.ports if port.active and port.width]
     if not known:
@@ -103,13 +119,22 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
 
 
 @check(
-    "ib.counters", "The rails count no errors", tags={"ib"}, explained_by=("ib.ports", "ib.width", "ib.rate")
+    "ib.counters",
+    "The rails count no errors",
+    tags={"ib"},
+    explained_by=("ib.ports", "ib.width", "ib.rate"),
+    stage="preview",
 )
 def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Finding]:
     """Error counters of the rails: their growth within a second, and their totals against the time they ran.
 
     Why: a link that retrains or loses packets stalls every collective for the time it takes to send again.
     Fix disturbs: what uses that port.
+    Judges: FAIL when error counters grow fast while nodedoctor looks, WARN when they grow slowly or totals
+    are high.
+    Fix: Clean and reseat the cable, try another one, then another switch port.
+    Threshold: NVIDIA/NVSentinel, docs/nic-health-monitor: link-counter rules.
+    False positives: Counters of a cable that was changed since boot: totals stay, growth is zero.
     """
     counting = [port for port in rails.ports if port.counters or port.hw_counters]
     if not counting:

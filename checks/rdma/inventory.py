@@ -25,6 +25,7 @@ _ODD_PART = 4
     "nic.inventory",
     "The network adapters of this board are all there and linked at full speed",
     tags={"fast", "ib", "pcie"},
+    stage="preview",
 )
 def inventory(
     pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
@@ -36,6 +37,11 @@ def inventory(
     Why: a job runs on with seven of eight adapters, one of them at half speed or in the wrong mode, and every
     collective between nodes waits for the one that is shared or slow.
     Fix disturbs: every job on the node while an adapter is brought back.
+    Judges: WARN when rails are missing against the board, an adapter has no RDMA device, is of another link
+    type, or its PCIe link is slow.
+    Fix: Check the adapter on the PCI bus, its driver and mode, and reseat it.
+    Threshold: Rails per board in the ib table; PCIe speed and width against like adapters.
+    False positives: Boards sold with fewer adapters; adapters given to virtual machines are not counted.
     """
     nics = [device for device in pci.mellanox_nics if device.driver not in _GIVEN_AWAY]
     if not nics:

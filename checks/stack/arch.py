@@ -46,6 +46,13 @@ def torch_arch(
 
     Why: without code for the GPU the first kernel raises "no kernel image is available for execution".
     Fix disturbs: the Python environment.
+    Judges: FAIL when torch has no code for a GPU of the node, WARN when only code to be compiled at start
+    fits.
+    Fix: Install a torch built for this GPU's compute capability.
+    Threshold: torch's list of architectures; NVIDIA's table of compute capabilities.
+    False positives: None known.
+    Error texts:
+    - no kernel image is available for execution on the device
     """
     names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
     models = names or [(name, None) for name in target.gpu_names]

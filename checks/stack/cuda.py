@@ -28,6 +28,10 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     Why: wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt overwrite each other's files; two CUDA runtimes in one
     process do not share streams and memory, and CuPy for another major does not find its libraries.
     Fix disturbs: the Python environment.
+    Judges: WARN when packages for several CUDA majors are side by side, or two builds of CuPy.
+    Fix: Remove the packages of the other CUDA major and reinstall torch.
+    Threshold: Wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt share file names.
+    False positives: Packages that bring their own copy in a folder of their own.
     """
     majors = {package: major for package in target.packages if (major := cuda_major(package)) is not None}
     own = numbers(torch.cuda or "")[:1]

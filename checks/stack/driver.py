@@ -53,6 +53,12 @@ def torch_driver(
 
     Why: with a CPU-only torch or a driver too old for it, torch.cuda.is_available() is False on every rank.
     Fix disturbs: the Python environment; a new driver needs the GPUs idle.
+    Judges: FAIL when torch has no CUDA, is too new for the driver, or could not start CUDA.
+    Fix: Install a torch for this driver, or a newer driver.
+    Threshold: NVIDIA's CUDA compatibility table (cuda_driver table).
+    False positives: Forward-compatibility packages make a newer CUDA run on data-centre GPUs.
+    Error texts:
+    - The NVIDIA driver on your system is too old
     """
     version = (gpus and gpus.driver_version) or (driver and driver.version) or target.driver_version
     here = bool(version or (gpus and gpus.gpus) or target.gpu_names or signs(pci, driver))

@@ -26,6 +26,12 @@ def flash_attn(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: a wheel for another torch fails at import: flash_attn_2_cuda...so: undefined symbol: _ZN3c10...
     Fix disturbs: the Python environment; building it takes an hour.
+    Judges: FAIL when the wheel was built for another torch, CUDA or C++ ABI.
+    Fix: Install the wheel for this torch, or build it.
+    Threshold: The names of the project's wheels.
+    False positives: Builds from source that keep the name of a wheel.
+    Error texts:
+    - flash_attn_2_cuda undefined symbol: _ZN3c10
     """
     package = target.package("flash-attn")
     if package is None:
@@ -76,6 +82,10 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: its torch part is compiled against one torch and one core; others fail at import.
     Fix disturbs: the Python environment.
+    Judges: FAIL when its packages differ in version or CUDA, WARN where only one sign was seen.
+    Fix: Reinstall all its packages in one version.
+    Threshold: The packages' own metadata.
+    False positives: Builds from source.
     """
     packages = [package for package in target.packages if package.name.startswith("transformer-engine")]
     if not packages:
@@ -123,6 +133,11 @@ def toolkit(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: torch refuses to compile with a toolkit of another major; what runs already needs no toolkit.
     Fix disturbs: nothing that runs.
+    Judges: WARN when the nvcc of the path is of another major than torch's CUDA and something here compiles;
+    else a note.
+    Fix: Set CUDA_HOME to the toolkit of torch's CUDA.
+    Threshold: torch.utils.cpp_extension refuses another major.
+    False positives: Jobs that compile nothing need no toolkit.
     """
     tool = target.toolkit
     if torch.hip or not torch.cuda:
@@ -163,6 +178,12 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
 
     Why: import torch ends with `undefined symbol: nccl...` when an older libnccl comes first.
     Fix disturbs: the Python environment; running jobs keep what they have loaded.
+    Judges: FAIL when the NCCL that is loaded lacks functions that torch calls.
+    Fix: Remove the older libnccl from the search path.
+    Threshold: The symbol tables of the two files.
+    False positives: None known.
+    Error texts:
+    - undefined symbol: nccl
     """
     won = libraries.winner("libnccl.so") if libraries else None
     if torch.cuda == "":

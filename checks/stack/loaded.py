@@ -24,13 +24,23 @@ PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80",
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"}, without=(Libraries,))
+@check(
+    "stack.nccl-loaded",
+    "All ranks have the same NCCL mapped",
+    tags={"fast"},
+    without=(Libraries,),
+)
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
     """The libnccl in the memory map of every running rank, Ray worker and engine, and its version.
 
     Why: ranks of one job with different NCCL versions fail at init or hang; what is installed now may not be
     what a job has loaded hours ago.
     Fix disturbs: the job, which has to be started anew.
+    Judges: FAIL when ranks of one job have different NCCL versions mapped, WARN when it is not the installed
+    one.
+    Fix: Start the job again with one environment.
+    Threshold: No threshold: versions are compared.
+    False positives: Two independent jobs on one node.
     """
     for line in loaded.unread:
         fix = Fix(
@@ -121,6 +131,11 @@ def nccl_known_bad(
 
     Why: hangs and wrong data that were repaired long ago still meet those whose image pins the old version.
     Fix disturbs: the Python environment, and the job.
+    Judges: WARN for an NCCL version with a known fault on this kind of node; a note where the fault is mild
+    or not certain.
+    Fix: Upgrade NCCL to the version that the row names.
+    Threshold: The nccl_bad table: release notes and issues of NVIDIA/nccl.
+    False positives: Faults that need a feature the job does not use are notes.
     """
     found = dict(versions_in_use(loaded, libraries, target))
     if torch is not None and torch.cuda == "" and not (loaded and loaded.mapped):

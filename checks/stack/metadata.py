@@ -28,6 +28,10 @@ def metadata(target: TargetPython) -> Iterator[Finding]:
 
     Why: pip replaces a shared dependency for one package and breaks another one; nothing fails until import.
     Fix disturbs: the Python environment.
+    Judges: WARN when an installed package's requirement is not met.
+    Fix: Install the versions that the package asks for.
+    Threshold: The packages' own metadata.
+    False positives: Requirements that a package lists and does not need.
     """
     names = list(dict.fromkeys(package.name for package in target.packages if package.requires))
     count = 0
@@ -94,6 +98,12 @@ def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
     Why: with another protobuf Ray's modules fail at import ("Descriptors cannot be created directly"), with
     another click its command line does.
     Fix disturbs: the Python environment; a Ray that is restarted ends its jobs on this node.
+    Judges: FAIL when protobuf or click are outside Ray's requirement.
+    Fix: Install the versions that Ray asks for.
+    Threshold: Ray's own metadata, and the stack_pins table.
+    False positives: None known.
+    Error texts:
+    - Descriptors cannot be created directly
     """
     package = target.package("ray")
     if package is None:
@@ -128,7 +138,10 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
 
 
 @check(
-    "stack.lambda", "Lambda Stack and other sources of torch do not mix", tags={"fast"}, without=(Container,)
+    "stack.lambda",
+    "Lambda Stack and other sources of torch do not mix",
+    tags={"fast"},
+    without=(Container,),
 )
 def lambda_stack(
     system: SystemPackages,
@@ -143,6 +156,10 @@ def lambda_stack(
     Why: an environment made with --system-site-packages mixes apt's torch with pip's packages; an unattended
     upgrade of the driver breaks CUDA until the next boot.
     Fix disturbs: nothing that runs.
+    Judges: WARN when two torches are visible, or unattended upgrades may replace the driver.
+    Fix: Remove one torch; hold the driver packages.
+    Threshold: Lambda Stack's packages as apt shows them.
+    False positives: Environments that use the system's torch on purpose.
     """
     if not system.lambda_stack:
         yield Finding.skip("Lambda Stack is not installed")

@@ -24,6 +24,11 @@ def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) ->
     Why: torch calls functions of the NCCL it was built with. An older one lacks them (undefined symbol at
     import) or has bugs fixed since; ranks with different versions fail at init or hang.
     Fix disturbs: the Python environment; running jobs keep the NCCL they have loaded.
+    Judges: FAIL when NCCL is missing, overwritten or older than torch requires, WARN when it is another
+    version.
+    Fix: Reinstall the pinned nvidia-nccl package.
+    Threshold: torch's metadata, and the torch_pins table.
+    False positives: Newer NCCL of the same major, put in on purpose, is a note.
     """
     pin = torch_pin(target, torch, "nccl")
     installed = wheels_of(target, "nccl")
@@ -131,6 +136,10 @@ def nccl_copies(
     Why: an LD_LIBRARY_PATH of a module system or an image may put another NCCL in front of torch's on some
     nodes only; mixed versions fail at init or hang.
     Fix disturbs: nothing that runs; new processes load the other library.
+    Judges: FAIL or WARN when another libnccl than torch's own is loaded first.
+    Fix: Remove the other copy from LD_LIBRARY_PATH or the environment.
+    Threshold: The rules of the dynamic loader (ld.so(8)).
+    False positives: A system NCCL that was put first on purpose and fits torch.
     """
     yield from _vllm(target, libraries)
     if torch.cuda == "":

@@ -23,6 +23,12 @@ def torchvision(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: it is compiled against one torch; with another one `operator torchvision::nms does not exist`.
     Fix disturbs: the Python environment.
+    Judges: FAIL when its requirement on torch is not met, WARN when it is built for another CUDA.
+    Fix: Install the release for this torch.
+    Threshold: The package's metadata, and the torch_pins table.
+    False positives: None known.
+    Error texts:
+    - operator torchvision::nms does not exist
     """
     yield from _companion(target, torch, "torchvision")
 
@@ -33,6 +39,10 @@ def torchaudio(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: it is compiled against one torch; with another one its library does not load (undefined symbol).
     Fix disturbs: the Python environment.
+    Judges: FAIL when its requirement on torch is not met, WARN when it is built for another CUDA.
+    Fix: Install the release for this torch.
+    Threshold: The package's metadata, and the torch_pins table.
+    False positives: None known.
     """
     yield from _companion(target, torch, "torchaudio")
 
@@ -43,6 +53,10 @@ def triton(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: torch.compile generates code for one triton; with another one it fails at the first compiled step.
     Fix disturbs: the Python environment.
+    Judges: FAIL when triton is behind what torch requires or missing, WARN when it is ahead.
+    Fix: Install the triton of this torch.
+    Threshold: torch's metadata, and the torch_pins table.
+    False positives: Jobs without torch.compile.
     """
     pin = next((pin for name in ("triton", "pytorch-triton") if (pin := _torchs(target, torch, name))), None)
     installed = target.package("triton") or target.package("pytorch-triton")
@@ -55,6 +69,13 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
 
     Why: torch refuses a cuDNN older than the one it was compiled with ("cuDNN version incompatibility").
     Fix disturbs: the Python environment.
+    Judges: FAIL when cuDNN is missing or behind what torch requires, WARN when it is ahead or another copy is
+    found first.
+    Fix: Install the cuDNN that torch requires; clean LD_LIBRARY_PATH.
+    Threshold: torch's own metadata, and the torch_pins table.
+    False positives: Newer cuDNN of the same major is accepted by torch.
+    Error texts:
+    - cuDNN version incompatibility
     """
     pin = torch_pin(target, torch, "cudnn")
     wheels = wheels_of(target, "cudnn")
@@ -82,6 +103,10 @@ def xformers(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: its kernels are compiled against one torch; with another one they are silently left out or crash.
     Fix disturbs: the Python environment.
+    Judges: FAIL or WARN when torch is outside the requirement.
+    Fix: Install the release for this torch.
+    Threshold: The package's metadata, and the stack_pins table.
+    False positives: Builds from source.
     """
     yield _on_torch(target, torch, "xformers")
 
@@ -92,6 +117,10 @@ def vllm(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: its extension is compiled against one torch; with another one `vllm._C` fails with undefined symbol.
     Fix disturbs: the Python environment.
+    Judges: FAIL when torch is not the exact version that vLLM requires.
+    Fix: Install vLLM's own torch, or the vLLM for this torch.
+    Threshold: The package's metadata, and the stack_pins table.
+    False positives: Builds from source against another torch.
     """
     yield _on_torch(target, torch, "vllm")
 
@@ -102,6 +131,10 @@ def bitsandbytes(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: it loads a library of its own per CUDA version; outside its range 8-bit optimisers fail at import.
     Fix disturbs: the Python environment.
+    Judges: FAIL or WARN when the installed torch is outside the package's requirement.
+    Fix: Install the release that fits this torch.
+    Threshold: The package's own metadata, and the stack_pins table.
+    False positives: Builds from source with changed requirements.
     """
     yield _on_torch(target, torch, "bitsandbytes")
 
@@ -112,6 +145,10 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: it compiles on first use, and refuses when nvcc and torch's CUDA differ (op_builder/builder.py).
     Fix disturbs: the Python environment.
+    Judges: FAIL when torch is outside the requirement; WARN when the toolkit differs from torch's CUDA.
+    Fix: Install the toolkit of torch's CUDA, or use prebuilt operators.
+    Threshold: op_builder/builder.py of DeepSpeed.
+    False positives: Jobs that use no compiled operators.
     """
     package = target.package("deepspeed")
     if package is None:

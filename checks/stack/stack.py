@@ -17,6 +17,10 @@ def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterato
     Why: a second copy of torch earlier on the search path (~/.local, PYTHONPATH, a half upgrade) is imported
     instead of the one that was just repaired.
     Fix disturbs: nothing that runs; a process keeps what it has imported.
+    Judges: FAIL when an expected version is not installed, WARN when a package is installed twice.
+    Fix: Name the interpreter with --python, and remove the second copy.
+    Threshold: No threshold.
+    False positives: pip and conda that list one copy twice are recognised in pastes.
     """
     version = f", Python {target.version}" if target.version else ""
     others = [Evidence(target.source, _other(candidate)) for candidate in target.others]

@@ -115,6 +115,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         help="also try the way to these nodes (of more than 16 to four): ping, packet size, rendezvous port",
     )
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
+    add("--preview", action="store_true", help="checks that were never seen on real hardware may fail, too")
     add("--checks", dest="check_folders", action="append", default=[], metavar="DIR", help="more check files")
 
 

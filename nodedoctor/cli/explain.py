@@ -9,8 +9,13 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
+from nodedoctor.cli.check_page import Sample, error_texts, samples, sections
+from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine.registry import Check, Fact
 from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.model import Status
+from nodedoctor.report.inert import inert_lines
+from nodedoctor.report.text import sentence
 
 WIDTH = 80
 LABEL = 12
@@ -193,15 +198,35 @@ def _check(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
 
 
 def _check_lines(check: Check) -> Iterator[str]:
-    yield f"{check.id}: {check.title}"
-    yield from _text(check.what)
+    stage = " (preview)" if check.stage == "preview" else ""
+    yield f"{check.id}: {check.title}{stage}"
+    for text in error_texts(check):
+        yield from _text(f'"{text}"', hang=1)
+    for section in sections(check):
+        yield ""
+        yield section.heading
+        for paragraph in section.paragraphs:
+            yield from _text(paragraph)
+        for item in section.items:
+            yield from _text(f"- {item}", hang=2)
+    yield from _sample_lines(samples(map(folder, DEMOS), (check,)).get(check.id))
     yield ""
-    yield from _label("Why", check.why)
-    yield from _label("Fix", f"disturbs {check.disturbs}" if check.disturbs else "")
     yield from _label("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
     yield from _label("Tags", ", ".join(sorted(check.tags)))
     yield from _label("Run", f"nodedoctor {check.id}")
     yield from _end(check.where)
+
+
+def _sample_lines(found: Sample | None) -> Iterator[str]:
+    """A finding from one of the nodes that ship, where one of them has it."""
+    if found is None:
+        return
+    yield ""
+    yield f"Example, from `nodedoctor demo {found.node}`"
+    yield from _text(f"{Status(found.finding['status']).word} {sentence(found.finding)}", hang=5)
+    for evidence in found.finding["evidence"][:2]:
+        for line in inert_lines(evidence["text"].strip("\n"))[:2]:
+            yield f"  | {line}"
 
 
 def _subject(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:

@@ -13,6 +13,8 @@ from nodedoctor.engine.plugins import Catalogue, discover
 from nodedoctor.engine.registry import probes_of
 from nodedoctor.errors import NodeDoctorError
 
+FEW = 3
+"""Outputs that the table of checks names; `--json` and `explain` have all of them."""
 SCHEMAS = ("fleet", "report", "snapshot", "triage")
 
 
@@ -67,8 +69,20 @@ def _schema(arguments: Any) -> int:
 
 
 def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
+    from nodedoctor.knowledge.seen_on import seen_on
+
     return [
-        {"id": check.id, "title": check.title, "tags": sorted(check.tags), "probes": sorted(probes_of(check))}
+        {
+            "id": check.id,
+            "stage": check.stage,
+            "title": check.title,
+            "tags": sorted(check.tags),
+            "probes": sorted(probes_of(check)),
+            "seen_on": [
+                {"provenance": row.provenance, "hardware": row.hardware, "source": row.source}
+                for row in seen_on(check.id)
+            ],
+        }
         for _, check in sorted(catalogue.checks.items())
     ]
 
@@ -131,6 +145,15 @@ def _table(rows: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return _hardware(value)
     if isinstance(value, list):
         return ",".join(value)
     return {True: "asked", False: "pasted only"}[value] if isinstance(value, bool) else str(value)
+
+
+def _hardware(rows: list[dict[str, Any]]) -> str:
+    """On what a check was seen, in words: the first few."""
+    names = list(dict.fromkeys(f"{row['hardware']} ({row['provenance']})" for row in rows))
+    more = f", {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more

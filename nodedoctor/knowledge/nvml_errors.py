@@ -1,15 +1,9 @@
-"""What NVML's errors mean for a training node, and what to do about each.
-
-Names are those of nvmlReturn_t (nvml.h); causes and cures come from the documents named beside them.
-"""
+"""What to do about the errors of NVIDIA's driver; the codes and their meanings stand in error_codes.py."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload, gpu_reset
+from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload
 from nodedoctor.model import Fix
-from nodedoctor.record import record
 from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"
@@ -23,23 +17,6 @@ _TICKET = (
     "On a cloud machine, stop and start it to get another host, and put the GPU's address, the kernel log's "
     "Xid lines and nvidia-bug-report.log.gz into the ticket."
 )
-
-
-@record
-class NvmlError:
-    """One error: what it means, and the fix on a host and, where that differs, in a container."""
-
-    name: str
-    meaning: str
-    fix: Fix
-    in_container: Fix | None = None
-
-    def fix_here(self, container: bool, index: int | None = None) -> Fix:
-        """The fix for where we stand; it resets the GPU of that index, and none without one."""
-        fix = self.in_container if container and self.in_container else self.fix
-        if fix.action != "reset-gpu" or index is None:
-            return fix
-        return replace(fix, steps=(*fix.steps, *gpu_reset(index, fix.disturbs)))
 
 
 HOLD_PACKAGES = repair(
@@ -161,7 +138,7 @@ GIVE_GPUS = Fix(
     verify=VERIFY,
     docs=TOOLKIT_GUIDE,
 )
-_NO_DEVICES = Fix(
+NO_DEVICES = Fix(
     f"The kernel log says why the driver could not start them (RmInitAdapter failed, Xid 79). {_TICKET}",
     (KERNEL_LOG, reboot("the kernel log is kept and the node is drained")),
     action="reboot",
@@ -169,21 +146,21 @@ _NO_DEVICES = Fix(
     verify=VERIFY,
     docs=XID_GUIDE,
 )
-_NODES = Fix(
+NODES = Fix(
     "Give the user the device nodes: they are usually readable and writable for everybody.",
     (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
-_RESET = Fix(
+RESET = Fix(
     f"End what runs on the GPU and reset it. If that does not help, reboot. {_TICKET}",
     (KERNEL_LOG,),
     action="reset-gpu",
     disturbs="what runs on that GPU",
     verify=VERIFY,
 )
-_INVESTIGATE = Fix(
+INVESTIGATE = Fix(
     f"Look at the kernel log; reboot when it shows nothing. {_TICKET}",
     (
         KERNEL_LOG,
@@ -195,13 +172,13 @@ _INVESTIGATE = Fix(
     verify=VERIFY,
     docs=XID_GUIDE,
 )
-_ON_THE_HOST = Fix(
+ON_THE_HOST = Fix(
     "Nothing inside the container can help: look at the driver on the host.",
     (look("nodedoctor driver"),),
     action="investigate",
     verify=VERIFY,
 )
-_LIBRARY = Fix(
+LIBRARY = Fix(
     "Install the driver's libraries, of exactly the version of the kernel module.",
     (look("cat /proc/driver/nvidia/version"), look("ldconfig -p | grep libnvidia-ml")),
     action="config",
@@ -209,14 +186,14 @@ _LIBRARY = Fix(
     verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
-_STUB = Fix(
+STUB = Fix(
     "Take the folder with the stub out of the loader's way: the real library belongs to the driver.",
     (look("ldconfig -p | grep libnvidia-ml"), look("printenv LD_LIBRARY_PATH")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
-_WINDOWS = Fix(
+WINDOWS = Fix(
     "Update the driver on the Windows side and WSL itself, then start WSL again. Inside WSL no driver is "
     "installed.",
     (
@@ -228,38 +205,46 @@ _WINDOWS = Fix(
     verify=VERIFY,
     docs="https://docs.nvidia.com/cuda/wsl-user-guide/",
 )
-_POWER = Fix(
+POWER = Fix(
     f"Check the GPU's power cables and the power supplies. {_TICKET}",
     (KERNEL_LOG, look("sudo ipmitool sel list | tail")),
     action="drain",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
 )
-
-_ROWS = (
-    NvmlError("DRIVER_NOT_LOADED", "the kernel module is not loaded", NO_DRIVER, _ON_THE_HOST),
-    NvmlError(
-        "LIB_RM_VERSION_MISMATCH",
-        "the driver's libraries and the loaded kernel module are of different versions",
-        RELOAD,
-        RECREATE,
-    ),
-    NvmlError("UNKNOWN", "the driver fails without saying why", _INVESTIGATE, DEVICES_LOST),
-    NvmlError("NO_PERMISSION", "we may not open the device nodes", _NODES, GIVE_GPUS),
-    NvmlError("NOT_FOUND", "the driver is loaded and has no usable GPU", _NO_DEVICES, GIVE_GPUS),
-    NvmlError("GPU_NOT_FOUND", "the driver is loaded and has no usable GPU", _NO_DEVICES, GIVE_GPUS),
-    NvmlError("LIBRARY_NOT_FOUND", "libnvidia-ml.so.1 is not to be found", _LIBRARY, GIVE_GPUS),
-    NvmlError("FUNCTION_NOT_FOUND", "a stub or a foreign libnvidia-ml.so.1 was loaded", _STUB),
-    NvmlError("OPERATING_SYSTEM", "the operating system blocks the GPU", _WINDOWS),
-    NvmlError("GPU_IS_LOST", "the GPU has fallen off the bus", OFF_THE_BUS),
-    NvmlError("RESET_REQUIRED", "the GPU works again only after a reset", _RESET),
-    NvmlError("INSUFFICIENT_POWER", "the GPU does not get enough power", _POWER),
-    NvmlError("NO_ANSWER", "the driver does not return from this GPU", HUNG),
-    NvmlError("CRASH", "NVIDIA's library crashes at this GPU", OFF_THE_BUS),
+CORRUPT = Fix(
+    "Reboot once; an InfoROM that stays corrupt cannot be repaired in the field: have the board replaced. "
+    f"{_TICKET}",
+    (look("nvidia-smi -q -d INFOROM"), reboot("the node is drained")),
+    action="replace",
+    disturbs=_EVERY_JOB,
+    verify="nodedoctor gpu.inforom",
 )
-
-
-def nvml_error(name: str) -> NvmlError:
-    """The row of an error; one the table does not know is to be investigated."""
-    known = next((row for row in _ROWS if row.name == name), None)
-    return known or NvmlError(name, f"the driver says {name}", _INVESTIGATE)
+UPDATE = Fix(
+    "Bring driver and nvidia-ml-py to versions of the same time: one does not know what the other asks.",
+    (look("cat /proc/driver/nvidia/version"),),
+    action="config",
+    disturbs="nothing",
+    verify=VERIFY,
+)
+WAIT = Fix(
+    "Ask again when the node is idle and up for some minutes; look at the kernel log if it stays so.",
+    (look("nvidia-smi"), KERNEL_LOG),
+    action="investigate",
+    disturbs="nothing",
+    verify=VERIFY,
+)
+FABRIC = Fix(
+    "Restart the fabric manager: without it no CUDA program starts on a board with NVSwitches.",
+    (
+        look("nodedoctor fabric"),
+        last_resort(
+            "sudo systemctl restart nvidia-fabricmanager",
+            when="no job runs on this node",
+            disturbs=_EVERY_JOB,
+        ),
+    ),
+    action="restart-service",
+    disturbs=_EVERY_JOB,
+    verify="nodedoctor fabric",
+)

@@ -195,6 +195,7 @@ def _sentence(finding: Data) -> str:
     bad, waived = severity(finding), finding.get("waived")
     words = {Severity.WARN: "warning: ", Severity.BLIND: f"not seen ({finding.get('reason')}): "}
     word = f"waived ({waived}): " if waived else words.get(bad, "")
+    word = f"preview, {word}" if finding.get("preview") and bad.is_problem else word
     subject = f"{finding['subject']}: " if finding.get("subject") else ""
     return f"{word}{subject}{finding['summary']}"
 

@@ -41,7 +41,8 @@ def of_cause(cause: Cause) -> str:
     """Where to look, what is broken and what to do, in one line."""
     action = said(cause["action"])
     tail = f"; {action}" if action else ""
-    return f"{side_of(cause['owner'], cause['action'])}: {inert(cause['headline'])}{tail}"
+    preview = " (preview)" if cause.get("preview") else ""
+    return f"{side_of(cause['owner'], cause['action'])}{preview}: {inert(cause['headline'])}{tail}"
 
 
 def and_more(causes: Sequence[Cause]) -> str:

@@ -122,6 +122,7 @@ def _problem(check: str, subject: str, finding: Finding) -> dict[str, Any]:
         "status": finding["status"],
         "reason": finding["reason"],
         "action": finding["fix"]["action"] if finding["fix"] else "investigate",
+        "stage": "preview" if finding.get("preview") else None,
     }
 
 

@@ -15,6 +15,7 @@ from nodedoctor.report.document import (
     Fix,
     Report,
     Result,
+    asides,
     is_blind,
     problems_first,
     severity,
@@ -89,10 +90,9 @@ def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def sentence(finding: Finding) -> str:
-    """Subject, summary and waiver in one line."""
+    """Subject, summary, waiver and stage in one line."""
     subject = f"{finding['subject']}: " if finding["subject"] else ""
-    waived = f" [waived: {finding['waived']}]" if finding["waived"] else ""
-    return f"{subject}{finding['summary']}{waived}"
+    return f"{subject}{finding['summary']}{asides(finding)}"
 
 
 class _Page:

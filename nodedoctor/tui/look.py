@@ -82,8 +82,7 @@ class Para:
         room = max(width - cell_len(self.lead), 8)
         folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
         if self.most and len(folded) > self.most:
-            last = textwrap.shorten(folded[self.most - 1] + " x", room - 3, placeholder="")
-            folded = [*folded[: self.most - 1], f"{last} ..."]
+            folded = [*folded[: self.most - 1], _shortened(folded[self.most - 1], room)]
         lead = (self.lead, self.lead_style)
         for text in folded or [""]:
             yield lead, (text, self.style)
@@ -97,6 +96,15 @@ def fit(text: str, width: int, more: str) -> str:
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     return set_cell_size(text, width - 1) + more
+
+
+def _shortened(text: str, width: int) -> str:
+    """The text with a mark that there is more, cut between words where that costs little."""
+    if cell_len(text) > width - 4:
+        text = set_cell_size(text, max(width - 4, 1))
+        words = text.rpartition(" ")[0]
+        text = words if len(words) > len(text) // 2 else text
+    return f"{text} ..."
 
 
 def _wrapped(text: str, width: int) -> list[str]:

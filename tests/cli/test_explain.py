@@ -67,7 +67,7 @@ def assert_readable(text):
         ("peer_died", ["victims", "How to confirm it", "What to do"]),
         ("peer-died", ["victims"]),
         ("undetermined", ["RAY_DEDUP_LOGS"]),
-        ("rack.painted", ["The rack is painted", "rust", "disturbs the nose", "nodedoctor rack.painted"]),
+        ("rack.painted", ["The rack is painted", "Rust.", "interrupts: the nose", "nodedoctor rack.painted"]),
         ("rack", ["2 checks", "rack.level", "rack.painted"]),
         (" xid   79 ", ["Xid 79"]),
     ],

@@ -85,7 +85,7 @@ class _Node:
     """A recorded node, judged again and again with one probe changed; only checks that rest on it are run."""
 
     def __init__(self, folder: Path) -> None:
-        self.session = Session(Request(replay=folder))
+        self.session = Session(Request(replay=folder, preview=True))
         assert self.session.snapshot is not None
         self.recorded = dict(self.session.snapshot.observations)
         self.rests = {item.id: probes_of(item) for item in self.session.checks}

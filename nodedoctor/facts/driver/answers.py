@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodedoctor.engine.exhaustion import exhausted_in
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.gpu.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NVML, NvmlReading
@@ -65,7 +66,8 @@ class DriverAnswers:
             (q, q_reading),
             (table, table_reading),
         )
-        answers = tuple(_answer(seen, reading) for seen, reading in pairs if seen.outcome not in _NOT_ASKED)
+        asked = [pair for pair in pairs if pair[0].outcome not in _NOT_ASKED and not exhausted_in(pair[0])]
+        answers = tuple(_answer(seen, reading) for seen, reading in asked)
         tripped = next((seen.note for seen, _ in pairs if _LANE_TRIPPED in seen.note), "")
         return cls(answers, tripped) if answers or tripped else Unseen.of(nvml)
 

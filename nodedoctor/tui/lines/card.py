@@ -35,7 +35,9 @@ def card(report: Report, cause: Cause) -> list[Para]:
     if found is None:
         return [*paras, labelled("move", whose(cause)), *_follows(report, cause)]
     check, finding, why = found
-    paras.append(Para(f"{sentence(finding)}  [{check}]", " " * (len(status.word) + 2), most=2))
+    said = inert(finding["summary"])
+    again = said.lower() in cause["headline"].lower()
+    paras.append(Para(check if again else f"{check}: {said}", " " * (len(status.word) + 2), most=2))
     paras.append(Para(inert(whose(cause)), f"{'move':<9} ", most=2))
     if why:
         paras.append(Para(inert(why), f"{'training':<9} ", most=2))
@@ -95,9 +97,9 @@ def all_clear(state: State, of_fleet: bool) -> list[Para]:
         ("2", "look at the links between GPUs and network adapters"),
         ("s", "save this as the reference; d compares with it later"),
         *((("esc", "back to the fleet"),) if of_fleet else ()),
-        ("$", "nodedoctor --deep            measure bandwidth and compute on an idle node"),
-        ("$", "nodedoctor fleet --slurm     compare with the other nodes of a job"),
-        ("$", "nodedoctor triage LOGS       find out why a job died"),
+        ("$", "nodedoctor --deep         measure bandwidth and compute, idle node only"),
+        ("$", "nodedoctor expect         write down what this healthy node has"),
+        ("$", "nodedoctor fleet --slurm  compare with the other nodes of a job"),
     ):
         paras.append(Para(text, f"  {key:<4} ", lead_style="bold cyan", verbatim=key == "$"))
     return paras
@@ -145,7 +147,9 @@ def _steps(finding: Finding) -> Iterator[Para]:
         if said.detail:
             yield Para(said.detail, " " * 12, "yellow" if said.interrupts else QUIET)
     if last:
-        text = f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
+        text = (
+            f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
+        )
         yield Para(text, " " * 10, "red")
 
 

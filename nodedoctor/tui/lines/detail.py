@@ -15,6 +15,7 @@ from nodedoctor.report.document import (
     Fix,
     Probe,
     Result,
+    asides,
     is_blind,
     severity,
     severity_of,
@@ -85,8 +86,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
     subject = f"{finding['subject']}: " if finding["subject"] else ""
-    waived = f" [waived: {finding['waived']}]" if finding["waived"] is not None else ""
-    return inert(f"{subject}{finding['summary']}{waived}")
+    return inert(f"{subject}{finding['summary']}{asides(finding)}")
 
 
 def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:

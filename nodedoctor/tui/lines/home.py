@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Result, severity, severity_of, worst
+from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, well
 from nodedoctor.tui.lines import detail
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Row
@@ -25,9 +26,9 @@ SLOW = 2.0
 Fits = Callable[[Result], bool]
 
 
-def rows(state: State, opened: Collection[str], glyphs: Glyphs) -> list[Row]:
+def rows(state: State, opened: Collection[str], glyphs: Glyphs, room: int) -> list[Row]:
     """Causes, problems of their own, then the folds; `opened` holds the keys of those that are open."""
-    made = [_cause(cause) for cause in causes(state)]
+    made = [_cause(cause, room) for cause in causes(state)]
     groups = folds(state)
     made += [detail.row(result, None) for result in groups.pop(_OWN, ())]
     made = made or [_well(state)]
@@ -133,9 +134,12 @@ def _fold(key: str, results: Sequence[Result], here: bool, state: State, glyphs:
     return Row(FOLD + key, _TITLES[key][0], _STYLES.get(key, QUIET), "", text, body=QUIET)
 
 
-def _cause(cause: Cause) -> Row:
-    status = Status(cause["status"])
-    return Row(CAUSE + cause["id"], status.word, STYLE[status], "", of_cause(cause), body=LABEL)
+def _cause(cause: Cause, room: int) -> Row:
+    """The headline, with whose side it is and what to do where there is room for all of it."""
+    status, text = Status(cause["status"]), of_cause(cause)
+    if len(text) > room - 10:
+        text = inert(cause["headline"])
+    return Row(CAUSE + cause["id"], status.word, STYLE[status], "", text, body=LABEL)
 
 
 def _well(state: State) -> Row:

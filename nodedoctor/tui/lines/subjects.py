@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from nodedoctor.model import Status
@@ -44,12 +45,10 @@ class Panel:
 
     def lines(self, width: int, height: int, glyphs: Glyphs, *, here: bool, focus: bool) -> list[list[Part]]:
         """The panel in exactly so many lines: a rule with name and counts, the worst line, the command."""
-        counts: list[Part] = [
-            (f" {count} {status.word}", STYLE[status])
-            for status, count in self.counts
-            if status is not Status.PASS or len(self.counts) == 1 or width >= 36
-        ]
+        counts: list[Part] = [(f" {count} {status.word}", STYLE[status]) for status, count in self.counts]
         counts += [(f" {self.running} RUN", RUN)] if self.running else []
+        while len(counts) > 1 and len(self.name) + 5 + sum(len(text) for text, _ in counts) > width:
+            counts.pop()
         counts = counts or [(" not here", QUIET)]
         taken = len(self.name) + 4 + sum(len(text) for text, _ in counts)
         style = LABEL + (" reverse" if here and focus else "")
@@ -63,16 +62,18 @@ class Panel:
         if self.worst:
             folded = _folded(self.worst, width - 1, max(height - 1 - bool(self.command), 1), glyphs)
             rest += [[(f" {line}", "")] for line in folded]
+        elif self.status in (Status.PASS, Status.SKIP) and not self.running:
+            rest.append([(" nothing wrong" if self.status is Status.PASS else " does not apply", QUIET)])
         if self.command:
             rest.append([(" $ ", "bold cyan"), (fit(self.command, width - 4, glyphs.more), "cyan")])
         return [head, *rest, *([] for _ in range(height))][:height]
 
 
 def panels(state: State) -> list[Panel]:
-    """Every subject, and the checks of none of them when there are any."""
+    """Every subject, and the checks of none of them when one of those has a problem."""
     made = [_panel(name, state) for name, _ in _SUBJECTS]
     other = _panel(OTHER, state)
-    return [*made, other] if other.status or other.running else made
+    return [*made, other] if other.worst else made
 
 
 def subject_of(check: str) -> str:
@@ -110,8 +111,6 @@ def _worst(results: Sequence[Result]) -> tuple[str, str]:
 
 
 def _folded(text: str, width: int, most: int, glyphs: Glyphs) -> list[str]:
-    import textwrap
-
     lines = textwrap.wrap(text, max(width, 8), break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines = [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), width, glyphs.more)]

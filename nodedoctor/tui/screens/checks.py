@@ -57,6 +57,8 @@ class ChecksScreen(Screen[None]):
         Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
         Binding("c,y", "copy_fix", "Copy a step of the fix", id="copy-fix"),
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
+        Binding("h,left", "focus_subjects", "Subjects", id="subjects", tooltip="checks of one subject"),
+        Binding("l,right", "focus_list", "List", id="list", show=False),
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
 
@@ -179,6 +181,18 @@ class ChecksScreen(Screen[None]):
         self._open ^= {home.FOLD + "pass"}
         self.show(self.state)
 
+    def action_focus_subjects(self) -> None:
+        """To the subjects, where the terminal is wide enough for them."""
+        self.query_one(Subjects).focus()
+
+    def action_focus_list(self) -> None:
+        """Back to the list."""
+        self.panes.listing.focus()
+
+    def on_resize(self) -> None:
+        """What a row says depends on the width."""
+        self.call_after_refresh(self.show, self.state)
+
     def action_rerun(self) -> None:
         """Ask the selected check again."""
         result = self._selected()
@@ -196,7 +210,9 @@ class ChecksScreen(Screen[None]):
     def action_copy_fix(self) -> None:
         """Show the steps of the fix, to copy one."""
         result, cause = self._selected(), self._cause()
-        found = card.steps(self.state.report, cause) if self.state and cause else steps(result) if result else ()
+        found = (
+            card.steps(self.state.report, cause) if self.state and cause else steps(result) if result else ()
+        )
         if result is None or not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
         else:
@@ -235,7 +251,7 @@ class ChecksScreen(Screen[None]):
     def _rows(self, state: State) -> list[Row]:
         subject = self.query_one(Subjects).selected
         if not (subject or self._filter.text):
-            return home.rows(state, self._open, self._glyphs)
+            return home.rows(state, self._open, self._glyphs, self.panes.listing.room)
         return home.flat(
             state,
             lambda result: (

@@ -19,6 +19,7 @@ from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page
 
+
 class StepsScreen(Screen[None]):
     """A page of steps; a key copies one step and goes back. Last resorts have the capital letters."""
 

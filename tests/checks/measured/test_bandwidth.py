@@ -42,7 +42,7 @@ def node(tmp_path, fake_nvml, cuda_folder):
         config = write_config(tmp_path / "cuda.conf", {"devices": gpus, **(cuda or {})})
         libraries = f"{told['LD_LIBRARY_PATH']}{os.pathsep}{cuda_folder}"
         env = {**os.environ, **told, "LD_LIBRARY_PATH": libraries, "NODEDOCTOR_FAKE_CUDA": str(config)}
-        argv = [sys.executable, "-m", "nodedoctor", "--json", "--root", str(tree)]
+        argv = [sys.executable, "-m", "nodedoctor", "--json", "--preview", "--root", str(tree)]
         return argv, {**env, "PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"}
 
     return make
