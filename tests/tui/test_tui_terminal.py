@@ -93,7 +93,7 @@ def rack_words(tmp_path: Path) -> list[str]:
 
 def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         screen.type("/port-7\r")
         screen.wait_for(b"[/port-7]")
         screen.type("q")
@@ -153,21 +153,21 @@ def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
 @pytest.mark.slow
 def test_no_color_writes_no_colour(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"NO_COLOR": "1"}) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         screen.type("2")
         screen.wait_for(b"NV16")
         screen.type("q")
         screen.end()
         assert not COLOUR.search(screen.written)
     with terminal(*rack_words(tmp_path)) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         assert COLOUR.search(screen.written)
 
 
 @pytest.mark.slow
 def test_a_locale_without_utf_8_gets_ascii(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         for key, shown in (("2", b"NV16"), ("?", b"ctrl+u"), ("q", b""), (":", b"Search")):
             screen.type(key)
             screen.wait_for(shown)

@@ -17,7 +17,7 @@ from nodedoctor.report.text import alike
 from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
 from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Para
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para
 from nodedoctor.tui.state import State
 
 _PROOF = 2
@@ -30,7 +30,8 @@ _MEASURED = ("bandwidth", "collective", "compute", "deep")
 def card(report: Report, cause: Cause) -> list[Para]:
     """A cause: headline, whose move it is, what it does to training, the proof, the steps, what follows."""
     status = Status(cause["status"])
-    paras = [Para(inert(cause["headline"]), f"{status.word}  ", LABEL, STYLE[status])]
+    preview = " (preview)" if cause.get("preview") else ""
+    paras = [Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])]
     found = root(report, cause)
     if found is None:
         return [*paras, labelled("move", whose(cause)), *_follows(report, cause)]
@@ -87,7 +88,12 @@ def all_clear(state: State, of_fleet: bool) -> list[Para]:
     head = well(report).partition(": ")[2]
     paras = [Para(head, f"{status.word}  ", LABEL, STYLE[status])]
     if state.running:
-        return [Para("checks are running; what is wrong will stand first here")]
+        longest = sorted(state.asking.items(), key=lambda item: (-int(item[1]), item[0]))
+        paras = [Para(f"{state.done} of {len(report['results'])} checks have answered", style=LABEL), Para()]
+        return [
+            *paras,
+            *(Para(name, f"{f'{seconds:.0f} s':>8}  ", lead_style=RUN) for name, seconds in longest),
+        ]
     text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
     paras += [Para(text, " " * 6), Para(), Para("Not measured", style=LABEL)]
     paras += [Para(f"{text}", f"  {name}  ") for name, text in _unmeasured(report["results"])]

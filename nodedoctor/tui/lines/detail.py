@@ -193,6 +193,7 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
 
 
 def labelled(label: str, text: str) -> Para:
+    """A paragraph behind a label, as wide as all labels."""
     return Para(inert(text), _lead(label))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nodedoctor.model import Status
 from nodedoctor.record import record
-from nodedoctor.report.document import Result, is_blind, problems_first, severity, severity_of, worst
+from nodedoctor.report.document import Result, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Part, fit
@@ -34,7 +34,7 @@ _COUNTED = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
 
 @record
 class Panel:
-    """One subject: its worst status (None while nothing has answered), counts, the worst line, what to type."""
+    """One subject: its worst status (None: no answer yet), counts, the worst line, what to type."""
 
     name: str
     status: Status | None
@@ -47,14 +47,14 @@ class Panel:
         """The panel in exactly so many lines: a rule with name and counts, the worst line, the command."""
         counts: list[Part] = [(f" {count} {status.word}", STYLE[status]) for status, count in self.counts]
         counts += [(f" {self.running} RUN", RUN)] if self.running else []
-        while len(counts) > 1 and len(self.name) + 5 + sum(len(text) for text, _ in counts) > width:
+        while len(counts) > 1 and len(self.name) + 4 + sum(len(text) for text, _ in counts) > width:
             counts.pop()
         counts = counts or [(" not here", QUIET)]
-        taken = len(self.name) + 4 + sum(len(text) for text, _ in counts)
+        taken = len(self.name) + 3 + sum(len(text) for text, _ in counts)
         style = LABEL + (" reverse" if here and focus else "")
         head: list[Part] = [
-            ("> " if here else glyphs.rule * 2, LABEL if here else QUIET),
-            (f" {self.name} "[here:], style),
+            (">" if here else glyphs.rule, LABEL if here else QUIET),
+            (f" {self.name} ", style),
             (glyphs.rule * max(width - taken, 1), QUIET),
             *counts,
         ]
@@ -97,17 +97,14 @@ def _panel(name: str, state: State) -> Panel:
 
 
 def _worst(results: Sequence[Result]) -> tuple[str, str]:
-    """The worst line and what to type first, nothing where nothing is wrong. Roots before what follows."""
-    bad = [result for result in results if severity_of(result).is_problem]
-    roots = [result for result in bad if not worst(result)["because_of"]]
-    for result in roots or bad:
-        finding = worst(result)
-        if severity(finding) < severity(worst(bad[0])):
-            break
-        steps = finding["fix"]["steps"] if finding["fix"] and not is_blind(finding) else ()
-        safe = [step["command"] for step in steps if step["role"] in ("look", "repair")]
-        return sentence(finding), inert(safe[0]) if safe else ""
-    return "", ""
+    """The worst line and what to type first, nothing where nothing is wrong; a root before what follows."""
+    bad = [finding for result in results for finding in result["findings"] if severity(finding).is_problem]
+    first = min(bad, key=lambda finding: (-severity(finding), bool(finding["because_of"])), default=None)
+    if first is None:
+        return "", ""
+    steps = first["fix"]["steps"] if first["fix"] and not is_blind(first) else ()
+    safe = [step["command"] for step in steps if step["role"] in ("look", "repair")]
+    return sentence(first), inert(safe[0]) if safe else ""
 
 
 def _folded(text: str, width: int, most: int, glyphs: Glyphs) -> list[str]:

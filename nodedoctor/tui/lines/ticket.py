@@ -13,7 +13,7 @@ from nodedoctor.report.steps import told
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")
 SAFE_KEYS = "123456789abdefhilmnoprstuvwxyz"
 LAST_KEYS = "ABDEFHIJKLMOPQRSTUVWXYZ"
-"""Keys that copy a step, and those that copy a last resort; without those that move and leave: c g j k q C G N."""
+"""Keys that copy a step, and those for last resorts; without those that move and leave: c g j k q C G N."""
 
 
 def markdown(result: Result, report: Report) -> str:

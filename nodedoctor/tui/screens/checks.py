@@ -289,9 +289,11 @@ class ChecksScreen(Screen[None]):
             return card.fold(state, name, home.folds(state).get(name, ()))
         result, cause = self._selected(), self._cause()
         full = self.panes.zoomed == "page"
-        if cause is not None and not (full and result):
-            return card.card(state.report, cause)
+        own = card.card(state.report, cause) if cause is not None else []
         if result is None:
-            return [Para("nothing fits this filter" if self._filter.text else "no checks")]
+            return own or [Para("nothing fits this filter" if self._filter.text else "no checks")]
+        if own and not full:
+            return own
         check = self._engine.about.checks.get(result["check"])
-        return detail.detail(state, result, check, full=full)
+        everything = detail.detail(state, result, check, full=full)
+        return [*own, Para(), *everything] if own else everything

@@ -1,4 +1,4 @@
-"""Panels below each other, one per subject, with a cursor that is on none of them until a person goes there."""
+"""Panels below each other, one per subject, with a cursor that a person may put on one."""
 
 from __future__ import annotations
 
