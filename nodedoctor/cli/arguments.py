@@ -148,6 +148,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--tui", action="store_true", help="the screen, even with stdout redirected (JSON at exit)"
     )
     add = group.add_argument
+    add("--mouse", action="store_true", help="the screen takes clicks and the wheel (there: m)")
     add("-q", dest="quiet", action="store_true", help="text: only what is wrong")
     add("-v", dest="verbose", action="store_true", help="text: every check, with all evidence and all steps")
     add("--record", default="", metavar="FILE", help="keep what was seen, as a zip for --replay")

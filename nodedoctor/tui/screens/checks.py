@@ -9,14 +9,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
 
-from nodedoctor.report.document import Cause, Result, severity_of
+from nodedoctor.report.document import Cause, Result, severity_of, worst
 from nodedoctor.report.inert import inert
+from nodedoctor.report.lead import root
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import card, detail, home
 from nodedoctor.tui.lines.subjects import panels, subject_of
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.lines.tiles import strip
 from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.messages import ShowProbe
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
@@ -29,6 +31,7 @@ from nodedoctor.tui.widgets.subjects import Subjects
 HINTS = (
     ("c", "Steps"),
     ("enter", "Open"),
+    ("e", "Evidence"),
     ("n", "Next cause"),
     ("/", "Filter"),
     ("2", "Topology"),
@@ -56,6 +59,7 @@ class ChecksScreen(Screen[None]):
         Binding("p", "passes", "List or fold what passed", id="passes"),
         Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
         Binding("c,y", "copy_fix", "Copy a step of the fix", id="copy-fix"),
+        Binding("e", "evidence", "Evidence in its full output", id="evidence"),
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
         Binding("h,left", "focus_subjects", "Subjects", id="subjects", tooltip="checks of one subject"),
         Binding("l,right", "focus_list", "List", id="list", show=False),
@@ -155,8 +159,10 @@ class ChecksScreen(Screen[None]):
         self.show(self.state)
 
     async def action_filter(self) -> None:
-        """Type a filter; the list follows every letter, escape takes it back."""
-        self.panes.zoom("")
+        """Type a filter; the list follows every letter, escape takes it back; in a text it searches."""
+        if self.panes.zoomed == "page":
+            await self.panes.page.action_find()
+            return
         await ask(self, Prompt("filter", self._filter.text, self._filtered, self.set_filter))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -218,12 +224,22 @@ class ChecksScreen(Screen[None]):
         else:
             self.app.push_screen(StepsScreen(cause["headline"] if cause else result["check"], found))
 
+    def action_evidence(self) -> None:
+        """Open the evidence in all that its probe printed, at its line."""
+        result, cause = self._selected(), self._cause()
+        found = root(self.state.report, cause) if self.state and cause else None
+        finding = found[1] if found else worst(result) if result else None
+        if finding is None or not finding["evidence"]:
+            self.notify("no evidence here", markup=False)
+            return
+        evidence = finding["evidence"][0]
+        self.post_message(ShowProbe(evidence["probe"], evidence["text"].strip().partition("\n")[0]))
+
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""
         result = self._selected()
         if result is not None and self.state is not None:
             self.app.copy_to_clipboard(markdown(result, self.state.report))
-            self.notify(f"copied {result['check']} as Markdown", markup=False)
 
     def action_clear(self) -> None:
         """Show everything again; with nothing to clear, back to the fleet this node is one of."""

@@ -142,7 +142,6 @@ class FleetScreen(Screen[None]):
         if self._round is not None and self.panes.listing.key:
             names = self._alike() if self._matrix else nodes.names(self._round.fleet, self.panes.listing.key)
             self.app.copy_to_clipboard(names)
-            self.notify(f"copied {names}", markup=False)
 
     async def action_filter(self) -> None:
         """Type words; the list follows every letter, escape takes it back."""

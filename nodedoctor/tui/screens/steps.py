@@ -55,9 +55,8 @@ class StepsScreen(Screen[None]):
         step = self._keys.get(event.character)
         if step is None:
             return
-        self.app.copy_to_clipboard(step["command"])
         self.app.pop_screen()
-        self.app.notify(f"copied: {inert(step['command'])}", markup=False)
+        self.app.copy_to_clipboard(step["command"])
 
 
 _BACK = (("esc", "Back"),)
