@@ -10,6 +10,7 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.knowledge.gpus import platforms_of
 from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
 from nodedoctor.model import Evidence, Finding, Fix, Step
@@ -103,29 +104,29 @@ def libcuda(
         where = next(library.folder for library in driver.libraries if library.name == _NVML)
         said = [Evidence("driver-files", f"{where}: {_NVML} and no {_CUDA}")]
         summary = "libcuda.so.1 is missing: no CUDA program can start"
-        yield Finding.fail(summary, evidence=said, fix=_package(driver, machine))
+        yield Finding.fail(summary, evidence=said, fix=_package(machine))
 
 
-_PACKAGES = {
-    "ubuntu": ("apt-get", "libnvidia-compute-{branch}"),
-    "debian": ("apt-get", "libcuda1"),
-    **dict.fromkeys(
-        ("rhel", "rocky", "almalinux", "centos", "ol", "fedora", "amzn"), ("dnf", "nvidia-driver-cuda-libs")
-    ),
-}
-"""Which package holds libcuda: packages.ubuntu.com, packages.debian.org, the driver installation guide."""
+def _package(machine: Machine | None) -> Fix:
+    """Install it again, of the version that is loaded.
 
-
-def _package(driver: Driver, machine: Machine | None) -> Fix:
-    """Install it again, of the version that is loaded."""
-    tool, name = _PACKAGES.get((machine.distro_id if machine else None) or "", ("", ""))
-    branch = (driver.version or "").partition(".")[0]
+    On Ubuntu libcuda and NVML's library are of one package, whose name has branch and flavour or not
+    (libnvidia-compute-580-server, libnvidia-compute): whoever owns the one lacks the other. Elsewhere:
+    packages.debian.org, the driver installation guide.
+    """
+    distribution = machine.distro_id if machine else None
     steps: list[Step] = [look("ldconfig -p | grep -E 'libcuda|libnvidia-ml'")]
-    package = name.format(branch=branch)
-    if tool == "apt-get" and branch:
-        steps.append(repair("sudo apt-get install --reinstall {}", package))
-    elif tool:
-        steps.append(repair("sudo dnf reinstall {}", package))
+    if distribution == "ubuntu":
+        steps.append(
+            repair(
+                "dpkg-query -S libnvidia-ml.so.1 | cut -d: -f1 | sort -u "
+                "| xargs -r sudo apt-get install --reinstall -y"
+            )
+        )
+    elif distribution == "debian":
+        steps.append(repair("sudo apt-get install --reinstall libcuda1"))
+    elif package_tool(distribution) == "dnf":
+        steps.append(repair("sudo dnf reinstall nvidia-driver-cuda-libs"))
     return Fix(
         "Install the driver's compute libraries, in the version of the loaded module.",
         tuple(steps),

@@ -146,7 +146,7 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
         if gpu.mig_mode != gpu.mig_mode_pending:
             becomes = "on" if gpu.mig_mode_pending else "off"
             fix = Fix(
-                "Reset the GPU when it is idle.", gpu_reset(gpu.index), "reset-gpu", "what runs on this GPU"
+                "Reset the GPU when it is idle.", gpu_reset(gpu.handle), "reset-gpu", "what runs on this GPU"
             )
             yield Finding.info(f"MIG will be {becomes} after a reset", subject=gpu.subject, fix=fix)
     if len(on) == len(gpus.gpus):

@@ -30,7 +30,7 @@ _UVM = Fix(
 )
 _HOLD = Fix(
     "Hold the driver's packages, and upgrade them when the node is drained.",
-    (HOLD_PACKAGES,),
+    HOLD_PACKAGES,
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.module-userspace",

@@ -171,7 +171,7 @@ def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
     fix = Fix(
         "Look again after a minute. If it stays, a process ended without giving its memory back: find "
         "whoever still has the device open, or reset the GPU when it is idle.",
-        gpu_reset(gpu.index),
+        gpu_reset(gpu.handle),
         "reset-gpu",
         "what runs on this GPU",
         "nodedoctor driver.processes",

@@ -1,5 +1,6 @@
 """Is the NVLink fabric up: manager running, of the driver's version, GPUs registered, switches there?"""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
@@ -17,6 +18,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import keep, look, repair
 
@@ -26,6 +28,7 @@ GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 SETTLED_SECONDS = 600.0
 """After boot registration takes seconds to a few minutes; NVIDIA's guide tells to wait for `Completed`."""
 _UNIT = "nvidia-fabricmanager"
+_PACKAGE = r"nvidia-fabric-?manager(?:-\d+)?"
 _ZERO = "00000000-0000-0000-0000-000000000000"
 _BAD_HEALTH = {
     "bandwidth": ("degraded",),
@@ -147,6 +150,8 @@ def _works(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) 
     """What proves that somebody has programmed the switches; empty when nothing does."""
     if gpus and gpus.gpus and all(_registered(gpu) for gpu in gpus.gpus):
         return "all GPUs are registered with the fabric"
+    if gpus and any(gpu.fabric_state in ("not-started", "in-progress") for gpu in gpus.gpus):
+        return ""
     listed = [gpu.links for gpu in links.gpus] if links else []
     up = bool(listed) and all(rows and all(link.active for link in rows) for rows in listed)
     pairs = [
@@ -214,7 +219,7 @@ def version(
         yield Finding.unknown("not-visible-here", f"fabric manager {manager.version}, driver version unknown")
     elif manager.version == driving:
         yield Finding.ok(f"both {driving}")
-    elif packages and packages.drivers() == (manager.version,):
+    elif packages and _drivers(packages) == {manager.version}:
         summary = (
             f"the driver was upgraded to {manager.version} too and needs a reboot: driver.module-userspace"
         )
@@ -225,28 +230,34 @@ def version(
         yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=said, fix=fix)
 
 
-_INSTALLERS = {
-    **dict.fromkeys(("rhel", "rocky", "almalinux", "centos", "ol", "fedora", "amzn"), "dnf"),
-    **dict.fromkeys(("sles", "sled", "opensuse-leap"), "zypper"),
-}
+def _drivers(packages: DriverPackages) -> set[str]:
+    """Versions of the installed driver itself, less those of the fabric manager's own packages."""
+    listed = [package for package in packages.packages if not package.name.startswith("nvidia-fabric")]
+    return {package.driver for package in listed if package.driver}
 
 
 def _same_version(driving: str, packages: DriverPackages | None, machine: Machine | None) -> Fix:
-    """Install what belongs to the driver, with the tool of this distribution."""
-    listed = packages.packages if packages else ()
-    exact = next((package.version for package in listed if package.driver == driving), "")
-    distro = (machine.distro_id if machine else None) or ""
+    """Install what belongs to the driver, with the tool of this distribution.
+
+    The revision behind the driver's version differs between NVIDIA's and Ubuntu's archive (580.159.03-1,
+    580.159.03-0ubuntu0.24.04.1), so it is left open. In Debian packages up to 580 the branch is a part of the
+    name; NVIDIA's later ones leave it out (driver installation guide, recent updates): the name of the
+    installed package shows which it is.
+    """
+    tool = package_tool(machine.distro_id if machine else None)
+    listed = [package.name for package in packages.packages] if packages else []
+    installed = next((name for name in listed if re.fullmatch(_PACKAGE, name)), "")
+    branch = driving.partition(".")[0]
     steps: list[Step] = []
-    if distro in ("ubuntu", "debian"):
-        name = f"nvidia-fabricmanager-{driving.partition('.')[0]}"
-        steps.append(look("apt-cache madison {}", name))
-        if exact:
-            steps.append(repair("sudo apt-get install {}", f"{name}={exact}"))
-            steps.append(
-                repair("sudo apt-mark hold {}", name, disturbs="its upgrades, until apt-mark unhold")
-            )
-    elif tool := _INSTALLERS.get(distro):
-        steps.append(repair("sudo {} install {}", tool, f"nvidia-fabricmanager-{driving}"))
+    if tool == "apt":
+        bare = installed and not installed[-1].isdecimal()
+        name = _UNIT if bare else f"{_UNIT}-{branch}"
+        steps += (look("apt-cache madison {}", name), repair("sudo apt-get install {}", f"{name}={driving}*"))
+        steps.append(repair("sudo apt-mark hold {}", name, disturbs="its upgrades, until apt-mark unhold"))
+    elif tool:
+        steps.append(repair("sudo {} install {}", tool, f"{installed or _UNIT}-{driving}"))
+    if tool:
+        steps.append(repair("sudo systemctl start nvidia-fabricmanager", when="the versions are equal"))
     return Fix(
         "Install the fabric manager of the driver's version and keep both from being upgraded alone.",
         tuple(steps),

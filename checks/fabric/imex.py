@@ -8,6 +8,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, FabricNodes
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
@@ -33,12 +34,17 @@ _FIX = Fix(
     "fabric.imex",
     "IMEX is in order on multi-node NVLink",
     tags={"fast", "nvlink", "service"},
+    without=(FabricNodes,),
     stage="preview",
 )
 def imex(
-    board: Board, services: Services | None, packages: DriverPackages | None, driver: Driver | None
+    board: Board,
+    services: Services | None,
+    packages: DriverPackages | None,
+    driver: Driver | None,
+    nodes: FabricNodes | None,
 ) -> Iterator[Finding]:
-    """The service nvidia-imex on GB200 and GB300 trays: whether it failed, and its version, the driver's.
+    """The service nvidia-imex on GB200 and GB300 trays: whether it failed, its version, and IMEX channels.
 
     A service that does not run is no fault: Slurm and Kubernetes may start it with each job.
     Why: without IMEX memory cannot be exported to other trays, and jobs that span trays fail or go over the
@@ -73,6 +79,15 @@ def imex(
         )
     else:
         findings.append(Finding.ok("nvidia-imex runs", evidence=[Evidence("services", unit.text)]))
+    if nodes and nodes.channels == ():
+        # An administrator or each job makes them, and they are gone after a reboot (IMEX guide).
+        findings.append(
+            Finding.info(
+                "there is no IMEX channel: a job that shares memory with other trays needs one",
+                subject="imex:channels",
+                evidence=[Evidence("machine", f"{CHANNELS}: ENOENT")],
+            )
+        )
     yield from findings
 
 

@@ -85,7 +85,7 @@ def _off(gpu: Gpu, source: str, model: str) -> Finding:
         "Switch ECC on, unless somebody wants it off: without it a flipped bit goes into the weights unseen.",
         (
             repair("sudo nvidia-smi -i {} -e 1", gpu.index),
-            *gpu_reset(gpu.index),
+            *gpu_reset(gpu.handle),
         ),
         "config",
         "what runs on this GPU, at the reset that makes it count",

@@ -67,7 +67,22 @@ def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     if uptime is None:
         yield Finding.unknown("not-visible-here", "for how long these counters have run is not known")
     elif not findings:
-        yield Finding.ok(f"{all_of(told)} slowed for less than {SHARE:.0%} of the time since boot")
+        yield Finding.ok(
+            f"{all_of(told)} slowed for less than {SHARE:.0%} of the time since boot{_part(told)}"
+        )
+
+
+def _part(told: list[Gpu]) -> str:
+    """Which reasons these counters were of, where they are not of all.
+
+    Up to driver 580 NVML counts software slowdown alone (nvml.h: field 75, which is the performance policy
+    "thermal" of nvmlDeviceGetViolationStatus); hardware slowdown and power brake have counters from 590 on.
+    """
+    counted = [reason for reason in REASONS if all(reason in (gpu.clock_event_seconds or {}) for gpu in told)]
+    if len(counted) == len(REASONS):
+        return ""
+    of = " and ".join(REASONS[reason] for reason in counted) or "not the same reasons on all"
+    return f" (this driver counts only: {of})"
 
 
 def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> Iterator[Finding]:

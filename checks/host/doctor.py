@@ -69,7 +69,7 @@ def exhausted(starts: Starts) -> Iterator[Finding]:
     not; PASS when every program could be started.
     Fix: Raise the limit that the finding names, or end what uses it up.
     Threshold: None of ours: the kernel refused (EAGAIN, ENOMEM, EMFILE, ENFILE of fork(2), pipe(2), open(2)).
-    False positives: A limit set for this session alone (ulimit, a container) says nothing about jobs elsewhere.
+    False positives: A limit of this session alone (ulimit, a container) says nothing about jobs elsewhere.
     """
     by_resource: dict[str, list[tuple[str, Exhausted]]] = {}
     for probe, what in starts.failed.items():

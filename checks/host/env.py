@@ -153,13 +153,14 @@ def _node(
         active_rdma=any(port.active for _, port in ports) if rdma else None,
         nvlink=_nvlink(gpus, nvlinks),
         gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
-        skyrl=_skyrl(target),
+        skyrl=_version(target, "skyrl", "skyrl-train"),
+        vllm=_version(target, "vllm"),
     )
 
 
-def _skyrl(target: TargetPython | None) -> str:
-    """The version of SkyRL, by either name of its package."""
-    found = (target.package(name) for name in ("skyrl", "skyrl-train")) if target else ()
+def _version(target: TargetPython | None, *names: str) -> str:
+    """The version of a package, by any of its names."""
+    found = (target.package(name) for name in names) if target else ()
     return next((package.version for package in found if package), "")
 
 

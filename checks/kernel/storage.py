@@ -53,7 +53,9 @@ _STORAGE: dict[StorageKind, tuple[str, str, Action]] = {
 
 @check("kernel.storage", "Disks and file systems reported no trouble", tags={"fast"}, stage="preview")
 def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """NVMe controllers, arrays (md), ext4, XFS, Btrfs and Lustre in the kernel log, by device.
+    """NVMe controllers, arrays (md), ext4, XFS, Btrfs, servers of Lustre and Ceph in the kernel log.
+
+    An NFS server that does not respond is kernel.hung's.
 
     Why: ranks wait for data or die writing a checkpoint, and the training log only shows a slow step.
     Fix disturbs: every job on this node.
@@ -107,10 +109,18 @@ def _look(device: str) -> tuple[Step, ...]:
     return (look("lsblk"), look("findmnt"))
 
 
+_NAMES = {"lustre": "Lustre", "ceph": "Ceph"}
+_SERVERS = {
+    "lustre": (look("lfs check servers"),),
+    "ceph": (look("findmnt -t ceph"),),
+}
+
+
 def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
-    """A server of Lustre that was lost: over again as soon as it is back."""
+    """A server of a network file system that was lost: over again as soon as it is back."""
     losses = [event for event in events if event.kind == "connection-lost"]
-    subject, evidence = f"lustre:{device}", evidence_of(events)
+    system = events[-1].system
+    subject, evidence = f"{system}:{device}", evidence_of(events)
     if events[-1].kind == "connection-back":
         return Finding.info(
             f"{device}: the connection was lost and is back{times(losses)}"
@@ -121,12 +131,12 @@ def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
         )
     fix = Fix(
         "Look at the server and at the network on the way to it.",
-        (look("lfs check servers"),),
+        _SERVERS[system],
         "investigate",
         "nothing",
         "nodedoctor kernel.storage",
     )
-    summary = f"{device}: the connection to this Lustre server is lost{times(losses)}"
+    summary = f"{device}: the connection to this {_NAMES[system]} server is lost{times(losses)}"
     return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 

@@ -9,6 +9,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.lspci import Lspci
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.knowledge.fixes.gpu import card, look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
@@ -40,8 +41,11 @@ _RESEAT = (
     "Every PCIe link has its full width",
     tags={"fast", "gpu", "pcie"},
     explained_by=("driver.answers", "driver.gpus-present"),
+    without=(Lspci,),
 )
-def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
+def width(
+    gpus: Gpus | None, pci: Pci | None, board: Board | None, lspci: Lspci | None, expect: Expect
+) -> Iterator[Finding]:
     """Lanes of each GPU's and RDMA adapter's link, against what both ends can do, and against its peers.
 
     Why: a GPU on 8 of 16 lanes loads data and reaches adapters at half the speed, and all others wait for it.
@@ -60,6 +64,10 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
     unasked = pci.gpus if pci and not (gpus and gpus.gpus) else ()
     devices = (*unasked, *(pci.mellanox_nics if pci else ()))
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
+    if lspci and pci is None:
+        shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
+        findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
+        devices = (*devices, *shown)
     looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
     if gpus and gpus.gpus and not told:
@@ -142,13 +150,13 @@ def _lanes(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
-def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | None:
+def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str = "pci") -> Finding | None:
     """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
     now, most = _lanes(device), (device.link.max_width or 0) if device.link else 0
     peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
     if not now or now >= most:
         return None
-    said = [Evidence("pci", f"{device.address} {device.pci_id}: width x{now}, at most x{most}")]
+    said = [Evidence(source, f"{device.address} {device.pci_id}: width x{now}, at most x{most}")]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     if wider * 2 <= len(peers) or len(peers) < 2:

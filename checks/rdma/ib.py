@@ -105,6 +105,10 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         summary = f"{summary}; whether it is meant to have a link cannot be told"
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
+    if not rails.explicit and not port.infiniband and all(p.rate_gbps is None for p in rails.ports):
+        summary = f"{summary}; no rate is told, so it may be of the node's own network"
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        return unsure.in_preview()
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
 
@@ -127,7 +131,7 @@ def _spare(port: IbPort, rails: Rails) -> str:
         return f"all {len(active)} rails are active without it"
     if port.infiniband or len(idle) == len(rails.ports):
         return ""
-    rates = [other.rate_gbps or 0 for other in active]
+    rates = [other.rate_gbps or 0 for other in active if other.rate_gbps is not None] or [_RAIL_GBPS]
     rail = len(active) > max(1, len(idle)) and min(rates, default=0) >= _RAIL_GBPS
     return "" if rail else "an Ethernet port nobody may use"
 

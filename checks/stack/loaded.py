@@ -20,7 +20,7 @@ from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
 
 RESTART = "the job, which has to be started anew"
-PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus")
+PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus", "cuda-graphs")
 """Traits of what a program does; nothing on the node tells them."""
 
 
@@ -145,6 +145,8 @@ def nccl_known_bad(
         yield Finding.skip("no NCCL was found whose version is known")
         return
     holds = set(_holding(target, gpus, nvlinks, rdma, processes, limits, driver))
+    if torch is not None and torch.version.partition("+")[0] == "2.7.0":
+        holds.add("torch-2.7.0")
     for version, where in found.items():
         bad = known_bad(version, holds)
         for row in bad:

@@ -213,8 +213,11 @@ def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
         return Fix(
             text, (repair("unset {}", rule.rule),), "config", "new processes", "nodedoctor stack.nccl-copies"
         )
-    text = "Install the NCCL torch was built with."
-    return Fix(text, (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-copies")
+    text = (
+        "Install the NCCL torch was built with, again if its version is listed: another package's lies there."
+    )
+    command = target.reinstall(str(pin.wanted))
+    return Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.nccl-copies")
 
 
 def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding]:

@@ -23,7 +23,12 @@ from nodedoctor.expectations import held, judges
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
-from nodedoctor.knowledge.fixes.recipes import touches_driver, where_it_stands
+from nodedoctor.knowledge.fixes.recipes import (
+    for_distribution,
+    names_distribution,
+    touches_driver,
+    where_it_stands,
+)
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
 
 _log = logging.getLogger(__name__)
@@ -219,12 +224,14 @@ class Diagnosis:
 
     async def _fitted(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
-        if finding.fix is None or not touches_driver(finding.fix):
+        if finding.fix is None or not (touches_driver(finding.fix) or names_distribution(finding.fix)):
             return finding
         machine, container = await asyncio.gather(self.facts.get(Machine), self.facts.get(Container))
         rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
         inside = isinstance(container, Container) and container.inside
-        return replace(finding, fix=where_it_stands(finding.fix, inside=inside, rented=rented))
+        distribution = machine.distro_id if isinstance(machine, Machine) else None
+        fix = for_distribution(finding.fix, distribution or "")
+        return replace(finding, fix=where_it_stands(fix, inside=inside, rented=rented))
 
     def _unanswered(self, check: Check, waiting: Mapping[str, float]) -> Result:
         """The result of a check whose probes, of which the oldest is named, had not answered."""

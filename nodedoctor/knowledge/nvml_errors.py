@@ -19,21 +19,38 @@ _TICKET = (
 )
 
 
-HOLD_PACKAGES = repair(
-    "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*' 'linux-image-*' 'linux-headers-*' "
-    "'linux-modules-*' 'linux-generic*' 'linux-aws*' 'linux-azure*' 'linux-gcp*' 'linux-oracle*' "
-    "'linux-nvidia*' 2>/dev/null | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
-    when="this is Debian or Ubuntu",
-    disturbs="upgrades of driver and kernel, until apt-mark unhold",
+_HELD = "upgrades of driver and kernel, until they are unlocked again"
+HOLD_PACKAGES = (
+    repair(
+        "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*' 'linux-image-*' 'linux-headers-*' "
+        "'linux-modules-*' 'linux-generic*' 'linux-aws*' 'linux-azure*' 'linux-gcp*' 'linux-oracle*' "
+        "'linux-nvidia*' 2>/dev/null | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
+        when="this is Debian or Ubuntu",
+        disturbs=_HELD,
+    ),
+    repair(
+        "rpm -qa --qf '%{NAME}\\n' '*nvidia*' kernel 'kernel-core' 'kernel-devel*' 'kernel-modules*' "
+        "| sort -u | xargs -r sudo dnf versionlock add",
+        when="this is a Red Hat system or Amazon Linux (with python3-dnf-plugin-versionlock)",
+        disturbs=_HELD,
+    ),
+    repair(
+        "rpm -qa --qf '%{NAME}\\n' '*nvidia*' 'kernel-default*' 'kernel-macros' 'kernel-devel*' "
+        "| sort -u | xargs -r sudo zypper addlock",
+        when="this is SUSE",
+        disturbs=_HELD,
+    ),
 )
-"""With the kernel: Ubuntu has one module package per kernel (linux-modules-nvidia-580-6.8.0-60-generic):
-a kernel that is upgraded alone starts without a driver."""
+"""Only what is installed, and with the kernel: Ubuntu has one module package per kernel
+(linux-modules-nvidia-580-6.8.0-60-generic), Red Hat's precompiled kmod packages as well: a kernel that is
+upgraded alone starts without a driver. Source: docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+version-locking.html; apt-mark(8), zypper(8)."""
 RELOAD = Fix(
     "Stop what holds the driver and load the new kernel module, or reboot. Hold the driver's "
     "packages, so that unattended upgrades do not do it again in the middle of a job.",
     (
         look("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
-        HOLD_PACKAGES,
+        *HOLD_PACKAGES,
         *driver_reload(),
     ),
     action="reboot",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
+from nodedoctor.lint.names import unread_by_nccl2
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.model import Step
 from nodedoctor.steps import look, repair
@@ -39,7 +40,7 @@ _WEIGHTY = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_COMM_ID", "NCCL_HOSTID")
 def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """What is switched on and costs speed, or hides a fault; depends on what the node has."""
     row = env_var(setting.name)
-    if row is None:
+    if row is None or unread_by_nccl2(setting.name, node):
         return
     value = setting.value.strip()
     if setting.name == "NCCL_P2P_DISABLE" and switched_on(value):

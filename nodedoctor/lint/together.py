@@ -11,6 +11,10 @@ from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_o
 from nodedoctor.steps import repair
 
 Pair = tuple[str, Remark]
+_RINGS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""The first one wins where both are set (the table's note)."""
+SHORTEST_RING = 100
+"""Entries; our choice: a step of a large model has so many collectives, and ranks differ by a step or two."""
 _OURS = ("NCCL_", "TORCH_", "GLOO_", "SKYRL_", "DEEPSPEED_")
 _NOT_OURS = ("TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCH_CUDA_ARCH_LIST", "NCCL_CONF_FILE")
 
@@ -94,6 +98,27 @@ def _empty_dumps(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pa
             yield name, Remark("warn", text, f"Set {new}=2000.", (repair("export {}=2000", new),))
 
 
+def _short_ring(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+    """A flight recorder of a few entries holds nothing to compare: ranks are many collectives apart."""
+    name = next((one for one in _RINGS if variables.get(one, "")), "")
+    size = variables.get(name, "").strip()
+    if size.isdigit() and 0 < int(size[:9]) < SHORTEST_RING:
+        text = f"the flight recorder keeps {size} entries: too few to compare ranks that are further apart"
+        yield name, Remark("warn", text, "Set 2000, torch's own default.", (repair("export {}=2000", name),))
+
+
+def _sleep_mode(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+    """vLLM's sleep mode and expandable segments: vllm-project/vllm pull requests 14189 and 40812."""
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        if "expandable_segments:true" in variables.get(name, "").replace(" ", "").lower() and node.vllm:
+            text = (
+                "vLLM's sleep mode, as reinforcement learning on shared GPUs uses it, cannot have it: vLLM "
+                "up to April 2026 stops with an AssertionError, later ones turn it off there (here it is "
+                f"{node.vllm})"
+            )
+            yield name, Remark("note", text)
+
+
 _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] = (
     _two_names,
     _rdma_off,
@@ -102,6 +127,8 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
     _least_and_most,
     _silent_details,
     _empty_dumps,
+    _short_ring,
+    _sleep_mode,
 )
 
 

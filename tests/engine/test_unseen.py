@@ -55,6 +55,7 @@ OWN = {
     ("nvml", "driver.gpus-present"),
     ("nvidia-smi-xml", "driver.answers"),
     ("nvidia-smi", "driver.answers"),
+    ("nvidia-smi-q", "driver.answers"),
 }
 """Probe and check: a probe that hung or crashed is news about the driver or device it asked only."""
 

@@ -92,6 +92,7 @@ class Gpu:
     """
 
     index: int
+    numbered: bool = True  # whether the index is the driver's own, not a place in a text that was cut
 
     # Identity
     name: str | None = None
@@ -242,6 +243,14 @@ class Gpu:
     def subject(self) -> str:
         """How findings call this GPU."""
         return f"gpu:{self.index}"
+
+    @property
+    def handle(self) -> int | str | None:
+        """What names this very GPU to `nvidia-smi -i`; None where nothing does.
+
+        A text cut out of a longer one does not tell the index: the GPU that comes first may be any.
+        """
+        return self.index if self.numbered else self.bus_id
 
 
 @record

@@ -64,7 +64,9 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     paths |= {mount.point for mount in worth_asking(mounts)}
     words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
     each = ("--each", str(EACH_SECONDS))
-    return Command(child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", *words))
+    return Command(
+        child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", "read:/etc/fstab", *words)
+    )
 
 
 @record
@@ -114,7 +116,7 @@ class Disk:
         mounts = parse_mountinfo(files.text(_MOUNTINFO) or "")
         uses = _uses(env.variables if isinstance(env, Env) else {})
         volumes: dict[str, Volume] = {}
-        for path in sorted({*files.statvfs, *files.errors} - {_MOUNTINFO}):
+        for path in sorted({*files.statvfs, *files.errors} - {_MOUNTINFO, "/etc/fstab"}):
             mount = mount_of(path, mounts)
             volume = _volume(path, mount, files)
             if volume is not None:

@@ -31,6 +31,7 @@ _ROLES = (
     ),
     ("persistenced", re.compile(r"nvidia-persiste")),
     ("fabricmanager", re.compile(r"nv-fabricmanage")),
+    ("nvlsm", re.compile(r"nvlsm")),
     ("dcgm", re.compile(r"nv-hostengine|dcgm-exporter|dcgmi")),
     ("engine", re.compile(r"VLLM::|vllm|sglang", re.IGNORECASE)),
 )
@@ -51,7 +52,8 @@ def running_processes(options: Options) -> Command:
 class Process:
     """One process; `program` and `script` are names only, `started` is in seconds since 1970.
 
-    `role` is rank raylet gcs-server ray-worker launcher engine persistenced fabricmanager dcgm, or empty.
+    `role` is rank raylet gcs-server ray-worker launcher engine persistenced fabricmanager nvlsm dcgm,
+    or empty.
     `state` is the kernel's in words: running sleeping disk-sleep zombie ... `job` is the Slurm job's number.
     `limits`, `descriptors`, `environment`, `libraries` (NCCL and CUDA, as mapped) and `nvidia` (GPU devices
     open) are read of processes that matter; `errors` says why one is missing, `stuck_at` which reading hung.

@@ -150,6 +150,7 @@ class StorageEvent:
     text: str
     kind: StorageKind
     device: str
+    system: str = ""  # the file system of a server: lustre, ceph
 
 
 @record

@@ -139,6 +139,14 @@ class TargetPython:
         tool = ("uv", "pip", "install", "--python", self._python) if self.uv else (*self._pip, "install")
         return repair("{}", [*tool, *words])
 
+    def reinstall(self, *words: str) -> Step:
+        """The command that writes the files of packages again, of a version that is installed already, too.
+
+        pip and uv say "already satisfied" of such a version otherwise and change nothing.
+        """
+        again = ("--reinstall" if self.uv else "--force-reinstall", "--no-deps")
+        return self.install(*again, *words)
+
     def uninstall(self, *names: str) -> Step:
         """The command that removes packages from this Python."""
         tool = ("uv", "pip", "uninstall", "--python", self._python)

@@ -54,7 +54,7 @@ def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
     """Reset the GPU once nothing uses it."""
     return Fix(
         f"{text} End what runs on it and reset it, or reboot the node. If it comes back: {ticket(gpu)}",
-        gpu_reset(gpu.index),
+        gpu_reset(gpu.handle),
         action="reset-gpu",
         disturbs=ONE_GPU,
         verify=f"nodedoctor {verify}",

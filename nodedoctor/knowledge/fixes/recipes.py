@@ -30,6 +30,13 @@ _UNTRIED = "not tried on this model"
 _MADE_HERE = re.compile(
     r"nodedoctor-(?:stopped|modules)\.txt|nvidia-smi -i \S+ -pm [01]$|modprobe -(?:r|a) |/dev/nvidia\*$"
 )
+_WORDS_OF = {"apt": "Ubuntu", "dnf": "Red Hat", "zypper": "SUSE"}
+"""How a step's condition names the distributions of a tool: `this is Debian or Ubuntu`."""
+_DISTRIBUTIONS = {
+    **dict.fromkeys(("ubuntu", "debian"), "apt"),
+    **dict.fromkeys(("rhel", "rocky", "almalinux", "centos", "ol", "fedora", "amzn"), "dnf"),
+    **dict.fromkeys(("sles", "sled", "opensuse-leap"), "zypper"),
+}
 _ELSEWHERE = {
     "container": (
         "From inside a container neither can be done: it is up to whoever runs the host.",
@@ -42,12 +49,17 @@ _ELSEWHERE = {
 }
 
 
-def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
-    """Reset one GPU (its index, or several with commas); the reboot comes last.
+def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
+    """Reset one GPU (its index, its bus address, or several with commas); the reboot comes last.
+
+    Without an index only what shows which GPU it is, and the reboot: a wrong number resets another one.
 
     From Ampere on each GPU is reset alone, also on boards with NVSwitch (nvidia-smi(1), --gpu-reset; on
     Ampere the fabric manager has to run). Before that nvidia-smi asks for all GPUs of the board.
     """
+    last = reboot("the reset fails and the node is drained")
+    if index is None:
+        return (look("nvidia-smi -L"), HOLDERS, last)
     return (
         HOLDERS,
         repair(_MONITORS_TO_FILE, disturbs="nothing"),
@@ -61,7 +73,7 @@ def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
         ),
         repair("sudo nvidia-smi -i {} -pm 1", index, when="persistence mode was on", disturbs="nothing"),
         repair("xargs -r sudo systemctl start < nodedoctor-stopped.txt", disturbs="nothing"),
-        reboot("the reset fails and the node is drained"),
+        last,
     )
 
 
@@ -84,6 +96,11 @@ def driver_reload() -> tuple[Step, ...]:
     )
 
 
+def package_tool(distro_id: str | None) -> str:
+    """What installs packages on a distribution, by its ID in /etc/os-release: apt, dnf, zypper or nothing."""
+    return _DISTRIBUTIONS.get(distro_id or "", "")
+
+
 def where_it_stands(fix: Fix, *, inside: bool, rented: bool) -> Fix:
     """The fix for this place: no GPU reset or driver reload first where others own the machine.
 
@@ -102,6 +119,24 @@ def where_it_stands(fix: Fix, *, inside: bool, rented: bool) -> Fix:
     ]
     action = "reboot" if rented and fix.action == "reset-gpu" else fix.action
     return replace(fix, text=f"{fix.text} {words}", steps=tuple(steps), action=action)
+
+
+def for_distribution(fix: Fix, distro_id: str) -> Fix:
+    """The fix without the steps of other distributions; unchanged where this one is not known."""
+    here = _DISTRIBUTIONS.get(distro_id)
+    if here is None:
+        return fix
+    return replace(fix, steps=tuple(step for step in fix.steps if _fits(step, here)))
+
+
+def names_distribution(fix: Fix) -> bool:
+    """Whether some step is for one distribution only."""
+    return any(step.when.startswith("this is ") for step in fix.steps)
+
+
+def _fits(step: Step, here: str) -> bool:
+    named = step.when.startswith("this is ") and any(word in step.when for word in _WORDS_OF.values())
+    return not named or _WORDS_OF[here] in step.when
 
 
 def touches_driver(fix: Fix) -> bool:

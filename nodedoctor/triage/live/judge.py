@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.progress import LongWork
@@ -57,7 +56,7 @@ def _states(live: LiveJob) -> Iterator[Candidate]:
         cause: Cause = "peer_died" if held[0].states[1] == "Z" else "cpu_stuck_or_slow_rank"
         headline = f"{called(who)} {_STATES[held[0].states[1]]}"
         evidence = tuple(_event(live, process, _doing(process)) for process in held[:4])
-        yield Candidate(cause, order.DIED, "high", headline, evidence, who)
+        yield Candidate(cause, "death", "high", headline, evidence, who)
 
 
 def _gone(live: LiveJob) -> Iterator[Candidate]:
@@ -71,9 +70,7 @@ def _gone(live: LiveJob) -> Iterator[Candidate]:
     if world is not None and world == local and missing and ranks != {None}:
         who = tuple(Who(rank=rank, host=live.host) for rank in missing)
         evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:3])
-        yield Candidate(
-            "peer_died", order.DIED + 1, "high", f"{called(who)} has no process any more", evidence, who
-        )
+        yield Candidate("peer_died", "death", "high", f"{called(who)} has no process any more", evidence, who)
 
 
 def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
@@ -93,7 +90,7 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
     headline += f"; {len(waiting)} rank(s) wait for it in {waiting[0].collective}"
-    yield Candidate(cause, order.SILENT, "medium", headline, evidence, who, victims)
+    yield Candidate(cause, "absence", "medium", headline, evidence, who, victims)
 
 
 def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:

@@ -140,7 +140,7 @@ def kind_of(head: bytes) -> Kind:
     return "text"
 
 
-_ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout|stderr)\.log$")
+_ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout\.log|stderr\.log|error\.json)$")
 _RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 
 

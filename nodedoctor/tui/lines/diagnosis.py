@@ -8,6 +8,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects
 from nodedoctor.record import record
+from nodedoctor.report import triaged
 from nodedoctor.report.document import Step
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
@@ -21,6 +22,7 @@ OUTCOME = {
     "undetermined": ("UNKN", "bold magenta"),
     "clean": ("PASS", "green"),
     "recovered": ("PASS", "green"),
+    "nothing": ("UNKN", "bold magenta"),
 }
 LONGEST_NAME = 18
 _LINKS = (("nvlink4", "NVLink"), ("ib_400g", "400 Gb/s InfiniBand"), ("ethernet_10g", "10 GbE"))
@@ -44,13 +46,14 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     seen, expected = listed(coverage.get("ranks_seen")), coverage.get("ranks_expected")
     parts = [f"{coverage.get('files', 0)} files"]
     parts.append(f"{len(seen)} of {expected} ranks" if expected else f"{len(seen)} ranks")
-    if coverage.get("ranks_missing"):
-        parts.append(f"missing {spans(listed(coverage['ranks_missing']))}")
+    if absent := triaged.missing(document):
+        parts.append(f"missing {absent}")
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
-    cause = inert(f"  {document.get('cause')} ({document.get('confidence')}): ")
+    sure = "" if document.get("outcome") in triaged.UNSURE else f" ({document.get('confidence')})"
+    cause = inert(f"  {document.get('cause')}{sure}: ")
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
         ((word, style), (cause, LABEL), (inert(str(document.get("headline", ""))), "")),
@@ -68,6 +71,7 @@ def entries(document: Json) -> list[Entry]:
         *_pairs(document, "not_the_cause", "not", "claim", "why"),
         *_pairs(document, "alternatives", "or", "cause", "why_less_likely"),
         *_timeline(document),
+        *_runs(document),
     ]
     return [_keyed(entry, number) for number, entry in enumerate(made)]
 
@@ -107,6 +111,8 @@ def _verdict(document: Json) -> Iterator[Entry]:
     for item in objects(document.get("not_the_cause")):
         text = f"{item.get('claim', '')}: {item.get('why', '')}"
         paras.append(Para(inert(text), f"{'not it':<9} ", lead_style=QUIET))
+    if lost := triaged.unread(document):
+        paras.append(Para(f"{lost} lines or files could not be opened", f"{'unread':<9} "))
     for note in listed(mapping(document.get("coverage")).get("notes")):
         paras.append(Para(inert(str(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, "", headline, body=LABEL), tuple(paras), steps)
@@ -161,13 +167,17 @@ def _ranks(document: Json) -> Iterator[Entry]:
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    for mark, style, meaning, seated in ranks.groups(ranks.seats(document)):
+    made = ranks.groups(ranks.seats(document))
+    for mark, style, meaning, seated in made:
         if mark in ("X", "!"):
             continue
         text = f"{meaning}: {ranks.names(seated)}"
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(seated))
         count = f"{len(seated)} rank{'s'[: len(seated) > 1]}"
         yield Entry(Row("", "rank", style, count, text, body=style if mark == "?" else ""), paras)
+    missing = triaged.missing(document)
+    if missing and all(mark != "?" for mark, *_ in made):
+        yield Entry(Row("", "rank", "bold yellow", missing, "nothing was read from these"))
 
 
 def _seat(found: Sequence[Json]) -> list[str]:
@@ -246,6 +256,19 @@ def _timeline(document: Json) -> Iterator[Entry]:
         until = f"until {last}" if last != first else ""
         page = (Para(text, style=LABEL), Para(until), *paras)
         yield Entry(Row("", "when", QUIET, first, text), page)
+
+
+def _runs(document: Json) -> Iterator[Entry]:
+    """Earlier runs in the same logs, and the other jobs."""
+    for cause, headline, where in triaged.earlier(document):
+        title, text = inert(cause), inert(headline)
+        paras = (Para(title, style=LABEL), Para(text), Para(inert(where), verbatim=True))
+        yield Entry(Row("", "before", QUIET, title, text), paras)
+    for name, known, judged in triaged.jobs(document):
+        title, text = inert(name), inert(known)
+        style = LABEL if judged else QUIET
+        how = "judged here" if judged else "nodedoctor triage --job ID judges it"
+        yield Entry(Row("", "job", style, title, text), (Para(title, style=LABEL), Para(text), Para(how)))
 
 
 def _keyed(entry: Entry, number: int) -> Entry:

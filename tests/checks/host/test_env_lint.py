@@ -331,3 +331,42 @@ def test_any_text_may_stand_in_nccl_conf(text):
 def test_any_document_gives_settings_or_unseen(sections):
     env = Env.parse(said(json.dumps(sections)))
     assert isinstance(Settings.parse(env, Unseen.skip("")), (Settings, Unseen))
+
+
+def test_the_recorder_set_by_its_old_and_new_name_is_no_remark():
+    """Up to torch 2.10 both are needed: the ring is sized by the new name, the dump pipe made by the old."""
+    both = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"}
+    assert only(lint(**both)).status.value == "pass"
+    assert only(lint(TORCH_NCCL_TRACE_BUFFER_SIZE="2000")).status.value == "warn"
+    assert "warn" in {f.status.value for f in lint(**{**both, "TORCH_NCCL_TRACE_BUFFER_SIZE": "500"})}
+
+
+@pytest.mark.parametrize("size", ["1", "20"])
+def test_a_ring_of_a_few_entries_is_told_and_never_proposed_again(size: str):
+    found = lint(TORCH_NCCL_TRACE_BUFFER_SIZE=size, TORCH_FR_BUFFER_SIZE=size)
+    (short,) = [f for f in found if f.status.value == "warn"]
+    assert "entries" in short.summary and short.fix is not None
+    assert short.fix.commands == ("export TORCH_FR_BUFFER_SIZE=2000",)
+    assert not [f for f in lint(TORCH_FR_BUFFER_SIZE="2000") if f.status.value == "warn"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["TORCH_NCCL_DESYNC_DEBUG", "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "TORCH_NCCL_ENABLE_MONITORING"],
+)
+def test_what_the_default_backend_of_torch_2_15_does_not_read(name: str):
+    told = only(lint(torch="2.15.0+cu130", **{name: "1"}))
+    assert told.status.value == "warn" and "does not read it" in told.summary
+    former = lint(torch="2.15.0+cu130", **{name: "1", "TORCH_DIST_USE_NCCL2": "0"})
+    assert not any("does not read it" in f.summary for f in former)
+    assert not any("does not read it" in f.summary for f in lint(torch="2.14.0+cu130", **{name: "1"}))
+
+
+def test_expandable_segments_beside_vllm_are_a_note_about_its_sleep_mode():
+    settings = Settings(here={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:True"})
+    alone, beside = (
+        [remark for _, remark in judge_together(NodeContext(settings, vllm=version))]
+        for version in ("", "0.11.0")
+    )
+    assert alone == [] and [remark.level for remark in beside] == ["note"]
+    assert "sleep mode" in beside[0].text
