@@ -21,6 +21,7 @@ from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.slow_lines import SlowLineDriver
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
@@ -69,7 +70,7 @@ class NodeDoctor(App[None]):
         rounds: AsyncIterator[Round] | None = None,
         mouse: bool = False,
     ) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=SlowLineDriver, ansi_color=True)
         self.theme = "ansi-dark"
         self.engine = engine
         self.glyphs = ASCII if ascii else UNICODE

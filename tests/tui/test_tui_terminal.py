@@ -231,10 +231,10 @@ def test_inside_tmux_a_copy_is_also_in_a_buffer(tmp_path: Path):
 DEMOS = {
     "driver-mismatch": (
         "driver mismatch: kernel module 580.82.07, libraries 580.95.05",
-        "$ grep -h -A4 nvidia",
+        "grep -h -A4 nvidia",
     ),
-    "nvlinks-down": ("GPU 3 lost 2 NVLinks", "$ nvidia-smi nvlink -s -i 3"),
-    "raylet-1024-files": ("raylet (pid 3188) may open 1024 files, 1003 open", "$ ulimit -n 1048576"),
+    "nvlinks-down": ("GPU 3 lost 2 NVLinks", "nvidia-smi nvlink -s -i 3"),
+    "raylet-1024-files": ("raylet (pid 3188) may open 1024 files, 1003 open", "ulimit -n 1048576"),
 }
 
 
@@ -260,7 +260,7 @@ def test_a_sick_node_opens_on_its_cause_with_a_command_to_type_every_time(demo: 
 @pytest.mark.slow
 def test_an_idle_screen_writes_nothing_and_one_move_little():
     with terminal("demo", "nvlinks-down") as screen:
-        screen.wait_for(b"$ nvidia-smi nvlink -s -i 3")
+        screen.wait_for(b"nvidia-smi nvlink -s -i 3")
         time.sleep(1.0)
         while select.select([screen._master], [], [], 0.2)[0]:
             screen.read()
@@ -272,4 +272,4 @@ def test_an_idle_screen_writes_nothing_and_one_move_little():
         while select.select([screen._master], [], [], 0.2)[0]:
             screen.read()
         moved = len(screen.written) - before
-        assert 0 < moved < 3000, moved
+        assert 0 < moved < 4500, moved  # a page of other text; blanks are not written
