@@ -35,12 +35,13 @@ class Glyphs:
     more: str
     ramp: str
     tile: str
+    point: str
     shut: str
     open: str
 
 
-UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█", tile="■", shut="▸", open="▾")
-ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#", tile=".", shut="+", open="-")
+UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█", tile="■", point="·", shut="▸", open="▾")
+ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#", tile=".", point=".", shut="+", open="-")
 
 Part = tuple[str, str]
 """A piece of a line and its style."""

@@ -41,7 +41,7 @@ class Entry:
 
 
 def head(document: Json) -> list[tuple[Part, ...]]:
-    """Two lines: what was read, and the verdict in a sentence."""
+    """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
     seen, expected = listed(coverage.get("ranks_seen")), coverage.get("ranks_expected")
     parts = [f"{coverage.get('files', 0)} files"]
@@ -52,11 +52,11 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
-    sure = "" if document.get("outcome") in triaged.UNSURE else f" ({document.get('confidence')})"
-    cause = inert(f"  {document.get('cause')}{sure}: ")
+    sure = "" if document.get("outcome") in triaged.UNSURE else f"   sure: {document.get('confidence')}"
+    owner = f"   whose move: {document['owner']}" if document.get("owner") else ""
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
-        ((word, style), (cause, LABEL), (inert(str(document.get("headline", ""))), "")),
+        ((word, style), (inert(f"  {document.get('cause')}{sure}{owner}"), LABEL)),
     ]
 
 
@@ -94,7 +94,7 @@ def _verdict(document: Json) -> Iterator[Entry]:
     headline = inert(str(document.get("headline", "")))
     fixes = [fix for key in ("fixes", "next") for item in objects(document.get(key)) if (fix := fix_of(item))]
     steps = steps_of(fixes)
-    paras = [Para(headline, f"{word}  ", LABEL, style), *_sure(document)]
+    paras = [Para(headline, f"{word}  ", LABEL, style)]
     made = ranks.seats(document)
     paras += [Para(), *ranks.matrix(made)]
     for mark, tone, meaning, members in ranks.groups(made):
@@ -116,13 +116,6 @@ def _verdict(document: Json) -> Iterator[Entry]:
     for note in listed(mapping(document.get("coverage")).get("notes")):
         paras.append(Para(inert(str(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, "", headline, body=LABEL), tuple(paras), steps)
-
-
-def _sure(document: Json) -> Iterator[Para]:
-    owner = str(document.get("owner") or "")
-    side = f"   whose move: {owner}" if owner else ""
-    text = f"{document.get('cause')}   sure: {document.get('confidence')}{side}"
-    yield Para(inert(text), " " * 6, QUIET)
 
 
 def _collective(work: Any) -> Iterator[Para]:

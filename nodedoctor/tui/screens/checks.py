@@ -63,6 +63,7 @@ class ChecksScreen(Screen[None]):
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
         Binding("h,left", "focus_subjects", "Subjects", id="subjects", tooltip="checks of one subject"),
         Binding("l,right", "focus_list", "List", id="list", show=False),
+        Binding("space", "choose_row", "Open or fold", id="toggle", show=False),
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
 
@@ -186,6 +187,10 @@ class ChecksScreen(Screen[None]):
         """List what passed, or fold it again."""
         self._open ^= {home.FOLD + "pass"}
         self.show(self.state)
+
+    def action_choose_row(self) -> None:
+        """What enter does in the list."""
+        self.on_listing_chosen()
 
     def action_focus_subjects(self) -> None:
         """To the subjects, where the terminal is wide enough for them."""

@@ -35,7 +35,7 @@ class Listing(ScrollView, can_focus=True):
         Binding("ctrl+u,pageup", "page(-1)", "Page up", id="page-up", show=False),
         Binding("slash", "find", "Filter", id="filter", tooltip="rows with these words"),
         Binding("escape", "unfind", "Clear the filter", id="clear", show=False),
-        Binding("enter,space", "choose", "Open", id="open", show=False),
+        Binding("enter", "choose", "Open", id="open", show=False),
     ]
 
     class Moved(Message):
