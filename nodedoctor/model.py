@@ -202,10 +202,45 @@ class Moment:
 
 @record
 class Evidence:
-    """One line (or a few) a finding rests on, and the probe that printed it."""
+    """What a finding rests on: a quote of what a probe printed, or a reading of one value in it.
+
+    A check says where its proof is: `Evidence(probe, text)` for a slice of the output, `reading(probe, path)`
+    for a value. The engine finds it there and fills in the rest (`engine/proof.py`, which describes paths);
+    what is not there is left out. Of a quote, `line` counts from 1 in the output, or in the text under `path`
+    where the output relays several. Of a reading, `text` is made of `source`, `path` and `value`; `otherwise`
+    are the paths of other versions of the output, of which the first that exists is read. `at` is the offset
+    of the line a quote is of, where the same words may stand more than once; `like` a pattern whose first
+    match, or the group in it, is quoted.
+    """
 
     probe: str
-    text: str
+    text: str = ""
+    path: str = ""
+    kind: Literal["quote", "reading"] = "quote"
+    line: int | None = None
+    source: str = ""
+    value: Any = None
+    otherwise: tuple[str, ...] = ()
+    at: int | None = None
+    like: str = ""
+
+
+def reading(probe: str, path: str, *otherwise: str, like: str = "") -> Evidence:
+    """The value under a path of what a probe printed, or under the first of the others that exists.
+
+    Where the same is pasted as text, the first match of `like` is quoted.
+    """
+    return Evidence(probe, path=path, kind="reading", otherwise=otherwise, like=like)
+
+
+def quoted_like(probe: str, pattern: str, path: str = "") -> Evidence:
+    """The first match of a pattern in what a probe printed, or of the group in it; `^` begins any line."""
+    return Evidence(probe, path=path, like=pattern)
+
+
+def file_reading(probe: str, file: str, section: str = "files") -> Evidence:
+    """What stands in one file that a probe has read."""
+    return reading(probe, f'{section}["{file}"]')
 
 
 @record

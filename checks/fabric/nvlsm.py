@@ -10,7 +10,7 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
 
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
@@ -71,7 +71,7 @@ def nvlsm(
     elif board.virtual is None:
         yield Finding.unknown("not-visible-here", "whether this is the host that manages them is not known")
     elif nodes and nodes.management is False:
-        said = [Evidence("machine", f"{MANAGEMENT}: ENOENT")]
+        said = [reading("machine", f'errors["{MANAGEMENT}"]')]
         summary = "ib_umad is not loaded: the fabric manager cannot reach the NVSwitches"
         yield Finding.warn(summary, subject="module:ib_umad", evidence=said, fix=_MODULE)
     elif gpus is None or not any(gpu.fabric_state for gpu in gpus.gpus):
@@ -79,8 +79,6 @@ def nvlsm(
     elif processes is None or processes.left_out or processes.unread:
         yield Finding.unknown("not-visible-here", "whether nvlsm runs cannot be seen here")
     elif running := next(iter(processes.of("nvlsm")), None):
-        yield Finding.ok(
-            "nvlsm runs", evidence=[Evidence("processes", f"pid {running.pid}: {running.label}")]
-        )
+        yield Finding.ok("nvlsm runs", evidence=running.said("program"))
     else:
         yield Finding.warn("nvlsm does not run, and not all GPUs are registered", fix=_MANAGER)

@@ -9,9 +9,9 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.cloud_plugins import CloudPlugins
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.facts.rdma.sysfs import Hca, Rdma
+from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.clouds import CloudShape, shape_of
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 
 _WHOLE = 8
@@ -62,7 +62,7 @@ def _of_rails(hca: Hca, shape: CloudShape) -> bool:
 def _judge(shape: CloudShape, rdma: Rdma, plugins: CloudPlugins | None) -> Finding:
     found = [hca for hca in rdma.hcas if hca.driver == shape.driver and _of_rails(hca, shape)]
     told = f"{shape.name}: {len(found)} of {shape.devices} RDMA devices"
-    said = [Evidence("rdma", f"{hca.name}: {hca.driver}") for hca in found[:4]]
+    said = [reading("rdma", f'links["{CLASS}/{hca.name}/device/driver"]?') for hca in found[:4]]
     if not found:
         return Finding.info(f"{told}: jobs over several nodes go over TCP", evidence=said)
     if len(found) < shape.devices:

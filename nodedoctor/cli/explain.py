@@ -47,9 +47,9 @@ OWNERS = {
 }
 SAFETY = {
     "yes": "may stay set",
-    "workaround": "only while a fault is worked around",
-    "no": "no: for diagnosis, or for those who know why",
-    "no-effect": "it does nothing",
+    "workaround": "only as a workaround",
+    "no": "no: only for diagnosis or a known reason",
+    "no-effect": "has no effect",
 }
 
 
@@ -90,7 +90,7 @@ def _xid(row: xids.XidRow) -> Iterator[str]:
     yield f"Xid {row.xid}: {row.mnemonic}"
     yield from _text(row.meaning)
     yield ""
-    yield from _label("Severity", "the words of the message decide" if row.level == "decode" else row.level)
+    yield from _label("Severity", "depends on the message" if row.level == "decode" else row.level)
     yield from _label("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
     yield from _label("Do", row.what_to_do.text)
     yield from _label("Action", row.action)
@@ -122,7 +122,7 @@ def _cause(word: str) -> Iterator[str] | None:
 def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
     yield from _text(row.means)
-    yield from _steps("How to confirm it", row.confirm)
+    yield from _steps("How to confirm", row.confirm)
     yield from _steps("What to do", row.fix)
     yield ""
     yield from _label("See also", ", ".join(row.see))
@@ -162,7 +162,7 @@ def _timeouts() -> Iterator[str]:
     settings = env_vars.timeout_settings()
     width = max(len(row.framework) for row in settings) + 4
     yield ""
-    yield "What does set the timeout of collectives, and its default"
+    yield "What sets the timeout of collectives, and its default"
     for row in settings:
         unit = f" (given in {row.unit})" if row.unit == "minutes" else ""
         setting = f"{row.setting}: {row.default_seconds} s{unit}"
@@ -171,9 +171,9 @@ def _timeouts() -> Iterator[str]:
     thorough = " and ".join(row.framework for row in settings if row.reaches_subgroups)
     yield ""
     yield from _text(
-        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The one that applies "
-        "stands in the log as Timeout(ms)=. A timeout says that some rank did not arrive: find that rank "
-        "before raising it.",
+        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The log "
+        "shows the one that applies as Timeout(ms)=. A timeout means that some rank did not "
+        "arrive: find that rank before raising it.",
         indent=0,
     )
 
@@ -277,7 +277,7 @@ def _steps(heading: str, steps: Iterable[str]) -> Iterator[str]:
 
 def _end(source: str, unverified: bool = False) -> Iterator[str]:
     if unverified:
-        yield from _label("Caution", "not all of this was checked against its source")
+        yield from _label("Caution", "not every entry was verified against its source")
     yield ""
     for part in source.split("; "):
         # The first word, usually an address, stays beside its label however long it is.

@@ -69,7 +69,7 @@ def _bug() -> int:
 
     with contextlib.suppress(OSError):
         traceback.print_exc()
-    say("this is a bug in nodedoctor; the lines above belong in a report")
+    say("this is a bug in nodedoctor; please report it with the lines above")
     return Exit.BUG
 
 
@@ -114,7 +114,7 @@ def _demo(words: list[str]) -> int:
     if words and words[0] in DEMOS:
         return diagnose(["--replay", str(folder(words[0])), *words[1:]])
     if words and words[0] not in ("-h", "--help"):
-        hint = alike(words[0], DEMOS, f"there are {', '.join(DEMOS)}")
+        hint = alike(words[0], DEMOS, f"available: {', '.join(DEMOS)}")
         return complain(f"no demo {words[0]!r}; {hint}")
     width = max(map(len, DEMOS))
     lines = (f"nodedoctor demo {name:<{width}}  {about}\n" for name, about in DEMOS.items())
@@ -213,7 +213,7 @@ def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> 
 
     failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
     if arguments.record and arguments.redact and not (failed or arguments.json or arguments.quiet):
-        say(f"read {arguments.record} before you send it: free text in it may still name something")
+        say(f"read {arguments.record} before you send it: free text in it may still contain names")
     failed = outputs.write(arguments, lambda: report) or failed
     if failed:
         return failed

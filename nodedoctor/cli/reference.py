@@ -29,11 +29,13 @@ def parser() -> Parser:
     """The parser of `nodedoctor list|explain|schema`."""
     made = Parser(prog="nodedoctor", allow_abbrev=False)
     commands = made.add_subparsers(required=True, parser_class=Parser)
-    listing = commands.add_parser("list", help="what there is", allow_abbrev=False)
+    listing = commands.add_parser("list", help="list checks, facts, probes or knowledge", allow_abbrev=False)
     listing.add_argument("kind", choices=sorted(_LISTS))
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=_list)
-    explaining = commands.add_parser("explain", help="what a word means", allow_abbrev=False)
+    explaining = commands.add_parser(
+        "explain", help="explain a check, an Xid, an environment variable or a cause", allow_abbrev=False
+    )
     explaining.add_argument("word", nargs="+", help="a check, an Xid (79), an environment variable, a cause")
     explaining.set_defaults(run=_explain)
     schema = commands.add_parser("schema", help="the JSON Schema of a document", allow_abbrev=False)
@@ -58,7 +60,7 @@ def _explain(arguments: Any) -> int:
     catalogue = discover()
     answer = explain(word, catalogue.checks.values(), catalogue.facts.values())
     if answer is None:
-        return complain(f"nothing is known about {word!r}; see `nodedoctor list checks` and `list knowledge`")
+        return complain(f"unknown: {word!r}; see `nodedoctor list checks` and `list knowledge`")
     return Exit.OK if emit(f"{answer}\n") else Exit.OUTPUT
 
 

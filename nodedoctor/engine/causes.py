@@ -16,6 +16,7 @@ from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
 from nodedoctor.record import record
+from nodedoctor.wording import about
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""
@@ -352,22 +353,7 @@ def _headline(finding: Finding, shared: int) -> str:
         return shortened(f"all {shared} {kind}: {summary}", LONGEST)
     if finding.headline:
         return shortened(finding.headline, LONGEST)
-    name = spoken(finding.subject)
-    twice = not name or finding.subject.partition(":")[2] in summary
-    return shortened(summary if twice else f"{name}: {summary}", LONGEST)
-
-
-def spoken(subject: str) -> str:
-    """A subject as a person says it: `GPU 3`, `mlx5_6 port 1`; empty for what only files findings."""
-    kind, _, rest = subject.partition(":")
-    if kind in ("gpu", "nvswitch"):
-        return f"{'GPU' if kind == 'gpu' else 'NVSwitch'} {rest}"
-    if kind == "pair":
-        return f"GPUs {' and '.join(rest.split('-'))}"
-    if kind == "port":
-        adapter, _, number = rest.partition("/")
-        return f"{adapter} port {number.partition('/')[0]}"
-    return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+    return shortened(about(finding.subject, summary), LONGEST)
 
 
 def shortened(text: str, longest: int) -> str:

@@ -177,7 +177,7 @@ class Running:
         if not (left or self._pipes.exited.done()):  # much memory takes a moment to be given back
             await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
         if self._pipes.exited.done() and not left:
-            note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
+            note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and was killed"
             return self._observation(Outcome.TIMEOUT, note)
         left = left or session
         note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {_whereabouts(left)}"
@@ -186,7 +186,7 @@ class Running:
     def _judge(self) -> tuple[Outcome, str]:
         rc, errors = self._transport.get_returncode(), self._pipes.errors.text().strip()
         if rc is not None and rc < 0:
-            return Outcome.CRASH, f"ended by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
+            return Outcome.CRASH, f"killed by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
         if rc in (126, 127) and errors.startswith(("env:", f"{_ENV}:")):
             # env(1) could not start it: the answer is about the command, not from it.
             return (Outcome.DENIED, errors) if rc == 126 else (Outcome.MISSING, errors)

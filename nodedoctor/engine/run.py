@@ -16,6 +16,8 @@ from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.exhaustion import Starts
 from nodedoctor.engine.plugin_code import PluginFailed, contained
+from nodedoctor.engine.plugins import Plugins
+from nodedoctor.engine.proof import Proof
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
 from nodedoctor.engine.sources import ObservationSource
 from nodedoctor.engine.unread import Unread, noticing
@@ -29,7 +31,7 @@ from nodedoctor.knowledge.fixes.recipes import (
     touches_driver,
     where_it_stands,
 )
-from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
+from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, Report, Result, Status, Unseen
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +104,7 @@ class Diagnosis:
         self.source = source
         self.facts = Facts(source, given)
         self.finished: dict[str, Result] = {}
+        self._proof = Proof(_of_plugins(given.get(Plugins)))
         self._given = given
         self._label = label
         self._preview = preview
@@ -202,7 +205,7 @@ class Diagnosis:
         gap = _gap(check, needs, values)
         began = time.perf_counter()
         with noticing() as refused:
-            found = judge(check, arguments)
+            found = self._proved(judge(check, arguments))
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         if gap is not None:
             return tuple(unpassed(finding, gap) for finding in found)
@@ -222,6 +225,13 @@ class Diagnosis:
         status = Status.WARN if finding.status is Status.FAIL else finding.status
         return replace(finding, status=status, preview=True)
 
+    def _proved(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings with what they rest on, as it stands in what was observed."""
+        if not any(finding.evidence for finding in found):
+            return found
+        proof = self._proof.seeing(self.source.observations())
+        return tuple(proof.of(finding) if finding.evidence else finding for finding in found)
+
     async def _fitted(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
         if finding.fix is None or not (touches_driver(finding.fix) or names_distribution(finding.fix)):
@@ -236,7 +246,7 @@ class Diagnosis:
     def _unanswered(self, check: Check, waiting: Mapping[str, float]) -> Result:
         """The result of a check whose probes, of which the oldest is named, had not answered."""
         oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
-        finding = Finding.unknown("timeout", "had not answered when the run was ended")
+        finding = Finding.unknown("timeout", "had not finished when the run ended")
         return _result(check, (self._staged(check, replace(finding, missing=oldest)),), 0.0)
 
     @property
@@ -269,8 +279,14 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
         _log.debug("check %s failed", check.id, exc_info=failed.error)
         return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
     if not found:
-        return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
+        return (Finding.unknown("crash", f"the check returned nothing ({check.where})"),)
     return tuple(found)
+
+
+def _of_plugins(plugins: Plugins | None) -> Iterator[Observation]:
+    """Why plug-ins did not load, as findings about them quote it."""
+    if plugins is not None and plugins.broken:
+        yield Observation("plugins", text="\n".join(broken.error for broken in plugins.broken))
 
 
 def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:

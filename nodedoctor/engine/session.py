@@ -160,15 +160,15 @@ def since_when(text: str, started: datetime) -> datetime:
     """The moment `24h`, `30m`, `7d` or `90s` before the start of the run; UsageError for anything else."""
     match = re.fullmatch(r"(\d+)([smhd])", text)
     if match is None:
-        raise UsageError(f"--since wants a number and s, m, h or d, like 24h; got {text[:40]!r}")
+        raise UsageError(f"--since: expected a number and s, m, h or d, like 24h, not {text[:40]!r}")
     number = whole(match[1], most=_LONG_AGO)
     if number is None:
-        raise UsageError(f"--since {text[:40]} reaches back before the calendar")
+        raise UsageError(f"--since {text[:40]} is too far back")
     unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
     try:
         return started - timedelta(**{unit: number})
     except OverflowError:
-        raise UsageError(f"--since {text[:40]} reaches back before the calendar") from None
+        raise UsageError(f"--since {text[:40]} is too far back") from None
 
 
 def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:

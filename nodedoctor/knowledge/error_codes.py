@@ -96,13 +96,17 @@ NVML: tuple[ErrorCode, ...] = (
     ErrorCode("INSUFFICIENT_SIZE", 7, "the answer is larger than the space for it", _BLIND, "unseen", UPDATE),
     ErrorCode("INSUFFICIENT_POWER", 8, "the GPU does not get enough power", _RANK, "fail", POWER),
     ErrorCode(
-        "DRIVER_NOT_LOADED", 9, "the kernel module is not loaded", _NO_CUDA, "fail", NO_DRIVER, ON_THE_HOST
+        "DRIVER_NOT_LOADED",
+        9,
+        "the NVIDIA kernel module is not loaded",
+        _NO_CUDA,
+        "fail",
+        NO_DRIVER,
+        ON_THE_HOST,
     ),
     ErrorCode("TIMEOUT", 10, "the driver gave up waiting for the GPU", _SICK, "warn", INVESTIGATE),
     ErrorCode("IRQ_ISSUE", 11, "the GPU's interrupts do not reach the driver", _RANK, "fail", INVESTIGATE),
-    ErrorCode(
-        "LIBRARY_NOT_FOUND", 12, "libnvidia-ml.so.1 is not to be found", _NO_CUDA, "fail", LIBRARY, GIVE_GPUS
-    ),
+    ErrorCode("LIBRARY_NOT_FOUND", 12, "libnvidia-ml.so.1 not found", _NO_CUDA, "fail", LIBRARY, GIVE_GPUS),
     ErrorCode(
         "FUNCTION_NOT_FOUND", 13, "a stub or a foreign libnvidia-ml.so.1 was loaded", _NO_WORRY, "quiet", STUB
     ),
@@ -115,12 +119,12 @@ NVML: tuple[ErrorCode, ...] = (
         CORRUPT,
     ),
     ErrorCode("GPU_IS_LOST", 15, "the GPU has fallen off the bus", _RANK, "fail", OFF_THE_BUS),
-    ErrorCode("RESET_REQUIRED", 16, "the GPU works again only after a reset", _RANK, "fail", RESET),
+    ErrorCode("RESET_REQUIRED", 16, "the GPU needs a reset", _RANK, "fail", RESET),
     ErrorCode("OPERATING_SYSTEM", 17, "the operating system blocks the GPU", _RANK, "warn", WINDOWS),
     ErrorCode(
         "LIB_RM_VERSION_MISMATCH",
         18,
-        "the driver's libraries and the loaded kernel module are of different versions",
+        "the driver's libraries and the loaded kernel module have different versions",
         _NO_CUDA,
         "fail",
         RELOAD,
@@ -145,7 +149,7 @@ NVML: tuple[ErrorCode, ...] = (
     ErrorCode(
         "GPU_NOT_FOUND",
         28,
-        "the driver is loaded and has no usable GPU",
+        "the driver is loaded but has no usable GPU",
         _RANK,
         "fail",
         NO_DEVICES,
@@ -156,11 +160,11 @@ NVML: tuple[ErrorCode, ...] = (
         "RESET_TYPE_NOT_SUPPORTED", 30, "the GPU has no reset of this kind", _NO_WORRY, "quiet", INVESTIGATE
     ),
     ErrorCode(
-        "UNKNOWN", 999, "the driver fails without saying why", _SICK, "warn", INVESTIGATE, DEVICES_LOST
+        "UNKNOWN", 999, "the driver fails with an unknown error", _SICK, "warn", INVESTIGATE, DEVICES_LOST
     ),
     # What our own reader of the library says where it gets no code.
-    ErrorCode("NO_ANSWER", None, "the driver does not return from this GPU", _RANK, "fail", HUNG),
-    ErrorCode("CRASH", None, "NVIDIA's library crashes at this GPU", _RANK, "fail", OFF_THE_BUS),
+    ErrorCode("NO_ANSWER", None, "the driver hangs on this GPU", _RANK, "fail", HUNG),
+    ErrorCode("CRASH", None, "NVIDIA's library crashes on this GPU", _RANK, "fail", OFF_THE_BUS),
     ErrorCode("UNPARSABLE", None, "the answer cannot be what was asked for", _SICK, "warn", INVESTIGATE),
 )
 _BY_NAME: Mapping[str, ErrorCode] = {row.name: row for row in NVML}

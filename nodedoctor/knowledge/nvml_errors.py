@@ -14,8 +14,8 @@ CGROUP_LOSS = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
 
 _EVERY_JOB = "every job on this node"
 _TICKET = (
-    "On a cloud machine, stop and start it to get another host, and put the GPU's address, the kernel log's "
-    "Xid lines and nvidia-bug-report.log.gz into the ticket."
+    "On a cloud machine, stop and start it to get another host; put the GPU's address, the "
+    "kernel log's Xid lines and nvidia-bug-report.log.gz into the ticket."
 )
 
 
@@ -46,8 +46,8 @@ HOLD_PACKAGES = (
 upgraded alone starts without a driver. Source: docs.nvidia.com/datacenter/tesla/driver-installation-guide/
 version-locking.html; apt-mark(8), zypper(8)."""
 RELOAD = Fix(
-    "Stop what holds the driver and load the new kernel module, or reboot. Hold the driver's "
-    "packages, so that unattended upgrades do not do it again in the middle of a job.",
+    "Reboot, or stop the processes using the driver and load the new kernel module. Hold the "
+    "driver packages, so that no unattended upgrade repeats this during a job.",
     (
         look("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
         *HOLD_PACKAGES,
@@ -58,18 +58,17 @@ RELOAD = Fix(
     verify="nodedoctor driver.module-userspace",
 )
 RECREATE = Fix(
-    "Restart the container: the driver's libraries and devices are put into it when it starts, and the "
-    "host's driver has changed since. If it fails again, the image brings driver libraries of its own: "
-    "remove them.",
+    "Recreate the container: it got the driver's libraries and devices at its start, and the "
+    "host's driver has changed since. If it fails again, remove the driver libraries in the image.",
     (look("find / -xdev -name 'libnvidia-ml.so*' -o -xdev -name 'libcuda.so*'"),),
     action="restart-job",
-    disturbs="what runs in this container",
+    disturbs="all processes in this container",
     verify="nodedoctor driver.module-userspace",
     docs=TOOLKIT_GUIDE,
 )
 NO_DRIVER = Fix(
-    "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), secure boot "
-    "refusing an unsigned module, nouveau holding the GPU, or no driver installed at all.",
+    "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), "
+    "secure boot rejecting an unsigned module, nouveau bound to the GPU, or no driver installed.",
     (
         look("dkms status"),
         look("uname -r"),
@@ -79,13 +78,13 @@ NO_DRIVER = Fix(
         look("sudo dmesg | tail -20"),
     ),
     action="config",
-    disturbs="nothing: no program can be using the GPUs",
+    disturbs="nothing: no program can use the GPUs now",
     verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
 OPEN_MODULES = Fix(
-    "Install the open flavour of the kernel modules, of the same driver version: Blackwell GPUs do not work "
-    "with the proprietary one.",
+    "Install the open kernel modules of the same driver version: Blackwell GPUs do not work "
+    "with the proprietary ones.",
     (
         look("cat /proc/driver/nvidia/version"),
         look("dpkg -l 'nvidia-*' 'linux-modules-nvidia-*'", when="this is Debian or Ubuntu"),
@@ -98,12 +97,12 @@ OPEN_MODULES = Fix(
     docs="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
 )
 OFF_THE_BUS = Fix(
-    "Drain the node and power it off and on again; a reboot alone often does not bring the GPU back. If "
-    f"it comes back, burn it in before it works again; if not, have it reseated or replaced. {_TICKET}",
+    "Drain and power-cycle the node; a reboot alone often does not bring the GPU back. If it "
+    f"returns, run a burn-in test before new jobs; if not, have it reseated or replaced. {_TICKET}",
     (
         KERNEL_LOG,
         keep("sudo nvidia-bug-report.sh"),
-        power_cycle("the evidence is kept and the node is drained"),
+        power_cycle("the logs are saved and the node is drained"),
     ),
     action="drain",
     disturbs=_EVERY_JOB,
@@ -111,19 +110,19 @@ OFF_THE_BUS = Fix(
     docs=XID_GUIDE,
 )
 HUNG = Fix(
-    "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be ended. "
-    f"Keep the kernel's stacks first, they are what NVIDIA asks for. {_TICKET}",
+    "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be killed. "
+    f"Save the kernel stacks first, NVIDIA asks for them. {_TICKET}",
     (
         KERNEL_LOG,
         look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
         keep("sudo nvidia-bug-report.sh --safe-mode"),
         last_resort(
             "echo w | sudo tee /proc/sysrq-trigger",
-            when="the node is drained and NVIDIA's support wants the kernel's stacks",
+            when="the node is drained and NVIDIA's support asks for the kernel stacks",
             disturbs="nothing, but a full kernel log may lose its oldest lines",
         ),
-        reboot("the evidence is kept and the node is drained"),
-        power_cycle("the reboot does not end: it waits for processes that cannot be ended"),
+        reboot("the logs are saved and the node is drained"),
+        power_cycle("the reboot does not finish (it waits for processes that cannot be killed)"),
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
@@ -131,10 +130,9 @@ HUNG = Fix(
     docs=XID_GUIDE,
 )
 DEVICES_LOST = Fix(
-    "Restart the container. `systemctl daemon-reload` on the host (also run by package updates) made "
-    "systemd apply its device rules again, and those do not know the GPUs that were added behind its "
-    "back. To prevent it: create the /dev/char links on the host, or name each device with --device, or "
-    "use CDI.",
+    "Recreate the container. `systemctl daemon-reload` on the host (also run by package updates) made "
+    "systemd apply its device rules again, and removed GPUs that it does not know. To "
+    "prevent this, create the /dev/char links on the host, pass each device with --device, or use CDI.",
     (
         repair(
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
@@ -143,42 +141,42 @@ DEVICES_LOST = Fix(
         ),
     ),
     action="restart-job",
-    disturbs="what runs in this container",
+    disturbs="all processes in this container",
     verify=VERIFY,
     docs=CGROUP_LOSS,
 )
 GIVE_GPUS = Fix(
-    "Start the container with GPUs: the NVIDIA runtime puts devices and libraries into it. docker run takes "
-    "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm the job asks for its GPUs.",
+    "Start the container with GPUs: the NVIDIA runtime adds devices and libraries. docker run takes "
+    "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm, request GPUs for the job.",
     action="restart-job",
-    disturbs="what runs in this container",
+    disturbs="all processes in this container",
     verify=VERIFY,
     docs=TOOLKIT_GUIDE,
 )
 NO_DEVICES = Fix(
-    f"The kernel log says why the driver could not start them (RmInitAdapter failed, Xid 79). {_TICKET}",
-    (KERNEL_LOG, reboot("the kernel log is kept and the node is drained")),
+    f"Check the kernel log for the reason (RmInitAdapter failed, Xid 79). {_TICKET}",
+    (KERNEL_LOG, reboot("the kernel log is saved and the node is drained")),
     action="reboot",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
     docs=XID_GUIDE,
 )
 NODES = Fix(
-    "Give the user the device nodes: they are usually readable and writable for everybody.",
+    "Give the user access to the device nodes: usually all users can read and write them.",
     (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
 RESET = Fix(
-    f"End what runs on the GPU and reset it. If that does not help, reboot. {_TICKET}",
+    f"Stop the processes using this GPU, then reset it. If that does not help, reboot. {_TICKET}",
     (KERNEL_LOG,),
     action="reset-gpu",
-    disturbs="what runs on that GPU",
+    disturbs="processes on that GPU",
     verify=VERIFY,
 )
 INVESTIGATE = Fix(
-    f"Look at the kernel log; reboot when it shows nothing. {_TICKET}",
+    f"Check the kernel log; reboot if it shows nothing. {_TICKET}",
     (
         KERNEL_LOG,
         keep("sudo nvidia-bug-report.sh"),
@@ -190,13 +188,13 @@ INVESTIGATE = Fix(
     docs=XID_GUIDE,
 )
 ON_THE_HOST = Fix(
-    "Nothing inside the container can help: look at the driver on the host.",
+    "Check the driver on the host: nothing inside the container can help.",
     (look("nodedoctor driver"),),
     action="investigate",
     verify=VERIFY,
 )
 LIBRARY = Fix(
-    "Install the driver's libraries, of exactly the version of the kernel module.",
+    "Install the driver's libraries in exactly the version of the kernel module.",
     (look("cat /proc/driver/nvidia/version"), look("ldconfig -p | grep libnvidia-ml")),
     action="config",
     disturbs="nothing",
@@ -204,21 +202,21 @@ LIBRARY = Fix(
     docs=INSTALL_GUIDE,
 )
 STUB = Fix(
-    "Take the folder with the stub out of the loader's way: the real library belongs to the driver.",
+    "Remove the folder with the stub from the library path: the real library is part of the driver.",
     (look("ldconfig -p | grep libnvidia-ml"), look("printenv LD_LIBRARY_PATH")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
 WINDOWS = Fix(
-    "Update the driver on the Windows side and WSL itself, then start WSL again. Inside WSL no driver is "
+    "Update the driver on the Windows side and WSL itself, then restart WSL. Inside WSL no driver is "
     "installed.",
     (
         repair("wsl --update"),
-        last_resort("wsl --shutdown", when="the update is installed", disturbs="everything in WSL"),
+        last_resort("wsl --shutdown", when="the update is installed", disturbs="all processes in WSL"),
     ),
     action="restart-service",
-    disturbs="everything in WSL",
+    disturbs="all processes in WSL",
     verify=VERIFY,
     docs="https://docs.nvidia.com/cuda/wsl-user-guide/",
 )

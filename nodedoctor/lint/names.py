@@ -30,7 +30,7 @@ def judge_name(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     elif row.phantom:
         yield _phantom(setting, row)
     elif row.owner == "rccl" and not node.rocm and node.torch:
-        yield Remark("warn", "only AMD's RCCL reads it, and this torch is for NVIDIA", "Remove it.")
+        yield Remark("warn", "only AMD's RCCL reads it, but this torch is for NVIDIA", "Remove it.")
     else:
         yield from _versions(setting, row, node)
 
@@ -40,14 +40,14 @@ def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     if meant:
         yield Remark(
             "warn",
-            f"nothing reads a variable of this name; {meant} was probably meant",
-            f"Write {meant}={setting.value}.",
+            f"unknown variable, probably {meant} was intended",
+            f"Set {meant}={setting.value}.",
             (repair("unset {}", setting.name), repair("export {}={}", meant, setting.value)),
         )
     elif kin is None or not kin.complete or _OF_BUILDS.fullmatch(setting.name):
         return  # a family of which not all names are known, or what build scripts read
     elif numbers(node.version(kin.owner)) > NEWEST.get(kin.owner, ()):
-        yield Remark("note", f"not known; {node.named(kin.owner)} is newer than the table of variables")
+        yield Remark("note", f"unknown; {node.named(kin.owner)} is newer than the table of variables")
     elif kin.owner == "nccl" and _foreign_plugin(node):
         yield Remark("note", f"libnccl does not read it; the plug-in {_foreign_plugin(node)} may")
     else:
@@ -128,12 +128,12 @@ def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> 
     since = row.renamed_since or (new.since if new else "")
     if not version:
         when = f" from {row.owner} {since} on" if since else ""
-        yield Remark("note", f"{row.renamed_to} is its name{when}; which version reads it here is not known")
+        yield Remark("note", f"{row.renamed_to} is its name{when}; the version here is unknown")
     elif not since or numbers(version) >= numbers(since):
         # The allocator's old name stands in most job scripts and means the same: worth a note only.
         level: str = "note" if setting.name.startswith("PYTORCH_") else "warn"
         text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
-        text += "; the old name is still read, and loses where both are set"
+        text += "; the old name still works, but loses if both are set"
         text += f". {row.note}" if row.note else ""
         command = repair("export {}={}", row.renamed_to, setting.value)
         fix = f"Set {row.renamed_to}" + (", and keep the old name up to torch 2.10." if _pipe(row) else ".")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, get_args
 
-from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, words
+from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, whole, words
 from nodedoctor.model import (
     BLIND,
     Action,
@@ -31,8 +31,20 @@ from nodedoctor.steps import as_steps
 SCHEMA = "nodedoctor.report/1"
 
 
-class Evidence(TypedDict):
-    """What a finding rests on, and the probe that printed it."""
+class _Place(TypedDict, total=False):
+    kind: str
+    line: int
+    path: str
+    source: str
+    value: Any
+
+
+class Evidence(_Place):
+    """What a finding rests on, and the probe that printed it.
+
+    A quote has the `line` it begins at, and the `path` of the text it is from where there are several; a
+    reading has `source`, `path` and `value`. Documents of earlier versions have only probe and text.
+    """
 
     probe: str
     text: str
@@ -288,13 +300,42 @@ def finding(check: str, entry: Json) -> Finding:
         "reason": known if status is Status.UNKNOWN else None,
         "waived": words(entry.get("waived")) or None,
         "because_of": words(entry.get("because_of")) or None,
-        "evidence": [
-            {"probe": words(item.get("probe")), "text": words(item.get("text"))}
-            for item in objects(entry.get("evidence"))
-        ],
+        "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
         "fix": fix(entry.get("fix")),
         **own,
     }
+
+
+def _evidence(item: Json) -> Evidence:
+    read: Evidence = {"probe": words(item.get("probe")), "text": words(item.get("text"))}
+    kind, path = item.get("kind"), words(item.get("path"))
+    if kind == "quote" or kind == "reading":
+        read["kind"] = kind
+    if line := whole(item, "line"):
+        read["line"] = line
+    if path:
+        read["path"] = path
+    if kind == "reading":
+        read["source"], read["value"] = words(item.get("source")), item.get("value")
+    return read
+
+
+def is_reading(evidence: Evidence) -> bool:
+    """Whether it is a value that was read, and not a quote of what was printed."""
+    return evidence.get("kind") == "reading"
+
+
+def place_of(evidence: Evidence) -> str:
+    """Where evidence stands, as a comment above it."""
+    if is_reading(evidence):
+        return f"# {evidence['probe']}, value read"
+    return f"# {evidence['probe']}" + (f", line {evidence['line']}" if "line" in evidence else "")
+
+
+def marked(evidence: Evidence, lines: Iterable[str]) -> list[str]:
+    """Lines of evidence as text shows them: `|` before what was printed, `=` before a value that was read."""
+    mark = "=" if is_reading(evidence) else "|"
+    return [f"{mark} {line}" for line in lines]
 
 
 def fix(value: Any) -> Fix | None:

@@ -112,7 +112,14 @@ def _first_step(fix: Fix | None) -> shape.Step | None:
 
 
 def _evidence(evidence: Evidence) -> shape.Evidence:
-    return {"probe": evidence.probe, "text": evidence.text}
+    told: shape.Evidence = {"probe": evidence.probe, "text": evidence.text, "kind": evidence.kind}
+    if evidence.line is not None:
+        told["line"] = evidence.line
+    if evidence.path:
+        told["path"] = evidence.path
+    if evidence.kind == "reading":
+        told["source"], told["value"] = evidence.source, _plain(evidence.value)
+    return told
 
 
 def _fix(fix: Fix) -> shape.Fix:

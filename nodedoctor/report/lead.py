@@ -10,15 +10,15 @@ from nodedoctor.report.document import Cause, Finding, Report, severity
 from nodedoctor.report.inert import inert
 
 _OWNERS = {
-    "you": "you (whoever runs the job)",
+    "you": "you (the job's user)",
     "administrator": "the node's administrator",
-    "provider": "the provider (whoever owns the hardware)",
+    "provider": "the provider (the hardware's owner)",
     "job-code": "the author of the job's code",
     "undetermined": "not determined",
 }
 _SCHEDULABLE = {
     "yes": "new jobs may start here",
-    "drain-when-idle": "drain the node once it is idle",
+    "drain-when-idle": "drain the node when it is idle",
     "no": "start no new jobs here",
 }
 
@@ -30,11 +30,11 @@ def lead(report: Report) -> str:
 
 
 def well(report: Report) -> str:
-    """What leads a report without a cause, as `PASS: nothing is wrong`."""
+    """What leads a report without a cause, as `PASS: no problem found`."""
     word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
     if unseen:
-        return f"{word}: nothing wrong was found; {unseen} of {len(report['results'])} checks saw too little"
-    return f"{word}: nothing is wrong" if report["counts"]["pass"] else f"{word}: nothing was looked at"
+        return f"{word}: no problem found; {unseen} of {len(report['results'])} checks could not judge"
+    return f"{word}: no problem found" if report["counts"]["pass"] else f"{word}: nothing was checked"
 
 
 def of_cause(cause: Cause) -> str:

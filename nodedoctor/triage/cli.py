@@ -48,7 +48,7 @@ def main(words: list[str]) -> int:
 
         return _show(arguments, examine_live(arguments.live))
     if not arguments.paths:
-        return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
+        return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         nodes = [read_node(path) for path in arguments.node]
         examined = examine(
@@ -106,7 +106,7 @@ def _colour() -> bool:
 def _pid(text: str) -> int:
     pid = whole(text, LARGEST_PID, 1)
     if pid is None:
-        raise argparse.ArgumentTypeError(f"wants process ids, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
     return pid
 
 
@@ -116,7 +116,8 @@ def parser() -> Parser:
 
     made = Parser(
         prog="nodedoctor triage",
-        description="Why a job died: the guilty rank, the evidence, the fix, and what it is not.",
+        description="Diagnose why a job died: the guilty rank, the evidence, the fix, and what is not "
+        "the cause.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

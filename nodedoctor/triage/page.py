@@ -10,6 +10,7 @@ from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told
 from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, missing, unread
+from nodedoctor.wording import counted
 
 _EVIDENCE = 7
 _WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined": "UNKN"}
@@ -89,9 +90,9 @@ class _Page:
         expected, count = whole(seen, "ranks_expected"), len(listed(seen.get("ranks_seen")))
         ranks = f", {count} of {expected} ranks" if expected else ""
         before = earlier_failures(document)
-        again = f"; {before} earlier failure(s) before this attempt" if before > 0 else ""
+        again = f"; {counted(before, 'earlier failure')} before this attempt" if before > 0 else ""
         files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
-        self.head(f"Read: {files} file(s), {size} bytes{ranks}{again}")
+        self.head(f"Read: {counted(files, 'file')}, {size} bytes{ranks}{again}")
         if absent := missing(document):
             self.text(f"nothing was read from ranks {absent}", "    ", "  - ")
         if lost := unread(document):

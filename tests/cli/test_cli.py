@@ -75,7 +75,7 @@ def test_quiet_shows_only_problems():
         (["--tag", "fats"], "did you mean fast"),
         (["--expect", "gpu=H100", "--expect", "drivr=570"], "did you mean driver"),
         (["--expect", "/no/such/file"], "/no/such/file"),
-        (["--since", "yesterday"], "--since wants"),
+        (["--since", "yesterday"], "--since: expected"),
         (["--exec", "docker exec 'x"], "No closing quotation"),
         (["--since", "99999999999d"], "calendar"),
         (["--deadline", "0"], "--deadline"),

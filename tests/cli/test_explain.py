@@ -52,7 +52,7 @@ def assert_readable(text):
         ("Xid: 79", ["Xid 79"]),
         ("43", ["GPU itself stays healthy", "Nothing to do"]),
         ("48", ["SRAM", "Rule"]),
-        ("149", ["the words of the message decide"]),
+        ("149", ["depends on the message"]),
         ("sxid 12028", ["SXid 12028", "non-fatal"]),
         ("12028", ["SXid 12028"]),
         (
@@ -64,7 +64,7 @@ def assert_readable(text):
         ("TORCH_NCCL_TRACE_BUFFER_SIZE", ["New name", "TORCH_FR_BUFFER_SIZE"]),
         ("TORCH_DISTRIBUTED_DETAIL", ["TORCH_DISTRIBUTED_DEBUG=DETAIL"]),
         ("RAY_memory_usage_threshold", ["newest worker"]),
-        ("peer_died", ["victims", "How to confirm it", "What to do"]),
+        ("peer_died", ["victims", "How to confirm", "What to do"]),
         ("peer-died", ["victims"]),
         ("undetermined", ["RAY_DEDUP_LOGS"]),
         ("rack.painted", ["The rack is painted", "Rust.", "interrupts: the nose", "nodedoctor rack.painted"]),

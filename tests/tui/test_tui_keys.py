@@ -89,7 +89,7 @@ def test_a_subject_narrows_the_list_and_escape_lists_everything(tmp_path: Path):
 def test_nothing_wrong_says_what_was_not_measured_and_what_is_next(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         assert listing(app).key == "well"
-        for words in ("nothing is wrong", "Not measured", "bandwidth.p2p", "nodedoctor expect"):
+        for words in ("no problem found", "Not measured", "bandwidth.p2p", "nodedoctor expect"):
             assert words in frame(app)
 
     drive(Session(Request(replay=Path(folder("healthy")))), act)
@@ -128,7 +128,7 @@ def test_one_check_is_asked_afresh_and_the_others_are_left(tmp_path: Path, monke
         await settled(app, pilot)
         assert app.state is not None and app.state.report["verdict"] == "pass"
         await press("R")(app, pilot)
-        again = "had not answered when the run was ended"
+        again = "had not finished when the run ended"
         await until(
             pilot, lambda: summaries(app)["changing.steady"] not in (before["changing.steady"], again)
         )

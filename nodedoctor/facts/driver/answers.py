@@ -10,7 +10,7 @@ from nodedoctor.facts.gpu.smi.smi import TABLE, XML, Q, SmiQ, SmiTable, SmiXml
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import record
 
-_LANE_TRIPPED = "is stuck; not asking"  # how the engine words it (collect.py)
+_LANE_TRIPPED = "is stuck; not "  # how the engine words it (collect.py)
 _NOT_ASKED = frozenset({Outcome.MISSING, Outcome.SKIPPED})
 
 

@@ -238,6 +238,7 @@ class Gpu:
     errors: Mapping[str, str] = field(default_factory=dict)
     # Fields that most GPUs of its kind tell and this one does not, whatever the reason.
     untold_here: tuple[str, ...] = ()
+    printed: str = ""  # its lines of the table, where it was read from that
 
     @property
     def subject(self) -> str:

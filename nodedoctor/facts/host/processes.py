@@ -14,7 +14,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
 from nodedoctor.json_shapes import texts, whole
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
 SECONDS = 5
@@ -92,6 +92,14 @@ class Process:
     def blocked(self) -> bool:
         """True in uninterruptible sleep (state D)."""
         return self.state == "disk-sleep"
+
+    def said(self, *names: str) -> list[Evidence]:
+        """What was read of it, by the names of the row: state, wchan, ppid, descriptors, user ..."""
+        return [reading("processes", f"processes[pid={self.pid}].{name}") for name in names]
+
+    def limit_said(self, name: str) -> Evidence:
+        """The line of its limits that begins so: Max open files."""
+        return quoted_like("processes", rf"^{name} .*", f"processes[pid={self.pid}].limits")
 
     @property
     def label(self) -> str:

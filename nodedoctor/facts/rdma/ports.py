@@ -104,8 +104,8 @@ class Ib:
                 yield from ((port.subject,) for port in own)
 
     def evidence(self, *ports: IbPort) -> list[Evidence]:
-        """What was said of these ports."""
-        return [Evidence(self.source, port.text) for port in ports]
+        """What was said of these ports: their files, or the block of a tool's output about each."""
+        return [one for port in ports for one in port.said(self.source)]
 
     def nothing(self, rails: Rails, otherwise: str) -> Finding:
         """The finding of a check that has no active rail to judge; `otherwise` is what is not reported."""

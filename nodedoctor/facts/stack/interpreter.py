@@ -19,9 +19,7 @@ from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import record
 from nodedoctor.steps import repair
 
-_WAY_OUT = (
-    "Name the Python that trains with --python PATH, or reach its container: --exec 'docker exec NAME'."
-)
+_WAY_OUT = "Pass the training Python with --python PATH, or reach its container: --exec 'docker exec NAME'."
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
 
 
@@ -232,6 +230,7 @@ def _package(item: Json) -> Package | None:
         texts(item, "requires"),
         text(item, "installer"),
         text(item, "url"),
+        text(item, "name"),
     )
 
 

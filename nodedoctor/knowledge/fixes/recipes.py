@@ -13,7 +13,7 @@ from dataclasses import replace
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 
-ONE_GPU = "what runs on this GPU"
+ONE_GPU = "processes on this GPU"
 KERNEL_LOG = look("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
 HOLDERS = look("sudo fuser -v /dev/nvidia*")
 _MONITORS_TO_FILE = (
@@ -39,11 +39,11 @@ _DISTRIBUTIONS = {
 }
 _ELSEWHERE = {
     "container": (
-        "From inside a container neither can be done: it is up to whoever runs the host.",
-        "you own the host and stand on it",
+        "Not possible from inside a container: ask the administrator of the host.",
+        "you own the host and are logged in to it",
     ),
     "rented": (
-        "This machine is virtual or rented: reboot it from the provider's console, or ask for a replacement.",
+        "This machine is virtual or rented: reboot it from the provider's console, or request a replacement.",
         "the provider's support asks for it",
     ),
 }
@@ -68,7 +68,7 @@ def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, .
         repair(
             "sudo nvidia-smi --gpu-reset -i {}",
             index,
-            when=f"nothing holds the GPU any more ({_UNTRIED})",
+            when=f"no process uses the GPU ({_UNTRIED})",
             disturbs=disturbs,
         ),
         repair("sudo nvidia-smi -i {} -pm 1", index, when="persistence mode was on", disturbs="nothing"),
@@ -79,8 +79,8 @@ def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, .
 
 def driver_reload() -> tuple[Step, ...]:
     """Load the driver's kernel modules again without a reboot; the reboot comes last."""
-    idle = f"no job runs on this node and nothing holds a GPU ({_UNTRIED})"
-    after = "the step before this one worked"
+    idle = f"no job runs on this node and no process uses a GPU ({_UNTRIED})"
+    after = "the step before succeeded"
     return (
         HOLDERS,
         repair(_SERVICES_TO_FILE, disturbs="nothing"),
@@ -92,7 +92,7 @@ def driver_reload() -> tuple[Step, ...]:
         last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=after, disturbs=ALL_JOBS),
         last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=after, disturbs="nothing"),
         last_resort("xargs -r sudo systemctl start < nodedoctor-stopped.txt", when=after, disturbs="nothing"),
-        reboot("a module stays in use and the node is drained"),
+        reboot("a module is still in use and the node is drained"),
     )
 
 

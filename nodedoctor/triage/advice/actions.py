@@ -186,11 +186,11 @@ Row = tuple[str, tuple[str, ...], Action]
 _FIXES: dict[Cause, tuple[Row, ...]] = {
     "gpu_hardware_xid": (
         (
-            "Take the node out of use and diagnose its GPU; the job's settings are not the reason.",
+            "Drain the node and diagnose its GPU; the job's settings are not the cause.",
             ("nodedoctor",),
             "drain",
         ),
-        ("Do for the GPU what that diagnosis asks.", (), "investigate"),
+        ("Reset or replace the GPU as its check says.", (), "investigate"),
     ),
     "peer_host_oom": (
         (
@@ -198,10 +198,10 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             (),
             "config",
         ),
-        ("Ask for more memory, or put fewer ranks on a node.", (), "config"),
+        ("Request more memory, or run fewer ranks per node.", (), "config"),
     ),
     "peer_cuda_oom": (
-        ("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
+        ("Reduce the micro-batch or sequence length and accumulate more steps.", (), "config"),
         ("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
     ),
     "user_code_exception": (
@@ -209,7 +209,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "peer_died": (
         (
-            "Find out who ended it: the kernel log of its node first, for an out-of-memory kill.",
+            "Find out what killed it: first check the kernel log of its node for an OOM kill.",
             ("dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",),
             "investigate",
         ),
@@ -230,7 +230,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "cpu_stuck_or_slow_rank": (
         (
-            "See what that rank does when it happens again: storage, data loader, a lock, a prompt.",
+            "Check what that rank does when it happens again: storage, data loader, a lock, a prompt.",
             ("nodedoctor triage --live",),
             "investigate",
         ),
@@ -241,7 +241,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     "network_ib": (
         ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
         (
-            "Exclude the adapter or the node until it is repaired.",
+            "Exclude the NIC or the node until it is repaired.",
             (),
             "config",
         ),
@@ -260,11 +260,11 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "p2p_pcie_acs_iommu": (
         (
-            "Prove it: if the job runs like this, P2P over PCIe is broken.",
+            "Confirm it: if the job runs with this, P2P over PCIe is broken.",
             ("export NCCL_P2P_LEVEL=NVL",),
             "investigate",
         ),
-        ("Switch ACS off on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
+        ("Disable ACS on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
     ),
     "nvlink_fabric": (
         (
@@ -272,7 +272,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             ("systemctl status nvidia-fabricmanager", "systemctl restart nvidia-fabricmanager"),
             "restart-service",
         ),
-        ("In a VM without NVSwitches only NVLS has to go.", ("export NCCL_NVLS_ENABLE=0",), "config"),
+        ("In a VM without NVSwitches, disable only NVLS.", ("export NCCL_NVLS_ENABLE=0",), "config"),
     ),
     "shm_or_limits": (("See which limits the job's processes have.", ("nodedoctor limits",), "investigate"),),
     "version_mismatch": (
@@ -282,13 +282,13 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             "config",
         ),
         (
-            "See which libraries are found first.",
+            "Check which libraries are found first.",
             ("nodedoctor stack", "echo $LD_LIBRARY_PATH"),
             "investigate",
         ),
     ),
     "driver_problem": (
-        ("Look at the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
+        ("Check the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
         ("Install a driver for this CUDA, or a torch built for the driver's CUDA.", (), "config"),
     ),
 }

@@ -63,7 +63,7 @@ def _xid(what: Xid) -> Fixes:
     if what.switch:
         return ()
     return (
-        Fix("See what this Xid means and asks for.", (look("nodedoctor explain {}", what.code),)),
+        Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),)),
         Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
     )
 
@@ -81,10 +81,14 @@ def _unjoined(what: ClientsMissing) -> Fixes:
 
 def _ended(signal: int) -> Fixes:
     if signal == 1:
-        text = "Start the job where the end of a terminal does not reach it: tmux, nohup or a batch system."
+        text = "Start the job where a closed terminal does not kill it: tmux, nohup or a batch system."
         return (Fix(text, (look("tmux new -s train"),), "config"),)
     return (
-        Fix("Ask the scheduler who ended the job, and why: nothing in the job failed.", (), "investigate"),
+        Fix(
+            "Check in the scheduler who cancelled the job and why: nothing in the job failed.",
+            (),
+            "investigate",
+        ),
     )
 
 
@@ -138,7 +142,7 @@ def _port_in_use(text: str) -> Fixes:
     port = _PORT.search(text)
     steps = (look("ss -ltnp {}", f"sport = :{port[1]}"),) if port else (look("ss -ltnp"),)
     return (
-        Fix("See which process has the port: often the rest of the last run.", steps),
+        Fix("Check which process uses the port: often a leftover of the last run.", steps),
         Fix(
             "Or let the job choose a free one: --rdzv-endpoint with port 0, or another master port.",
             (),
@@ -152,13 +156,14 @@ def _refused(text: str) -> Fixes:
     steps = (look("nc -zv {} {}", where[1], where[2]),) if where else ()
     if "refused" in text:
         why = (
-            "The host was reached and nobody listens: its process is gone or was never started. Read its log."
+            "The host responds but nothing listens on the port: the process exited or never "
+            "started. Read its log."
         )
     else:
-        why = "Check that this address is reached from every node, and that no firewall is between."
+        why = "Check that every node can reach this address, and that no firewall blocks it."
     return (
         Fix(why, steps),
-        Fix("See which interface has the way to it.", (look("ip -br addr"), look("ip route"))),
+        Fix("Check which interface has the route to it.", (look("ip -br addr"), look("ip route"))),
     )
 
 
@@ -171,7 +176,7 @@ def _limit(name: str, ulimit: str) -> Callable[[str], Fixes]:
                 (repair(ulimit),),
                 "config",
             ),
-            Fix("See the limits of what runs.", (look("nodedoctor limits"),)),
+            Fix("Check the limits of the running processes.", (look("nodedoctor limits"),)),
         )
 
     return fixes
@@ -191,7 +196,7 @@ def _adapter(text: str) -> Fixes:
     if found is None:
         return (first,)
     without = repair("export NCCL_IB_HCA={}", f"^{found[1]}")
-    return (first, Fix("Leave the adapter out until it is repaired.", (without,), "config"))
+    return (first, Fix("Exclude the NIC until it is repaired.", (without,), "config"))
 
 
 _SHM = _steps(
@@ -242,9 +247,9 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "nccl-versions-differ": _steps("Install one NCCL on all nodes.", "nodedoctor stack"),
     "threads": _limit("processes and threads", "ulimit -u unlimited"),
     "memlock": _limit("locked memory", "ulimit -l unlimited"),
-    "disk-full": _steps("Make room on the file system that the line names.", "df -h", "df -i"),
+    "disk-full": _steps("Free space on the file system in that line.", "df -h", "df -i"),
     "wrong-build": _steps(
-        "See which libraries and builds are loaded, and what fits them.", "nodedoctor stack"
+        "Check which libraries and builds are loaded, and which versions match.", "nodedoctor stack"
     ),
     "task-lost": _steps(
         "Read the end of that task's own log, and its node's kernel log: the others only report its silence.",
@@ -259,9 +264,7 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "rank-given-twice": _text(
         "Give each process its own RANK: two launchers of one job have the same node rank."
     ),
-    "rendezvous-failed": _text(
-        "Look for the node that did not come: it has no log, or fails before it starts."
-    ),
+    "rendezvous-failed": _text("Find the missing node: it has no log, or failed before its start."),
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": _steps(
         "Find the kernel that went wrong: run once where it is reported at its own line.",

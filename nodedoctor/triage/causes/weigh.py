@@ -25,11 +25,11 @@ from nodedoctor.triage.story import Story
 GROUNDS: dict[Ground, tuple[int, str]] = {
     "fault": (50, "a fault of the machine or its software, which makes programs fail"),
     "own error": (40, "an error that a process reports of itself"),
-    "compared": (36, "the ranks were compared with each other"),
+    "compared": (36, "a comparison of the ranks with each other"),
     "named": (34, "a program that knows all ranks names the missing one"),
     "death": (32, "a process that ended"),
     "path": (28, "a connection that could not be made"),
-    "different": (26, "ranks that were in different places"),
+    "different": (26, "a difference between the ranks"),
     "absence": (22, "a rank that did not come"),
     "echo": (14, "what the others see when a process ends"),
     "node": (10, "a failed check of the node"),
@@ -99,8 +99,9 @@ def outweighs(best: Weighed, other: Weighed) -> str:
     mine, its = GROUNDS[best.candidate.ground], GROUNDS[other.candidate.ground]
     if mine[0] > its[0]:
         return f"{mine[1]} explains {its[1]}"
-    more = max((f for f in best.factors if f.points > 0), key=lambda f: f.points, default=None)
-    return more.why if more is not None else "it came later"
+    own = [f for f in best.factors if f.points > 0 and f not in other.factors]
+    more = max(own, key=lambda f: f.points, default=None)
+    return more.why if more is not None else "it was seen later"
 
 
 def close(best: Weighed, rest: Iterable[Weighed]) -> bool:
@@ -177,7 +178,7 @@ def _company(story: Story, one: Candidate, others: Sequence[Candidate]) -> Facto
     ranks = _ranks(one)
     for other in others:
         if other.ground not in (one.ground, "hint", "node") and ranks and _ranks(other) == ranks:
-            return Factor(2, f"{called(Who(rank=rank) for rank in ranks)} is singled out in two ways")
+            return Factor(2, f"two kinds of evidence name {called(Who(rank=rank) for rank in ranks)}")
     return None
 
 

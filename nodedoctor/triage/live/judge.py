@@ -16,6 +16,7 @@ from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
+from nodedoctor.wording import agree, counted
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
@@ -89,7 +90,10 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     headline += _loading(stuck[0])
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
-    headline += f"; {len(waiting)} rank(s) wait for it in {waiting[0].collective}"
+    headline += (
+        f"; {counted(len(waiting), 'rank')} {agree(len(waiting), 'waits', 'wait')} for it in "
+        f"{waiting[0].collective}"
+    )
     yield Candidate(cause, "absence", "medium", headline, evidence, who, victims)
 
 

@@ -98,7 +98,7 @@ async def look(pids: Sequence[int]) -> LiveJob:
         stacks[1] = await _stacks(spy, found)
         notes += [f"process {pid}: py-spy could not read its stack" for pid in found if pid not in stacks[1]]
     elif found:
-        notes.append("py-spy is not on PATH: without the stacks nobody can say what each rank does")
+        notes.append("py-spy is not on PATH: without stacks it is unknown what each rank does")
     seen = (process(row, stacks[0], stacks[1]) for row in rows)
     processes = tuple(replace(one, gpu_percent=busy.get(one.pid)) for one in seen)
     if spy:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, Result, Step, is_blind, worst
+from nodedoctor.report.document import Cause, Finding, Report, Result, Step, is_blind, marked, worst
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import root, well, whose
 from nodedoctor.report.steps import told_step
@@ -134,7 +134,9 @@ def _logged(report: Report, cause: Cause) -> str:
 
 
 def _proof(finding: Finding) -> Iterator[Para]:
-    lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
+    lines = [
+        line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
+    ]
     for number, line in enumerate(lines[:_PROOF]):
         more = f"   (+{len(lines) - _PROOF} lines: enter)" if number == _PROOF - 1 < len(lines) - 1 else ""
         lead = f"{'proof' if not number else '':<9} "

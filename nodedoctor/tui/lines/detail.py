@@ -17,6 +17,7 @@ from nodedoctor.report.document import (
     Result,
     asides,
     is_blind,
+    marked,
     severity,
     severity_of,
     worst,
@@ -187,7 +188,9 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
         shown = lines if full else lines[:EVIDENCE_LINES]
         for line in shown:
             cut = f" ... {len(line) - LONGEST} more characters" if len(line) > LONGEST else ""
-            yield Para(line[:LONGEST] + cut, " " * 10 + "| ", lead_style=QUIET, verbatim=True)
+            yield Para(
+                line[:LONGEST] + cut, " " * 10 + marked(evidence, [""])[0], lead_style=QUIET, verbatim=True
+            )
         if len(shown) < len(lines):
             yield Para(f"... {len(lines) - len(shown)} more lines: enter", " " * 10 + "| ", QUIET, QUIET)
 

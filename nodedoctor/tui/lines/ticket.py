@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Finding, Fix, Report, Result, Step, severity, worst
+from nodedoctor.report.document import Finding, Fix, Report, Result, Step, place_of, severity, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
@@ -55,7 +55,7 @@ def keyed(steps: Sequence[Step]) -> dict[str, Step]:
 def _finding(finding: Finding) -> str:
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     parts = [inert(f"{subject}{finding['summary']}")]
-    parts += [fenced(evidence["text"], f"# {evidence['probe']}") for evidence in finding["evidence"]]
+    parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(fix['text'])}")
         for step in told(fix):

@@ -17,6 +17,7 @@ from nodedoctor.facts.gpu.nvml.processes import LISTS, processes_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
 from nodedoctor.json_shapes import int_of, text_of
+from nodedoctor.record import record
 
 Read = Callable[[Any], Any]
 """Takes a raw answer; raises a ReadError when it cannot be one, None when it says nothing."""
@@ -86,7 +87,7 @@ def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping
             errors.setdefault(name, error)
     if peers is not None:
         found["peers"] = peers_of(peers)
-    named = {item.name for item in fields(Gpu)} - {"index", "errors", "untold_here"}
+    named = {item.name for item in fields(Gpu)} - {"index", "errors", "untold_here", "printed"}
     reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(named - found.keys())}
     return Gpu(index=index, **found, errors={**_of_parts(said, found), **reasons})
 
@@ -129,9 +130,30 @@ def named(meaning: Mapping[int, str]) -> Read:
     return lambda value: words.word(meaning, int_of(value))
 
 
+@record
+class Part:
+    """The reader of one member of a structure or list."""
+
+    key: str | int
+    read: Read
+
+    def __call__(self, value: Any) -> Any:
+        """Read it; a KeyError says that an older driver's structure has no such member."""
+        return self.read(value[self.key])
+
+
 def part(key: str | int, read: Read) -> Read:
     """One member of a structure or list."""
-    return lambda value: read(value[key])
+    return Part(key, read)
+
+
+def places(field: str) -> Iterator[str]:
+    """Where the answers that a field is read from stand among a GPU's values, as paths below them."""
+    for name, key, read in _ROWS:
+        if name == field and isinstance(read, Part):
+            yield f"{key}.{read.key}" if isinstance(read.key, str) else f"{key}[{read.key}]"
+        elif name == field:
+            yield key
 
 
 def ranges(value: Any) -> str | None:
