@@ -54,7 +54,7 @@ also:
   nodedoctor watch                 live load of GPUs, ports and host; marks the straggler
   nodedoctor compare BEFORE AFTER  what changed between two reports or recorded nodes; 2 if it got worse
   nodedoctor expect                what this healthy node has, for --expect FILE on the others
-  nodedoctor schema report|triage|fleet|snapshot      JSON Schemas of what is written
+  nodedoctor schema report|triage|fleet|pairs|snapshot  JSON Schemas of what is written
   nodedoctor completion bash|zsh|fish                 a script that completes all of this
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,

@@ -13,7 +13,7 @@ from nodedoctor.engine.plugins import Catalogue, discover
 from nodedoctor.engine.registry import probes_of
 from nodedoctor.errors import NodeDoctorError
 
-SCHEMAS = ("fleet", "report", "snapshot", "triage")
+SCHEMAS = ("fleet", "pairs", "report", "snapshot", "triage")
 
 
 def main(words: list[str]) -> int:

@@ -18,10 +18,10 @@ SLOW_BELOW = 0.8
 """Share of what a good pair has. Our choice: between healthy pairs of one fabric nccl-tests and ib_write_bw
 differ by a few percent, and a fault that costs less than a fifth hides in the noise of shared switches."""
 SCATTER, SCATTER_ALONE = 3.0, 4.0
-"""Standard deviations that a slow pair lies below the others, where those scatter more than usual; one that is
+"""Standard deviations that a slow pair lies below the others, where those scatter more; one that is
 blamed alone lies farther below, as no other pair agrees with it. Our choice, from simulations."""
-SLOWEST_BOUND = 0.5
-"""The bound never falls below half, however the measurements scatter."""
+BLURRED = 0.5
+"""Bound of a slow pair below which rates scatter too much for a pass: half a rate missing would not show."""
 LOSSY_ABOVE = 0.005
 """Share of retransmitted segments. Our choice: a data centre's switches lose below 1 in 10 000, and the rate
 of a TCP stream falls with the square root of the loss (Mathis et al., 1997)."""
@@ -84,6 +84,7 @@ class _Work:
         self._leaves()
         self._islands()
         self._nodes()
+        self._listeners()
         self._paths()
         confirmed = tuple(sorted(self.doubted - self.explained))
         return Fit(
@@ -96,7 +97,7 @@ class _Work:
         )
 
     def _bound(self, deviations: float) -> float:
-        return max(SLOWEST_BOUND, min(SLOW_BELOW, 1 - deviations * self.scatter))
+        return max(0.0, min(SLOW_BELOW, 1 - deviations * self.scatter))
 
     def _sort(self) -> None:
         """Good and bad pairs, by the majority of their measurements; wrong bytes need no majority."""
@@ -198,6 +199,14 @@ class _Work:
             else:
                 return
 
+    def _listeners(self) -> None:
+        """Nodes that can connect and cannot be connected to: of a pair the first listens."""
+        for name in sorted(self.partners):
+            listening = [one for one in self.by_pair if one[0] == name and one not in self.explained]
+            closed = [one for one in listening if self.bad.get(one) in CONNECTING]
+            if len(closed) >= 2 and len(closed) == len(listening):
+                self._add("node", name, (name,), closed, len(closed))
+
     def _against(self, name: str) -> list[str]:
         return [other for other in self.partners[name] if pair(name, other) not in self.explained]
 
@@ -290,7 +299,8 @@ def _reference(measured: Iterable[Measurement]) -> tuple[float | None, float]:
     """What a good pair has, and the standard deviation of good pairs as a share of it.
 
     Each node votes with the upper quartile of its pairs, which a slow partner does not touch; the reference
-    is the median of all pairs that are near the median vote.
+    is the median of all pairs that are near the median vote. Faults only lower a rate, so the scatter is that
+    of the better half.
     """
     rates: dict[str, list[float]] = defaultdict(list)
     every = []
@@ -304,8 +314,8 @@ def _reference(measured: Iterable[Measurement]) -> tuple[float | None, float]:
     vote = median(sorted(values)[len(values) * 3 // 4] for values in rates.values())
     near = [rate for rate in every if rate > SLOW_BELOW * vote] or every
     reference = median(near)
-    spread = 1.4826 * median(abs(rate - reference) for rate in near)
-    return reference, spread / reference if reference else 0.0
+    above = median(rate - reference for rate in every if rate >= reference)
+    return reference, 1.4826 * above / reference if reference else 0.0
 
 
 def _named(names: Iterable[str]) -> str:
