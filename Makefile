@@ -8,8 +8,9 @@
 # make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
 # make bench      what a run costs on this machine, beside what others cost
 # make pyz        the single file dist/nodedoctor.pyz for nodes without network
-# make docs       the pictures in docs/
+# make docs       the pictures in docs/, and the pages of checks and tables in build/docs/
 # make knowledge  compare the pins in the knowledge tables with the package index
+# make strings    every string a person can read, with its place (ARGS=checks/gpu: some)
 # make clean      remove what the above made
 # Each sets up .venv on a bare machine, with uv when it is there, else with python3's venv.
 
@@ -29,11 +30,11 @@ EXAMPLES ?= 2000
 RUNS ?= 1000
 REPORTS ?= 10000
 
-# Without compiled files every run would parse our modules anew.
+# Without compiled files every run would parse our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-slow test-real trial fuzz soak bench docs pyz knowledge clean
+.PHONY: help run check test test-slow test-real trial fuzz soak bench docs pyz knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -73,9 +74,11 @@ soak: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
-# Pictures of the terminal interface for the README, from the recorded nodes.
+# Pictures of the terminal interface for the README, from the recorded nodes; pages from docstrings and tables,
+# which are not kept in the repository.
 docs: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/pages.py build/docs
 
 # The single file dist/nodedoctor.pyz for nodes without network; needs the package index for its wheels, once.
 pyz: $(VENV)/.dev
@@ -84,6 +87,10 @@ pyz: $(VENV)/.dev
 # Compares the pins in the knowledge tables with the package index; ARGS=--write adds new releases.
 knowledge: $(VENV)/.dev
 	$(BIN)/python tools/knowledge/refresh.py $(ARGS)
+
+# The whole voice of the product, to be read in one go; nothing of it is kept.
+strings: $(VENV)/.dev
+	@$(BIN)/python tools/wording/collect.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(REAL) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench

@@ -1,21 +1,20 @@
-"""What checks say when a source shows no GPU or does not tell a value: the same words everywhere."""
+"""What checks say when a source reports no GPU, or not a certain value: the same words everywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import look
+from nodedoctor.wording import agree
 
-NOT_KNOWN = frozenset(
-    {"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT", "DEPRECATED"}
-)
-"""Errors that say that this GPU or driver has no such value: nothing is hidden from us."""
+NOT_KNOWN = QUIET
 
 _ASK_MORE = Fix(
-    "Ask a source that tells more: NVML (nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",
+    "Use a more complete source: NVML (install nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",
     (look("nvidia-smi -q -x"),),
     action="none",
 )
@@ -24,31 +23,26 @@ _ASK_MORE = Fix(
 def none_shown(gpus: Gpus) -> Finding:
     """The finding where the driver shows no GPU at all."""
     if gpus.init_error:
-        return Finding.unknown("not-visible-here", f"the driver shows no GPU: {gpus.init_error.text}")
+        return Finding.unknown("not-visible-here", f"the driver reports no GPU: {gpus.init_error.text}")
     if gpus.lost or gpus.interrupted:
         return Finding.unknown(
-            "not-visible-here", "no GPU answers: see driver.answers and driver.gpus-present"
+            "not-visible-here", "no GPU responds (see driver.answers, driver.gpus-present)"
         )
-    return Finding.skip("the driver shows no GPU")
+    return Finding.skip("the driver reports no GPU")
 
 
 def not_reported(what: str, gpus: Sequence[Gpu], *names: str) -> Finding:
     """The finding when no GPU told any of the named fields: it has no such thing, or we could not see it."""
     errors = {gpu.errors.get(name) for gpu in gpus for name in names} - {None}
     if errors and errors <= NOT_KNOWN:
-        return Finding.skip(f"{'these GPUs have' if len(gpus) > 1 else 'this GPU has'} no {what} to read")
+        return Finding.skip(f"{agree(len(gpus), 'this GPU does', 'these GPUs do')} not report {what}")
     told = ", ".join(sorted(error for error in errors - NOT_KNOWN if error and error != "NOT_ASKED"))
     reason: Reason = "denied" if "NO_PERMISSION" in errors else "not-visible-here"
     return Finding.unknown(
-        reason, f"{what}: not told{f' ({told})' if told else ' by this source'}", fix=_ASK_MORE
+        reason, f"{what} not reported{f' ({told})' if told else ' by this source'}", fix=_ASK_MORE
     )
 
 
 def all_of(gpus: Sequence[Gpu]) -> str:
     """`all 8 GPUs`, or `the GPU`."""
     return f"all {len(gpus)} GPUs" if len(gpus) > 1 else "the GPU"
-
-
-def numbers(indexes: Iterable[int]) -> str:
-    """Indexes for people: `0, 3, 7`."""
-    return ", ".join(str(index) for index in indexes)

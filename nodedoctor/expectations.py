@@ -26,17 +26,17 @@ class Key:
 
 
 _KEYS = {
-    "gpus": Key("number of GPUs this node must show, e.g. 8", _COUNT, ("driver.gpus-present",)),
-    "gpu": Key("part of the GPU model's name, e.g. H100", r".+", ("driver.gpus-present",)),
+    "gpus": Key("number of GPUs on this node, e.g. 8", _COUNT, ("driver.gpus-present",)),
+    "gpu": Key("part of the GPU model name, e.g. H100", r".+", ("driver.gpus-present",)),
     "driver": Key("driver version or its beginning, e.g. 570 or 570.86.10", _VERSION, ("driver.branch",)),
-    "nvlinks": Key("number of NVLinks that must be up on every GPU, e.g. 18", _COUNT, ("nvlink.links",)),
+    "nvlinks": Key("number of active NVLinks per GPU, e.g. 18", _COUNT, ("nvlink.links",)),
     "pcie": Key(
-        "PCIe generation and lanes every GPU must have at its best, e.g. 5x16",
+        "maximum PCIe generation and lanes of every GPU, e.g. 5x16",
         r"\d{1,2}x\d{1,2}",
         ("pcie.speed", "pcie.width"),
     ),
     "torch": Key(
-        "yes, or a version or its beginning, e.g. 2.9: the target Python must have it",
+        "yes, or a version or its beginning in the training Python, e.g. 2.9",
         rf"yes|{_VERSION}",
         ("stack.python", "stack.torch-driver"),
     ),
@@ -46,12 +46,12 @@ _KEYS = {
         ("ib.ports",),
     ),
     "image": Key(
-        "name of the container image, whose promise is then held against what is installed",
+        "container image name; its versions are compared with the installed ones",
         r".+",
         ("container.image",),
     ),
     "ray": Key(
-        "yes, or a version or its beginning, e.g. 2.51: the target Python must have it",
+        "yes, or a version or its beginning in the training Python, e.g. 2.51",
         rf"yes|{_VERSION}",
         ("ray.version", "stack.python"),
     ),
@@ -103,14 +103,14 @@ def _lines(path: str) -> list[str]:
         text = input_files.read(path, largest=LARGEST, pipes=True).decode("utf-8")
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or "not text"
-        raise ExpectError(f"--expect wants key=value or a file of such lines; {path}: {why}") from None
+        raise ExpectError(f"--expect: expected key=value or a file of such lines; {path}: {why}") from None
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def _written(key: str, value: str) -> str:
     if not re.fullmatch(_KEYS[key].form, value, re.ASCII):
-        raise ExpectError(f"--expect {key}={value}: not understood; {key}: {KEYS[key]}")
+        raise ExpectError(f"--expect {key}={value}: not valid; {key}: {KEYS[key]}")
     return value
 
 
@@ -120,4 +120,4 @@ def _known(key: str) -> str:
     from nodedoctor.cli.console import alike
 
     hint = alike(key, KEYS, f"known keys: {' '.join(KEYS)}")
-    raise ExpectError(f"nothing is known about expecting {key!r}; {hint}")
+    raise ExpectError(f"--expect: unknown key {key!r}; {hint}")

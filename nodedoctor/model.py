@@ -36,6 +36,14 @@ BLIND: frozenset[str] = frozenset({"denied", "missing-tool", "not-visible-here"}
 """Reasons that say where to stand to see more; every other reason is news in itself."""
 
 
+Stage = Literal["stable", "preview"]
+"""Whether a check was seen on real output of its kind of hardware; what was not is preview."""
+
+Provenance = Literal["real", "pasted", "synthetic"]
+"""Where a recorded node comes from: recorded on the machine itself, put together from what a real machine
+printed and somebody posted, or made up (a stand-in for a library, or written by hand)."""
+
+
 class Status(str, Enum):
     """How one thing stands. The value is what scripts read, `word` what people read."""
 
@@ -62,13 +70,21 @@ class Severity(IntEnum):
     FAIL = 5
 
     @classmethod
-    def of(cls, status: Status, reason: str | None = None, waived: str | None = None) -> Severity:
-        """The severity of a finding; what is waived is as bad as a pass."""
+    def of(
+        cls, status: Status, reason: str | None = None, waived: str | None = None, preview: bool = False
+    ) -> Severity:
+        """The severity of a finding; waived it is as bad as a pass, in preview at most as a warning."""
         if waived is not None:
             return cls.PASS
         if status is Status.UNKNOWN:
-            return cls.BLIND if reason in BLIND else cls.BROKEN
-        return _SEVERITIES[status]
+            found = cls.BLIND if reason in BLIND else cls.BROKEN
+        else:
+            found = _SEVERITIES[status]
+        return min(found, cls.WARN) if preview else found
+
+    def counted(self, preview: bool) -> Severity:
+        """The severity in verdicts and exit codes: what is in preview is no problem there."""
+        return min(self, Severity.PASS) if preview else self
 
     @property
     def is_problem(self) -> bool:
@@ -186,10 +202,45 @@ class Moment:
 
 @record
 class Evidence:
-    """One line (or a few) a finding rests on, and the probe that printed it."""
+    """What a finding rests on: a quote of what a probe printed, or a reading of one value in it.
+
+    A check says where its proof is: `Evidence(probe, text)` for a slice of the output, `reading(probe, path)`
+    for a value. The engine finds it there and fills in the rest (`engine/proof.py`, which describes paths);
+    what is not there is left out. Of a quote, `line` counts from 1 in the output, or in the text under `path`
+    where the output relays several. Of a reading, `text` is made of `source`, `path` and `value`; `otherwise`
+    are the paths of other versions of the output, of which the first that exists is read. `at` is the offset
+    of the line a quote is of, where the same words may stand more than once; `like` a pattern whose first
+    match, or the group in it, is quoted.
+    """
 
     probe: str
-    text: str
+    text: str = ""
+    path: str = ""
+    kind: Literal["quote", "reading"] = "quote"
+    line: int | None = None
+    source: str = ""
+    value: Any = None
+    otherwise: tuple[str, ...] = ()
+    at: int | None = None
+    like: str = ""
+
+
+def reading(probe: str, path: str, *otherwise: str, like: str = "") -> Evidence:
+    """The value under a path of what a probe printed, or under the first of the others that exists.
+
+    Where the same is pasted as text, the first match of `like` is quoted.
+    """
+    return Evidence(probe, path=path, kind="reading", otherwise=otherwise, like=like)
+
+
+def quoted_like(probe: str, pattern: str, path: str = "") -> Evidence:
+    """The first match of a pattern in what a probe printed, or of the group in it; `^` begins any line."""
+    return Evidence(probe, path=path, like=pattern)
+
+
+def file_reading(probe: str, file: str, section: str = "files") -> Evidence:
+    """What stands in one file that a probe has read."""
+    return reading(probe, f'{section}["{file}"]')
 
 
 @record
@@ -244,7 +295,8 @@ class Finding:
     `why` is what it means for training, where that is not what its check says; `headline` a clause that makes
     sense alone ("GPU 3 lost 2 NVLinks") and leads a report, if the summary is not one. `explainers` name what
     would explain this finding if it is sick too (see `explained_by`), `missing` the probe that did not give
-    what this judgement needs. `because_of` is the id of the cause; only the engine sets it.
+    what this judgement needs. `because_of` is the id of the cause; only the engine sets it. With `preview`
+    the rule was never seen on real output: the finding is shown, is no failure, and counts in no verdict.
     """
 
     status: Status
@@ -260,6 +312,7 @@ class Finding:
     explainers: tuple[str, ...] = ()
     missing: str = ""
     because_of: str | None = None
+    preview: bool = False
 
     @classmethod
     def ok(cls, summary: str, *, subject: str = "", evidence: Iterable[Evidence] = ()) -> Finding:
@@ -331,6 +384,10 @@ class Finding:
         """The same finding with a clause that can lead a report."""
         return replace(self, headline=headline)
 
+    def in_preview(self) -> Finding:
+        """The same finding, by a rule of a stable check that was never seen on real output."""
+        return replace(self, preview=True)
+
     @property
     def blind(self) -> bool:
         """Unknown only because of where we stand (no permission, no tool, a container)."""
@@ -343,8 +400,13 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is, for sorting and verdicts."""
-        return Severity.of(self.status, self.reason, self.waived)
+        """How bad it is, for sorting."""
+        return Severity.of(self.status, self.reason, self.waived, self.preview)
+
+    @property
+    def counted(self) -> Severity:
+        """How bad it is for the verdict."""
+        return self.severity.counted(self.preview)
 
 
 def identifier(check: str, subject: str | None) -> str:
@@ -362,6 +424,7 @@ class Result:
     seconds: float = 0.0
     tags: tuple[str, ...] = ()
     why: str = ""
+    stage: Stage = "stable"
 
     @property
     def worst(self) -> Finding:
@@ -377,6 +440,11 @@ class Result:
     def severity(self) -> Severity:
         """The severity of the worst finding."""
         return self.worst.severity
+
+    @property
+    def counted(self) -> Severity:
+        """How bad it is for the verdict."""
+        return max(finding.counted for finding in self.findings)
 
 
 Owner = Literal["you", "administrator", "provider", "job-code", "undetermined"]
@@ -417,6 +485,7 @@ class Cause:
     schedulable: Schedulable
     reason: str
     fix: Fix | None = None
+    preview: bool = False
 
 
 @record
@@ -435,8 +504,8 @@ class Report:
 
     @property
     def verdict(self) -> Status:
-        """The status of the worst result; SKIP when nothing was looked at."""
-        return max(self.results, key=lambda r: r.severity).status if self.results else Status.SKIP
+        """The status of the worst result, previews aside; SKIP when nothing was looked at."""
+        return max((result.counted for result in self.results), default=Severity.SKIP).status
 
     @property
     def counts(self) -> dict[str, int]:

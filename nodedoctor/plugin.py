@@ -19,6 +19,7 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
+from nodedoctor.facts.fabric.fabric_nodes import FabricNodes
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
@@ -28,9 +29,11 @@ from nodedoctor.facts.gpu.links.p2p import PeerAccess
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml
+from nodedoctor.facts.host.cloud_plugins import CloudPlugins
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.disk import Disk
 from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.fstab import Fstab
 from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.machine import Machine
@@ -48,9 +51,10 @@ from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.facts.pci.config_space import PcieTree
 from nodedoctor.facts.pci.iommu import Iommu
+from nodedoctor.facts.pci.lspci import Lspci
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
-from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo
+from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo, RdmaLink
 from nodedoctor.facts.rdma.loopback import IbLoopback
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.facts.rdma.sysfs import Rdma
@@ -65,6 +69,7 @@ from nodedoctor.record import record
 __all__ = [
     "Bandwidth",
     "Board",
+    "CloudPlugins",
     "Collective",
     "Command",
     "Container",
@@ -77,8 +82,10 @@ __all__ = [
     "ErrorGrowth",
     "Evidence",
     "FabricManager",
+    "FabricNodes",
     "Finding",
     "Fix",
+    "Fstab",
     "Gemm",
     "Gpus",
     "Host",
@@ -96,6 +103,7 @@ __all__ = [
     "Libraries",
     "Limits",
     "LoadedNccl",
+    "Lspci",
     "Machine",
     "Moment",
     "NcclTests",
@@ -117,6 +125,7 @@ __all__ = [
     "RaySession",
     "Rdma",
     "RdmaGrowth",
+    "RdmaLink",
     "Services",
     "Settings",
     "SlurmNode",

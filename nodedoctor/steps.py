@@ -72,14 +72,14 @@ def last_resort(template: str, *values: object, when: str, disturbs: str) -> Ste
     return Step("last-resort", line(template, *values), when, disturbs, _as_root(template))
 
 
-def reboot(when: str = "nothing above helped and the node is drained") -> Step:
+def reboot(when: str = "the steps above failed and the node is drained") -> Step:
     """Restart the node."""
     return last_resort("sudo reboot", when=when, disturbs=ALL_JOBS)
 
 
 def power_cycle(when: str) -> Step:
     """Take the node's power away and give it back, over its BMC: a rented node has none to speak to."""
-    when = f"{when}; on a rented node stop and start it from the provider's console"
+    when = f"{when}; on a rented node, stop and start it from the provider's console"
     return last_resort("sudo ipmitool chassis power cycle", when=when, disturbs=ALL_JOBS)
 
 
@@ -101,7 +101,7 @@ def resets(command: str) -> bool:
 def as_steps(commands: Iterable[str]) -> tuple[Step, ...]:
     """Steps of bare commands, as older documents have them: what is drastic is a last resort."""
     return tuple(
-        Step("last-resort", command, "nothing else helped", ALL_JOBS, _as_root(command))
+        Step("last-resort", command, "the steps above failed", ALL_JOBS, _as_root(command))
         if drastic(command)
         else Step("repair", command, needs_root=_as_root(command))
         for command in commands

@@ -44,6 +44,6 @@ def test_spans_are_the_numbers(numbers):
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "9" * 30, str(10**11)])
 def test_since_before_the_calendar_is_refused_in_a_line(digits):
-    with pytest.raises(UsageError, match="before the calendar") as refused:
+    with pytest.raises(UsageError, match="is too far back") as refused:
         since_when(f"{digits}h", datetime(2026, 1, 1))
     assert len(str(refused.value)) < 120

@@ -3,23 +3,31 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
 from nodedoctor.knowledge.versions.containers import promise
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Evidence, Expect, Finding, Fix, reading
 from nodedoctor.steps import stop_ray
+from nodedoctor.wording import counted
 
 ROLES = ("raylet", "gcs-server", "ray-worker")
 DOCS = "https://docs.ray.io/en/latest/cluster/faq.html"
 
 
-@check("ray.version", "One Ray and one Python minor everywhere", tags={"fast"})
+@check("ray.version", "Ray and Python versions", tags={"fast"})
 def ray_version(target: TargetPython, container: Container | None, expect: Expect) -> Iterator[Finding]:
-    """Ray and Python of the target against those of the running head and workers, and the image's promise.
+    """Ray and Python versions of the target, the running head and workers, and the image's name.
 
-    Why: a driver with another Ray or Python minor than the cluster is refused ("Version mismatch"), or fails
-    later when objects are unpickled.
-    Fix disturbs: the Python environment; a Ray that is restarted ends its jobs on this node.
+    Why: the cluster refuses a Ray driver with another Ray or Python version ("Version mismatch"), or objects
+    fail to unpickle later.
+    Fix disturbs: the Python environment; restarting Ray ends its jobs on this node.
+    Judges: FAIL when Ray or Python differ between the target and the running cluster; WARN against the
+    image's promise.
+    Fix: Install one Ray and one Python minor version everywhere.
+    Threshold: Ray refuses other versions (ray/_private/utils.py).
+    False positives: Several independent clusters on one machine.
+    Error texts:
+    - Version mismatch: The cluster was started with
     """
     own = target.package("ray")
     running = [process for process in target.running if process.role in ROLES and process.ray]
@@ -40,14 +48,14 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
 
 def _absent(target: TargetPython, expect: Expect) -> Finding:
     if not target.complete:
-        untold = f"{target.label} does not say whether Ray is installed"
+        untold = f"{target.label} does not show whether Ray is installed"
         asked = expect.get("ray") is not None
         return Finding.unknown("not-visible-here", untold) if asked else Finding.skip(untold)
     summary = f"Ray is not installed in {target.label}, and no Ray process runs here"
     if expect.get("ray") is None:
         return Finding.skip(summary)
     version = "" if expect.get("ray") == "yes" else f"=={expect.get('ray')}.*"
-    fix = Fix("Install it.", (target.install(f"ray{version}"),), "config")
+    fix = Fix("Install Ray.", (target.install(f"ray{version}"),), "config")
     return Finding.fail(summary, subject="package:ray", fix=fix)
 
 
@@ -90,7 +98,7 @@ def _several(target: TargetPython, processes: list[RunningPython]) -> Finding:
     )
     evidence = [_line(target, process) for process in processes]
     return Finding.fail(
-        f"Ray processes of different kinds run here: {kinds}", subject="ray", evidence=evidence, fix=fix
+        f"Ray processes with different versions run here: {kinds}", subject="ray", evidence=evidence, fix=fix
     )
 
 
@@ -99,14 +107,14 @@ def _promised(target: TargetPython, container: Container | None, version: str) -
     said = promise(container.image) if container and container.image else None
     if said is None or container is None:
         return
-    evidence = [Evidence("container", f"{container.image} ({container.image_said_by})")]
+    evidence = image_said(container)
     for name, promised, found in (("Ray", said.ray, version), ("Python", said.python, _minor(target))):
         if promised and found and promised != found:
             yield Finding.warn(
-                f"the image promises {name} {promised}, {target.label} has {found}",
+                f"the image's name says {name} {promised}, {target.label} has {found}",
                 subject=f"image:{name.lower()}",
                 evidence=evidence,
-                fix=Fix("Use the image's own Python, or an image that fits.", action="config"),
+                fix=Fix("Use the image's own Python, or an image with these versions.", action="config"),
             )
 
 
@@ -119,8 +127,8 @@ def _all_is_one(target: TargetPython, version: str, running: list[RunningPython]
         return (
             f"Ray {process.ray} on Python {process.python} runs here; it is not installed in {target.label}"
         )
-    return f"{here}, like all {len(running)} Ray processes that could be read"
+    return f"{here}, same in {counted(len(running), 'running Ray process')}"
 
 
 def _line(target: TargetPython, process: RunningPython) -> Evidence:
-    return Evidence(target.source, f"{process.role} {process.pid}: Ray {process.ray} in {process.prefix}")
+    return reading(target.source, f"found.running[pid={process.pid}].ray")

@@ -9,24 +9,28 @@ from nodedoctor.facts.cluster.ray_node import Demand, RayCluster, RaySession, Tr
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import nothing_here
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.limits import Limits, shm_said
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look, stop_ray
+from nodedoctor.wording import counted
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
 _STAMP = re.compile(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
 _MEANS = {
     "worker-death": (
-        "workers died without saying why",
-        "Look for their pids in the kernel log and in worker-*.err.",
+        "Ray workers died unexpectedly",
+        "Search the kernel log and worker-*.err for their pids.",
     ),
-    "node-death": ("nodes of the cluster were declared dead", "Look at the raylet.out of those nodes."),
-    "out-of-memory": ("Ray killed workers because memory ran out", "Give workers less, or the node more."),
-    "disk-full": ("the disk is fuller than Ray allows: it spills no objects", "Make room below /tmp/ray."),
-    "no-descriptors": ("Ray ran out of open files", "Raise the limit where Ray is started: limits.nofile."),
+    "node-death": ("Ray declared nodes dead", "Read raylet.out on those nodes."),
+    "out-of-memory": (
+        "Ray killed workers: out of memory",
+        "Reduce the workers' memory use, or use a node with more memory.",
+    ),
+    "disk-full": ("disk above Ray's limit: no object spilling", "Free space below /tmp/ray."),
+    "no-descriptors": ("Ray ran out of open files", "Raise the limit where Ray is started (limits.nofile)."),
 }
 
 _ROOTS = {"no-descriptors": tuple(f"limits.nofile@{role}" for role in ("raylet", "gcs-server", "ray-worker"))}
@@ -35,7 +39,7 @@ _ROOTS = {"no-descriptors": tuple(f"limits.nofile@{role}" for role in ("raylet",
 
 @check(
     "ray.resources",
-    "Ray has what it believes, and its work fits",
+    "Ray resources and pending work",
     tags={"ray"},
     without=(
         Pci,
@@ -53,9 +57,14 @@ def ray_resources(
 ) -> Iterator[Finding]:
     """Ray's GPUs against the driver's, its object store against /dev/shm, pending work, deaths in its logs.
 
-    Why: work that needs more than there is waits for ever without an error; an actor on a GPU that does not
-    exist fails only when it touches it.
-    Fix disturbs: a Ray that is restarted ends every job on this node.
+    Why: a task that needs more than the cluster has waits forever without an error; an actor on a GPU that
+    does not exist fails at first use.
+    Fix disturbs: restarting Ray ends every job on this node.
+    Judges: FAIL when Ray counts other GPUs than the driver or demands can never be met; WARN for a small
+    object store and deaths in its logs.
+    Fix: Start Ray again on this node with the right resources.
+    Threshold: Ray's defaults: 0.3 of memory for the store, at most 200 GB (ray_constants.py).
+    False positives: Ray started with --num-gpus for a part of the node on purpose.
     """
     running = processes is not None and processes.ray
     if not running and cluster is None:
@@ -86,15 +95,15 @@ def _count(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | N
 def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
     if session.gpus is None or count is None:
         return
-    evidence = [Evidence("ray-session", f"InitialConfigResources: GPU: {session.gpus:g}")]
+    evidence = [quoted_like("ray-session", "^InitialConfigResources: .*", "state")]
     if session.gpus > count:
         yield Finding.fail(
-            f"Ray believes in {session.gpus:g} GPUs on this node, the driver shows {count}",
+            f"Ray reports {counted(session.gpus, 'GPU')}, the driver {count}",
             subject="ray:gpus",
             evidence=evidence,
             fix=Fix(
-                "Find the GPUs that are missing (driver.gpus-present), or restart Ray with the "
-                f"number there is (ray start's --num-gpus={count}, beside the options it was started with).",
+                f"Find the missing GPUs (driver.gpus-present), or restart Ray with --num-gpus={count} "
+                "and its other options unchanged.",
                 (stop_ray("its jobs may end"),),
                 "restart-service",
                 RESTART,
@@ -102,10 +111,10 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
             ),
         ).explained_by("driver.answers@any", "driver.gpus-present@any")
     elif session.gpus < count:
-        summary = f"Ray uses {session.gpus:g} of {count} GPUs of this node"
+        summary = f"Ray uses {session.gpus:g} of {counted(count, 'GPU')}"
         yield Finding.info(summary, subject="ray:gpus", evidence=evidence)
     else:
-        summary = f"Ray and the driver agree on {count} GPUs"
+        summary = f"Ray and the driver report {counted(count, 'GPU')}"
         yield Finding.ok(summary, subject="ray:gpus", evidence=evidence)
 
 
@@ -114,17 +123,17 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
     if shm is None or store is None:
         return
     evidence = [
-        Evidence("ray-session", f"object_store_memory: {store:.2f} GiB"),
-        Evidence("limits", f"/dev/shm: {shm.size_gib:g} GiB"),
+        quoted_like("ray-session", r"object_store_memory: [\d.e+]+", "state"),
+        *shm_said("size_bytes"),
     ]
     if store > shm.size_gib:
-        text = "Give /dev/shm more, or start Ray with a smaller --object-store-memory."
+        text = "Increase the size of /dev/shm, or start Ray with a smaller --object-store-memory."
         fix = Fix(text, (), "restart-service", RESTART, "nodedoctor ray.resources limits.shm")
-        summary = f"the object store ({store:.1f} GiB) is larger than /dev/shm ({shm.size_gib:.1f} GiB)"
+        summary = f"object store {store:.1f} GiB, larger than /dev/shm ({shm.size_gib:.1f} GiB)"
         yield Finding.warn(summary, subject="ray:object-store", evidence=evidence, fix=fix)
     else:
         yield Finding.ok(
-            f"the object store of {store:.1f} GiB fits", subject="ray:object-store", evidence=evidence
+            f"object store {store:.1f} GiB fits into /dev/shm", subject="ray:object-store", evidence=evidence
         )
 
 
@@ -138,33 +147,31 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
         why = _impossible(demand, largest, total)
         if why:
             fix = Fix(
-                "Ask for less, or add nodes with GPUs to the cluster.", (look("ray status -v"),), "config"
+                "Request fewer GPUs, or add nodes with GPUs to the cluster.",
+                (look("ray status -v"),),
+                "config",
             )
             yield Finding.fail(f"{demand.text}: {why}", subject=subject, evidence=evidence, fix=fix)
         else:
-            summary = (
-                f"{demand.text}: it waits for GPUs that others use ({cluster.gpus_used or 0:g}/{total:g})"
-            )
+            summary = f"{demand.text}: waits for GPUs in use by others ({cluster.gpus_used or 0:g}/{total:g})"
             yield Finding.info(summary, subject=subject, evidence=evidence)
 
 
 def _impossible(demand: Demand, largest: float, total: float) -> str:
     if demand.gpus > largest:
-        return f"no node has {demand.gpus:g} GPUs (the largest {largest:g}), so it waits for ever"
+        return f"waits forever, no node has {counted(demand.gpus, 'GPU')} (largest: {largest:g})"
     if demand.gpus * demand.pieces > total:
-        return (
-            f"together {demand.gpus * demand.pieces:g} GPUs, and the cluster has {total:g}: it waits for ever"
-        )
+        return f"waits forever, needs {demand.gpus * demand.pieces:g} GPUs, the cluster has {total:g}"
     if demand.kind == "STRICT_PACK" and demand.gpus * demand.pieces > largest:
-        return f"on one node, and the largest has {largest:g}: it waits for ever"
+        return f"waits forever, all on one node, the largest has {largest:g}"
     return ""
 
 
 def _failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
-        fix = Fix("See whether these nodes live.", (look("ray status -v"),), "investigate")
-        summary = f"Ray reports {len(cluster.failures)} nodes that failed lately"
+        fix = Fix("Check whether these nodes are alive.", (look("ray status -v"),), "investigate")
+        summary = f"Ray reports {counted(len(cluster.failures), 'recent node failure')}"
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
 
@@ -184,7 +191,7 @@ def _trouble(trouble: Trouble) -> Finding:
     evidence = [Evidence("ray-session", line) for line in trouble.lines[-3:]]
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
     fix = Fix(advice, (look("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
-    summary = f"{meaning} ({trouble.count} lines in {trouble.log})"
+    summary = f"{meaning} ({counted(trouble.count, 'line')} in {trouble.log})"
     return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix).explained_by(
         *_ROOTS.get(trouble.kind, ())
     )
@@ -192,9 +199,11 @@ def _trouble(trouble: Trouble) -> Finding:
 
 def _silent(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
-    fix = Fix("See whether its head node lives, as the user of Ray.", (look("ray status -v"),), "investigate")
+    fix = Fix("Check as Ray's user whether its head node is alive.", (look("ray status -v"),), "investigate")
     if cluster is None:
-        summary = "the cluster could not be asked from here: no Python with its Ray, or another container"
+        summary = (
+            "the cluster cannot be queried from here: no Python with its Ray, or Ray is in another container"
+        )
         return Finding.unknown("not-visible-here", summary, subject="ray:status", fix=fix)
     summary = f"the cluster does not answer: {cluster.silent}"
     return Finding.unknown("timeout", summary, subject="ray:status", fix=fix)
@@ -202,6 +211,8 @@ def _silent(cluster: RayCluster | None) -> Finding:
 
 def _all_well(session: RaySession | None, cluster: RayCluster | None) -> str:
     nodes = (
-        f"{cluster.active} nodes, {cluster.gpus or 0:g} GPUs" if cluster else "its files tell of no trouble"
+        f"{counted(cluster.active, 'node')}, {counted(cluster.gpus or 0, 'GPU')}"
+        if cluster
+        else "no errors in its logs"
     )
     return f"Ray: {nodes}"

@@ -1,31 +1,36 @@
 """Does NVIDIA's driver answer those who ask it, without error and in time?"""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
+from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import init_said, lost_said, slow_call, values_failed
 from nodedoctor.facts.host.container import Container
-from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY, nvml_error
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
+from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
+from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
+
+from .refusals import Refusal, refusals
 
 SLOW_SECONDS = 5.0
 """A driver about to hang is slow first: 5 s is where github.com/AMD-AGI/Primus fails a node for a slow tool,
 and how NVSentinel tells a stalling driver (github.com/NVIDIA/NVSentinel/issues/1576)."""
 
-FATAL = ("GPU_IS_LOST", "RESET_REQUIRED")
+SHOWN = 3  # calls that a finding names; the rest is counted
 SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_utilization_percent")
 """What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
 
 _NO_CUDA = "No CUDA program can start on this node until the driver initialises."
-_ONE_GPU = "A rank on this GPU fails, and all other ranks wait for it until their watchdog fires."
+_ONE_GPU = "A rank on this GPU fails; all other ranks wait for it until their watchdog fires."
 _SLOW = Fix(
-    "Look for what keeps the driver busy: a GPU about to fail (kernel log), persistence off (every call then "
-    "starts all GPUs anew), or a storm of monitoring tools.",
+    "Find what slows the driver down: a GPU about to fail (kernel log), persistence mode off (every call "
+    "initialises all GPUs again), or too many monitoring tools.",
     (
         look("sudo dmesg | grep -iE 'xid|nvrm'"),
         look("nvidia-smi --query-gpu=persistence_mode --format=csv"),
@@ -37,7 +42,7 @@ _SLOW = Fix(
 
 @check(
     "driver.answers",
-    "The driver answers, and in time",
+    "Driver response",
     tags={"fast"},
     without=(Container,),
     explained_by=("driver.module-userspace", "driver.modules"),
@@ -63,16 +68,27 @@ def answers(
     driver: Driver | None,
     container: Container | None,
 ) -> Iterator[Finding]:
-    """What became of NVML and nvidia-smi: their errors, their time, and whether they came back at all.
+    """Errors and response times of NVML and nvidia-smi, and whether they returned at all.
 
-    Why: whatever hangs here hangs every CUDA call of a job, and its watchdog reports it as a network timeout.
-    Fix disturbs: every job on the node when the driver has to be reloaded.
+    Why: when the driver hangs, every CUDA call of a job hangs, and its watchdog reports a network timeout.
+    Fix disturbs: every job on the node when the driver must be reloaded.
+    Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN when an answer takes more
+    than 5 s.
+    Fix: Follow the error: reload or reboot after an upgrade, power cycle a lost GPU.
+    Threshold: 5 s: AMD-AGI/Primus fails a node for a slow tool, NVIDIA/NVSentinel issue 1576 names a stalling
+    driver.
+    False positives: The first call without persistence mode initialises all GPUs and is slow.
+    Error texts:
+    - Failed to initialize NVML: Driver/library version mismatch
+    - NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver
+    - Failed to initialize NVML: Unknown Error
+    - Unable to determine the device handle for GPU
     """
     if why := inventory.none_by_design:
         yield Finding.skip(why)
         return
     if answers is None:
-        yield Finding.unknown("missing-tool", "neither NVML nor nvidia-smi was asked")
+        yield Finding.unknown("missing-tool", "neither NVML nor nvidia-smi was queried")
         return
     inside = inventory.restricted or bool(container and container.inside)
     unloaded = bool(driver and driver.loaded is False)
@@ -107,7 +123,7 @@ def _somebody(answers: DriverAnswers) -> bool:
 def _hung(answer: DriverAnswer) -> Finding:
     """No answer in time. Less time than the driver must have says nothing about it."""
     if answer.outcome == "timeout" and (answer.seconds or 0.0) < SLOW_SECONDS:
-        summary = f"{answer.probe} was not given the time to answer: {answer.note}"
+        summary = f"{answer.probe} had too little time to answer: {answer.note}"
         return Finding.unknown("timeout", summary)
     summary = f"the driver hangs: {answer.probe}: {answer.note}"
     return Finding.fail(summary, evidence=_where(answer), fix=HUNG)
@@ -115,7 +131,7 @@ def _hung(answer: DriverAnswer) -> Finding:
 
 def _crashed(answer: DriverAnswer, somebody: bool) -> Finding:
     """NVML crashes on a lost GPU (github.com/XuehaiPan/nvitop/issues/139)."""
-    summary = f"{answer.probe} crashed: {_noted(answer) or 'no reason known'}"
+    summary = f"{answer.probe} crashed: {_noted(answer) or 'unknown reason'}"
     if somebody:
         return Finding.warn(f"{summary}; nvidia-smi answers", evidence=_where(answer), fix=OFF_THE_BUS)
     return Finding.fail(summary, evidence=_where(answer), fix=OFF_THE_BUS)
@@ -123,9 +139,15 @@ def _crashed(answer: DriverAnswer, somebody: bool) -> Finding:
 
 def _where(answer: DriverAnswer) -> list[Evidence]:
     """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
-    noted = _noted(answer)
-    told = [answer.at] if noted in answer.at else [noted, answer.at]
-    return [Evidence(answer.probe, text) for text in told if text]
+    said = [Evidence(answer.probe, _noted(answer), "@note")] if _noted(answer) else [_outcome(answer)]
+    return [*said, quoted_like(answer.probe, r'"waiting": "nvml\w+"')] if _IN_CALL in answer.at else said
+
+
+_IN_CALL = "; it was in nvml"
+
+
+def _outcome(answer: DriverAnswer) -> Evidence:
+    return reading(answer.probe, "@outcome")
 
 
 def _noted(answer: DriverAnswer) -> str:
@@ -138,13 +160,13 @@ def _failures(
     """Errors that kept the library from starting; one finding for all who met the same one."""
     failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
     for name in dict.fromkeys(error.name for _, error in failed):
-        said = [Evidence(probe, error.text) for probe, error in failed if error.name == name]
+        said = [init_said(probe, error) for probe, error in failed if error.name == name]
         error = nvml_error(name)
         if _somebody(answers):
-            summary = f"{said[0].probe}: {error.meaning}; another source answers"
+            summary = f"{said[0].probe}: {error.meaning}; another source works"
             yield Finding.warn(summary, evidence=said, fix=error.fix)
         elif inventory.cut_off:
-            summary = "the device cgroup has taken the NVIDIA devices away"
+            summary = "the device cgroup denies access to the NVIDIA devices"
             finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
             yield finding.explained_by("container.devices@container:gpus")
         else:
@@ -157,58 +179,72 @@ def _failures(
 
 
 def _slow(answer: DriverAnswer) -> Finding:
-    limit = f"over {SLOW_SECONDS:.0f} s the driver is sick or starved"
-    summary = f"{answer.probe} took {answer.seconds:.1f} s; {limit}"
+    limit = f"a healthy driver needs less than {SLOW_SECONDS:.0f} s"
+    summary = f"{answer.probe} took {answer.seconds:.1f} s ({limit})"
     calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
-    slowest = [f"{call.call} took {call.seconds:.1f} s{_at(call.index)}" for call in calls]
-    return Finding.warn(summary, evidence=[Evidence(answer.probe, text) for text in slowest], fix=_SLOW)
+    said = [slow_call(answer.probe, call) for call in calls] or [reading(answer.probe, "@seconds")]
+    return Finding.warn(summary, evidence=said, fix=_SLOW)
 
 
 def _sick(gpus: Gpus | None) -> Iterator[Finding]:
-    """GPUs that are listed and do not answer."""
+    """GPUs that are listed and do not answer, or answer with an error."""
     if gpus is None:
         return
     for gone in gpus.lost:
         if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
-            text = gone.text or f"GPU {gone.index}: {gone.error}"
-            yield _silent(gone.error, gone.index, _subject(gone), Evidence(gpus.source, text))
+            yield _silent(gone.error, gone.index, gone.subject, lost_said(gpus.source, gone))
+    silent = {gpu.index for gpu in gpus.gpus if _silent_sensors(gpu)}
+    refused = refusals(gpus)
+    for refusal in refused:
+        yield _refused(refusal, gpus, silent)
+    named = {refusal.subject for refusal in refused}
     for gpu in gpus.gpus:
-        if name := _broken(gpu):
-            fields = [field for field, error in gpu.errors.items() if error == name]
-            said = Evidence(gpus.source, f"{', '.join(fields[:6])}: {name}")
-            yield _silent(name, gpu.index, gpu.subject, said)
+        if gpu.index in silent and gpu.subject not in named:
+            said = values_failed(gpus.source, gpu, "UNKNOWN")
+            yield _silent("UNKNOWN", gpu.index, gpu.subject, said)
 
 
-def _subject(gone: LostGpu) -> str:
-    if gone.index is not None:
-        return f"gpu:{gone.index}"
-    return f"pci:{gone.bus_id}" if gone.bus_id else ""
-
-
-def _silent(name: str, index: int | None, subject: str, said: Evidence) -> Finding:
+def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
-    finding = Finding.fail(summary, subject=subject, evidence=[said], fix=error.fix_here(False, index))
+    finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
+    return finding.led_by(_lead(error, index)).matters_as(_ONE_GPU)
+
+
+def _lead(error: ErrorCode, index: int | None) -> str:
     lost = index is not None and error.meaning.startswith("the GPU ")
-    lead = f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
-    return finding.led_by(lead).matters_as(_ONE_GPU)
+    return f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
 
 
-def _broken(gpu: Gpu) -> str | None:
-    """The error of a GPU that is listed and yet does not answer."""
-    told = set(gpu.errors.values())
-    fatal = next((name for name in FATAL if name in told), None)
-    silent = [field for field in SENSORS if gpu.errors.get(field) == "UNKNOWN"]
-    return fatal or ("UNKNOWN" if len(silent) > 1 else None)
+def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
+    """A GPU that works and answers a question with an error: how bad that is stands in the table of codes."""
+    error, index = nvml_error(refusal.error), refusal.index
+    calls = ", ".join(refusal.calls[:SHOWN])
+    more = f" and {len(refusal.calls) - SHOWN} more" if len(refusal.calls) > SHOWN else ""
+    summary = f"{error.name} from {calls}{more}: {error.meaning}"
+    asked = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
+    said = values_failed(gpus.source, asked, error.name) if asked else []
+    said = said or [quoted_like(gpus.source, rf'"\w+": "{error.name}"')]
+    fix = error.fix_here(False, index)
+    if error.of_value == "unseen":
+        reason: Reason = "denied" if error.name == "NO_PERMISSION" else "not-visible-here"
+        return Finding.unknown(reason, summary, subject=refusal.subject, evidence=said, fix=fix)
+    dead = error.of_value == "fail" or (error.name == "UNKNOWN" and index in silent)
+    make = Finding.fail if dead else Finding.warn
+    finding = make(summary, subject=refusal.subject, evidence=said, fix=fix)
+    if error.name == "CORRUPTED_INFOROM":
+        finding = finding.explained_by("gpu.inforom")
+    return finding.led_by(_lead(error, index)).matters_as(error.training)
+
+
+def _silent_sensors(gpu: Gpu) -> bool:
+    """Whether a GPU that is listed tells too little to be alive."""
+    return sum(gpu.errors.get(field) == "UNKNOWN" for field in SENSORS) > 1
 
 
 def _well(answers: tuple[DriverAnswer, ...]) -> Finding:
     best = max(answers, key=lambda answer: answer.gpus)
     took = f" in {best.seconds:.2f} s" if best.seconds is not None else ""
     version = f", driver {best.driver_version}" if best.driver_version else ""
-    gpus = f"{best.gpus} GPU{'' if best.gpus == 1 else 's'}"
+    gpus = counted(best.gpus, "GPU")
     return Finding.ok(f"{best.probe} answered{took}: {gpus}{version}")
-
-
-def _at(index: int | None) -> str:
-    return "" if index is None else f" at GPU {index}"

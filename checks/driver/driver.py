@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswers
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.gpu.gpu import LostGpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory, Slot
+from nodedoctor.facts.gpu.places import init_said, lost_said
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.pci import slot_said
+from nodedoctor.knowledge.error_codes import nvml_error
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.knowledge.nvml_errors import (
     DEVICES_LOST,
@@ -18,16 +21,16 @@ from nodedoctor.knowledge.nvml_errors import (
     NO_DRIVER,
     OFF_THE_BUS,
     OPEN_MODULES,
-    nvml_error,
 )
 from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.wording import counted
 
 _HANGS = ("stuck", "timeout")
 
 
 @check(
     "driver.gpus-present",
-    "Every GPU of this node can be used",
+    "GPUs present and usable",
     tags={"fast"},
     without=(
         Machine,
@@ -50,10 +53,18 @@ def gpus_present(
     env: Env | None,
     expect: Expect,
 ) -> Iterator[Finding]:
-    """GPUs on the PCI bus, those of them we may use, and those the driver shows.
+    """GPUs on the PCI bus, GPUs this user may open, and GPUs the driver reports.
 
-    Why: a job that asks for eight GPUs does not start on seven, and one GPU off the bus often hangs the rest.
-    Fix disturbs: every job on the node when a GPU has to be brought back.
+    Why: a job that requests eight GPUs does not start on seven, and one GPU off the bus often hangs the rest.
+    Fix disturbs: every job on the node (reset, reboot or replacement).
+    Judges: FAIL when a GPU on the PCI bus, or one that is expected, is not usable through the driver.
+    Fix: See driver.answers and the kernel log; a GPU that left the bus needs a power cycle.
+    Threshold: No threshold: counts from sysfs, NVML, Slurm and --expect.
+    False positives: GPUs given to virtual machines (vfio-pci) are not counted; a job's own share is not a
+    loss.
+    Error texts:
+    - No devices were found
+    - GPU is lost. Reboot the system to recover this GPU
     """
     inside = bool(container and container.inside)
     granted = _number(env.get("SLURM_GPUS_ON_NODE") if env else None)
@@ -72,16 +83,16 @@ def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterat
     """What the person says must be there; where none can be used, the other findings say why."""
     wanted, told = _number(expect.get("gpus")), expect.get("gpus")
     if told is not None and wanted is None:
-        yield Finding.unknown("unparsable", f"--expect gpus={told}: that is no number")
+        yield Finding.unknown("unparsable", f"--expect gpus: not a number: '{told}'")
     shown = inventory.shown or 0
     if wanted and shown < wanted and (shown or not inventory.ours):
-        summary = f"{wanted} GPUs expected, {shown} can be used"
+        summary = f"{counted(wanted, 'GPU')} expected, {shown} usable"
         finding = Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
         yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     model = expect.get("gpu")
     for gpu in gpus.gpus if gpus and model else ():
         if gpu.name and (model or "").lower() not in gpu.name.lower():
-            yield Finding.fail(f"{model} expected, this is {gpu.name}", subject=gpu.subject)
+            yield Finding.fail(f"{model} expected, found {gpu.name}", subject=gpu.subject)
 
 
 def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
@@ -94,7 +105,7 @@ def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator
     yield from troubles
     yield from _hidden(inventory)
     if gpus.interrupted:
-        yield Finding.unknown(gpus.interrupted, f"not every GPU was asked: {gpus.interrupted_note}")
+        yield Finding.unknown(gpus.interrupted, f"not every GPU was queried: {gpus.interrupted_note}")
     elif not troubles:
         yield Finding.ok(_summary(inventory))
 
@@ -107,25 +118,25 @@ def _none(
     inside: bool,
 ) -> Iterator[Finding]:
     """The driver shows no GPU although there should be some: one finding for all of them."""
-    slots = _first(_evidence(slot) for slot in inventory.slots or ())
+    slots = _first(inventory.slots or ())
     if hang := _hang(answers):
-        yield Finding.unknown("stuck", f"which GPUs work is not known: {hang}", evidence=slots)
+        yield Finding.unknown("stuck", f"unknown which GPUs work: {hang}", evidence=slots)
     elif inventory.cut_off:
-        summary = "the device cgroup refuses every NVIDIA device, even /dev/nvidiactl"
+        summary = "the device cgroup denies access to every NVIDIA device, also /dev/nvidiactl"
         finding = Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
         yield finding.explained_by("container.devices@container:gpus")
     elif inventory.ours and driver and driver.loaded is False:
         count = len(inventory.ours)
-        summary = f"{count} GPU{'s' if count > 1 else ''} on the PCI bus and no driver loaded"
+        summary = f"{counted(count, 'GPU')} on the PCI bus, no driver loaded"
         yield Finding.fail(summary, evidence=slots, fix=NO_DRIVER)
     elif driver and driver.kind == "proprietary" and _all_blackwell(inventory):
-        summary = "Blackwell GPUs with the proprietary kernel module, which does not drive them"
-        said = Evidence("driver-files", driver.version_text)
+        summary = "Blackwell GPUs need the open kernel module; the proprietary one is loaded"
+        said = module_version()
         yield Finding.fail(summary, evidence=[said, *slots], fix=OPEN_MODULES)
     elif gpus and gpus.init_error:
         error = nvml_error(gpus.init_error.name)
-        said = Evidence(gpus.source, gpus.init_error.text)
-        summary = f"no GPU can be used: {error.meaning}"
+        said = init_said(gpus.source, gpus.init_error)
+        summary = f"no GPU usable: {error.meaning}"
         yield Finding.fail(summary, evidence=[said, *slots], fix=error.fix_here(inside))
     elif gpus and not gpus.interrupted:
         yield from _all_gone(inventory, gpus)
@@ -146,14 +157,14 @@ def _all_gone(inventory: Inventory, gpus: Gpus) -> Iterator[Finding]:
     yield from (_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus))
     if not missing and not gpus.lost:
         there = f"{inventory.nvswitches} NVSwitches are" if inventory.nvswitches else "the driver is"
-        yield Finding.fail(f"{there} there and no GPU", fix=OFF_THE_BUS)
+        yield Finding.fail(f"{there} present, but no GPU", fix=OFF_THE_BUS)
 
 
 def _nothing_known(answers: DriverAnswers | None, slots: list[Evidence]) -> Finding:
     asked = answers.answers if answers else ()
-    why = next((answer.unseen for answer in asked if answer.unseen), "nobody could ask the driver")
-    fix = Fix("Install nvidia-smi, or nvidia-ml-py beside nodedoctor.", action="none")
-    return Finding.unknown("missing-tool", f"no GPU could be asked: {why}", evidence=slots, fix=fix)
+    why = next((answer.unseen for answer in asked if answer.unseen), "no tool to query the driver")
+    fix = Fix("Install nvidia-smi, or nvidia-ml-py in nodedoctor's environment.", action="none")
+    return Finding.unknown("missing-tool", f"no GPU could be queried: {why}", evidence=slots, fix=fix)
 
 
 def _missing(slot: Slot) -> Finding:
@@ -164,13 +175,13 @@ def _missing(slot: Slot) -> Finding:
         error = nvml_error(slot.lost)
         why, fix = f"cannot be opened: {error.meaning}", error.fix
     elif slot.right == "refused":
-        why, fix = "may not be opened by this user", nvml_error("NO_PERMISSION").fix
+        why, fix = "cannot be opened by this user", nvml_error("NO_PERMISSION").fix
     elif slot.bound_to != "nvidia":
         why, fix = f"is bound to {slot.bound_to or 'no kernel driver'}, not to nvidia", NO_DRIVER
     else:
-        why, fix = "is on the PCI bus and not in the driver's list", OFF_THE_BUS
+        why, fix = "is on the PCI bus but not in the driver's list", OFF_THE_BUS
     return Finding.fail(
-        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=[_evidence(slot)], fix=fix
+        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=_evidence(slot), fix=fix
     )
 
 
@@ -191,11 +202,10 @@ def _lost(gone: LostGpu, source: str) -> Finding:
     error = nvml_error("GPU_IS_LOST" if gone.error == "UNKNOWN" else gone.error)
     who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
     subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
-    evidence = [Evidence(source, gone.text)] if gone.text else []
     return Finding.fail(
         f"GPU {who}: {error.meaning}",
         subject=subject,
-        evidence=evidence,
+        evidence=lost_said(source, gone),
         fix=error.fix_here(False, gone.index),
     )
 
@@ -211,8 +221,8 @@ def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
     board = next((b for b in boards if b.nvswitches == inventory.nvswitches and b.switches_on_host_bus), None)
     if board is None or len(slots) >= board.gpus:
         return []
-    summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus: this is a {board.name} board"
-    return [Finding.fail(summary, evidence=_first(map(_evidence, slots)), fix=OFF_THE_BUS)]
+    summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus of a {board.name} board"
+    return [Finding.fail(summary, evidence=_first(slots), fix=OFF_THE_BUS)]
 
 
 def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
@@ -220,7 +230,7 @@ def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
     shown, nodes = inventory.shown or 0, inventory.nodes or 0
     if not inventory.restricted or nodes <= shown:
         return []
-    summary = f"{nodes} GPU device nodes may be used here and the driver shows {shown} GPUs"
+    summary = f"{counted(nodes, 'GPU device node')} usable here, the driver reports {counted(shown, 'GPU')}"
     return [Finding.fail(summary, fix=OFF_THE_BUS)]
 
 
@@ -234,14 +244,14 @@ def _hidden(inventory: Inventory) -> Iterator[Finding]:
 
 def _summary(inventory: Inventory) -> str:
     shown, slots = inventory.shown or 0, inventory.slots or ()
-    gpus = f"{shown} GPU{'s' if shown > 1 else ''}"
+    gpus = counted(shown, "GPU")
     if inventory.platform == "wsl2":
-        return f"{gpus} through WSL2: the driver is the one of Windows"
+        return f"{gpus} through WSL2 (driver of Windows)"
     if inventory.platform == "tegra":
         return f"{gpus} on Tegra (Jetson)"
     if inventory.restricted and len(slots) > shown:
-        return f"{gpus}, all that this container or job was given of the host's {len(slots)}"
-    return f"{gpus}, all that are on the PCI bus" if slots else gpus
+        return f"{gpus}, all assigned to this container or job ({len(slots)} on the host)"
+    return f"{gpus}, all on the PCI bus" if slots else gpus
 
 
 def _hang(answers: DriverAnswers | None) -> str:
@@ -251,22 +261,20 @@ def _hang(answers: DriverAnswers | None) -> str:
     return next(hung, answers.tripped)
 
 
-def _evidence(slot: Slot) -> Evidence:
-    state = ", configuration space reads ff" if slot.off_bus else ""
-    bound = f"driver {slot.bound_to}" if slot.bound_to else "no driver bound"
-    return Evidence("pci", f"{slot.address} {slot.pci_id}, {bound}{state}")
+def _evidence(slot: Slot) -> list[Evidence]:
+    return slot_said(slot.address, *(["config"] if slot.off_bus else []), "device", "driver")
 
 
 def _nodes(driver: Driver | None) -> list[Evidence]:
-    told = ((n.path, n.mode, n.access or "none") for n in (driver.nodes if driver else ()))
-    return _first(Evidence("driver-files", f"{path} mode {mode}, access: {rw}") for path, mode, rw in told)
+    return [node.said for node in (driver.nodes if driver else ())][:_SHOWN]
 
 
-def _first(lines: Iterable[Evidence], most: int = 4) -> list[Evidence]:
-    """The first lines, and how many more there are: eight GPUs say eight times the same."""
-    listed = list(lines)
-    more = [Evidence(listed[0].probe, f"... and {len(listed) - most} more")] if len(listed) > most else []
-    return listed[:most] + more
+_SHOWN = 4
+"""GPUs shown as evidence: eight of them say eight times the same."""
+
+
+def _first(slots: Iterable[Slot]) -> list[Evidence]:
+    return [one for slot in list(slots)[:_SHOWN] for one in _evidence(slot)]
 
 
 def _number(text: str | None) -> int | None:

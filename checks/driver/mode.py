@@ -6,20 +6,22 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.places import values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
+from nodedoctor.wording import agree, counted, numbered
 
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
 
 _PERSIST = Fix(
-    "Run the persistence daemon with persistence mode on: without it the driver shuts GPUs down when the "
-    "last program ends, and every start pays seconds per GPU and may meet errors of the start.",
+    "Run the persistence daemon with persistence mode on. Without it the driver shuts GPUs down when the "
+    "last program exits, and every start takes seconds per GPU and may hit initialisation errors.",
     (repair("sudo systemctl enable --now nvidia-persistenced"), repair("sudo nvidia-smi -pm 1")),
     action="config",
     disturbs="nothing",
@@ -30,7 +32,7 @@ _PERSIST = Fix(
 
 @check(
     "driver.persistence",
-    "The driver keeps the GPUs initialised",
+    "Persistence mode",
     tags={"fast"},
     without=(
         Machine,
@@ -43,8 +45,12 @@ def persistence(
 ) -> Iterator[Finding]:
     """Persistence mode of each GPU, and the daemon that keeps it on.
 
-    Why: without it GPUs are started anew for every job: slow starts, lost settings, errors when many start.
+    Why: without it GPUs are initialised for every job: slow starts, lost settings, errors at start.
     Fix disturbs: nothing.
+    Judges: WARN when persistence is off on a data-centre node with several GPUs, else a note.
+    Fix: Start nvidia-persistenced, which keeps it on over reboots.
+    Threshold: Azure/azurehpc-health-checks, azure_gpu_persistence.nhc.
+    False positives: Workstations and single GPUs need none; there it is only noted.
     """
     told = [gpu for gpu in gpus.gpus if gpu.persistence_mode is not None]
     off = [gpu for gpu in told if not gpu.persistence_mode]
@@ -56,8 +62,8 @@ def persistence(
     elif not off:
         yield _well(gpus, f"persistence mode is on for {_all(told)}")
     else:
-        said = [Evidence(gpus.source, f"GPU {gpu.index}: persistence mode off") for gpu in off]
-        said += [Evidence("services", daemon.text)] if daemon else []
+        said = [one for gpu in off for one in values(gpus.source, gpu, "persistence_mode")]
+        said += [daemon.said] if daemon else []
         summary = f"persistence mode is off for {_which(off, told)}"
         inside = bool(container and container.inside)
         if _matters(gpus.gpus, machine) and not inside and not (daemon and daemon.running):
@@ -75,29 +81,35 @@ def _matters(gpus: tuple[Gpu, ...], machine: Machine | None) -> bool:
 
 @check(
     "driver.recovery-action",
-    "No GPU waits for a reset or a reboot",
+    "Pending GPU reset or reboot",
     tags={"fast"},
     explained_by=("driver.answers", "memory.remap", "memory.ecc", "nvlink.links"),
 )
 def recovery_action(gpus: Gpus) -> Iterator[Finding]:
-    """The driver's own verdict per GPU: the recovery action (from driver 570), before that the reset status.
+    """The recovery action the driver requests for each GPU (driver 570 and newer; before, the reset status).
 
-    Why: a GPU that wants a reset fails the next job that touches it, however healthy its sensors look.
-    Fix disturbs: what runs on the GPU, or the node.
+    Why: a GPU that needs a reset fails the next job on it, however healthy its sensors look.
+    Fix disturbs: processes on the GPU, or the node.
+    Judges: FAIL when the driver itself asks for a reset, reboot, drain or power cycle.
+    Fix: Do what the recovery action names, once no job is running.
+    Threshold: NVML's GPU recovery action (driver 570 and newer).
+    False positives: None known.
     """
     wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted(gpu))]
     silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
     for gpu, action in wanting:
         fix = recovery_fix(action, gpu.index)
-        said = [Evidence(gpus.source, f"GPU {gpu.index} {gpu.bus_id or ''}: {action}")]
-        summary = f"the driver asks for: {action.replace('-', ' ')}"
+        names = ("recovery_action", "reset_required", "drain_and_reset_recommended", "bus_id")
+        told = (name for name in names if getattr(gpu, name) not in (None, False))
+        said = values(gpus.source, gpu, *told)
+        summary = f"the driver requests a recovery action: {action.replace('-', ' ')}"
         yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
     if not gpus.gpus:
         yield _no_gpus(gpus)
     elif len(silent) == len(gpus.gpus):
         yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
     elif not wanting:
-        yield _well(gpus, f"none asked for by {_all(gpus.gpus)}")
+        yield _well(gpus, f"no recovery action requested for {_all(gpus.gpus)}")
 
 
 def _wanted(gpu: Gpu) -> str | None:
@@ -108,12 +120,19 @@ def _wanted(gpu: Gpu) -> str | None:
     return "drain-and-reset" if gpu.drain_and_reset_recommended else None
 
 
-@check("driver.mode", "Every GPU is in the same mode, one that training can use", tags={"fast"})
+@check("driver.mode", "GPU modes (MIG, compute, confidential)", tags={"fast"})
 def mode(gpus: Gpus) -> Iterator[Finding]:
     """MIG, compute mode, confidential computing and virtualisation of each GPU.
 
-    Why: MIG takes NVLink and P2P away, exclusive mode refuses a second process, both without a clear error.
-    Fix disturbs: what runs on the GPU whose mode is changed.
+    Why: MIG disables NVLink and P2P, exclusive mode rejects a second process, both without a clear error.
+    Fix disturbs: processes on the GPU whose mode is changed.
+    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode and when MIG is on for
+    some GPUs only.
+    Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0` or `-mig`.
+    Threshold: nvidia-smi(1): what the modes forbid.
+    False positives: MIG on every GPU is a choice and only noted.
+    Error texts:
+    - all CUDA-capable devices are busy or unavailable
     """
     if not gpus.gpus:
         yield _no_gpus(gpus)
@@ -131,24 +150,29 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
         if gpu.mig_mode != gpu.mig_mode_pending:
             becomes = "on" if gpu.mig_mode_pending else "off"
             fix = Fix(
-                "Reset the GPU when it is idle.", gpu_reset(gpu.index), "reset-gpu", "what runs on this GPU"
+                "Reset the GPU when it is idle.", gpu_reset(gpu.handle), "reset-gpu", "processes on this GPU"
             )
             yield Finding.info(f"MIG will be {becomes} after a reset", subject=gpu.subject, fix=fix)
     if len(on) == len(gpus.gpus):
         slices = sum(gpu.mig_devices or 0 for gpu in on)
-        yield Finding.info(f"MIG is on everywhere ({slices} devices): no P2P and no NVLink between slices")
+        yield Finding.info(
+            f"MIG is on everywhere ({counted(slices, 'device')}): no P2P, no NVLink between them"
+        )
     elif on:
         indexes = ",".join(str(gpu.index) for gpu in on)
         fix = Fix(
-            "Switch MIG off on these GPUs, or keep jobs of several GPUs away from them.",
+            "Disable MIG on these GPUs, or run no multi-GPU jobs on them.",
             (repair("sudo nvidia-smi -i {} -mig 0", indexes), *gpu_reset(indexes)),
             "config",
-            "what runs on these GPUs",
+            "processes on these GPUs",
             "nodedoctor driver.mode",
             "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
         )
-        said = [Evidence(gpus.source, f"GPU {gpu.index}: MIG mode enabled") for gpu in on]
-        summary = f"MIG is on for GPU {indexes} only: P2P and NVLink to these fail"
+        said = [one for gpu in on for one in values(gpus.source, gpu, "mig_mode")]
+        summary = (
+            f"MIG is on for {numbered('GPU', (gpu.index for gpu in on))} only: "
+            f"no P2P or NVLink to {agree(len(on), 'it', 'them')}"
+        )
         yield Finding.warn(summary, evidence=said, fix=fix)
 
 
@@ -157,18 +181,18 @@ def _compute(gpus: Gpus) -> Iterator[Finding]:
         if gpu.compute_mode in (None, "default"):
             continue
         fix = Fix(
-            "Set the default mode, unless somebody wants it so.",
+            "Set the default compute mode, unless this one is intended.",
             (repair("sudo nvidia-smi -i {} -c DEFAULT", gpu.index),),
             "config",
             "nothing",
             "nodedoctor driver.mode",
         )
-        said = [Evidence(gpus.source, f"GPU {gpu.index}: compute mode {gpu.compute_mode}")]
+        said = values(gpus.source, gpu, "compute_mode")
         if gpu.compute_mode == "prohibited":
             summary = "compute mode is prohibited: no CUDA program can use this GPU"
             yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
         else:
-            summary = f"compute mode is {gpu.compute_mode}: a second process finds the GPU busy"
+            summary = f"compute mode is {gpu.compute_mode}: a second process cannot use the GPU"
             # MPS wants it so: https://docs.nvidia.com/deploy/mps/
             judge = Finding.info if _shared(gpu) else Finding.warn
             yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
@@ -190,7 +214,9 @@ def _special(gpus: Gpus) -> Iterator[Finding]:
 def _well(gpus: Gpus, summary: str) -> Finding:
     """All is well with every GPU; of those that were not reached nothing is known."""
     if gpus.interrupted:
-        return Finding.unknown(gpus.interrupted, f"{summary}, and no other was read: {gpus.interrupted_note}")
+        return Finding.unknown(
+            gpus.interrupted, f"{summary}; the others were not read: {gpus.interrupted_note}"
+        )
     return Finding.ok(summary)
 
 
@@ -201,7 +227,7 @@ def _no_gpus(gpus: Gpus) -> Finding:
     if gpus.init_error or gpus.lost:
         why = gpus.init_error.text if gpus.init_error else gpus.lost[0].text
         return Finding.unknown("not-visible-here", f"no GPU could be read: {why}")
-    return Finding.skip("the driver shows no GPU")
+    return Finding.skip("the driver reports no GPU")
 
 
 def _untold(what: str, errors: list[str | None]) -> Finding:
@@ -210,7 +236,7 @@ def _untold(what: str, errors: list[str | None]) -> Finding:
     if failed:
         reason: Reason = "denied" if failed[0] == "NO_PERMISSION" else "not-visible-here"
         return Finding.unknown(reason, f"{what} could not be read: {failed[0]}")
-    return Finding.skip(f"this driver or source does not tell {what}")
+    return Finding.skip(f"this driver or source does not report {what}")
 
 
 def _all(gpus: Sequence[Gpu]) -> str:
@@ -220,4 +246,4 @@ def _all(gpus: Sequence[Gpu]) -> str:
 def _which(some: list[Gpu], of: list[Gpu]) -> str:
     if len(some) == len(of):
         return _all(of)
-    return f"{len(some)} of {len(of)} GPUs: {', '.join(str(gpu.index) for gpu in some)}"
+    return f"{numbered('GPU', (gpu.index for gpu in some))} ({len(some)} of {len(of)})"

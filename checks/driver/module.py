@@ -3,23 +3,32 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import LIBRARIES, RIVALS, Driver, DriverLibrary
+from nodedoctor.facts.driver.driver import (
+    LIBRARIES,
+    RIVALS,
+    UPGRADES_ON,
+    Driver,
+    module_line,
+    module_version,
+)
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import init_said
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.pci.pci import Pci, said_of
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.knowledge.versions import cuda
-from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment
+from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
 from nodedoctor.steps import reboot, repair
+from nodedoctor.wording import counted, listed
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
 
 _UVM = Fix(
-    "Load it, and have it loaded at boot. Programs of ordinary users load it through nvidia-modprobe "
-    "where that is installed; a container cannot.",
+    "Load nvidia_uvm now and at every boot. With nvidia-modprobe installed, programs of ordinary users load "
+    "it; a container cannot.",
     (
         repair("sudo modprobe nvidia_uvm"),
         repair("echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf"),
@@ -29,14 +38,14 @@ _UVM = Fix(
     verify="nodedoctor driver.modules",
 )
 _HOLD = Fix(
-    "Hold the driver's packages, and upgrade them when the node is drained.",
-    (HOLD_PACKAGES,),
+    "Hold the driver packages; upgrade them when the node is drained.",
+    HOLD_PACKAGES,
     action="config",
     disturbs="nothing",
     verify="nodedoctor driver.module-userspace",
 )
 _RIVAL = Fix(
-    "Keep nouveau from loading and reboot: two drivers cannot share a GPU.",
+    "Blacklist nouveau and reboot: two drivers cannot share a GPU.",
     (
         repair("echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf", disturbs="nothing"),
         repair(
@@ -55,7 +64,7 @@ _RIVAL = Fix(
 
 @check(
     "driver.module-userspace",
-    "Kernel module and libraries are of one version",
+    "Driver module and library versions",
     tags={"fast"},
     without=(
         DriverPackages,
@@ -73,8 +82,15 @@ def module_userspace(
 ) -> Iterator[Finding]:
     """The loaded module's version against those in the file names of libnvidia-ml and libcuda.
 
-    Why: an unattended upgrade replaces the libraries under a running module; CUDA then fails until a reboot.
-    Fix disturbs: every job on the node (reboot), or what runs in the container.
+    Why: an unattended upgrade replaces the libraries under a loaded module; CUDA then fails until a reboot.
+    Fix disturbs: every job on the node (reboot), or all processes in the container.
+    Judges: FAIL when the loaded kernel module and the libraries are of different versions.
+    Fix: Reboot, or reload the modules with no job running; then hold the driver packages.
+    Threshold: nvml.h: NVML_ERROR_LIB_RM_VERSION_MISMATCH.
+    False positives: A forward-compatibility libcuda is meant to differ (container.compat).
+    Error texts:
+    - Failed to initialize NVML: Driver/library version mismatch
+    - NVRM: API mismatch
     """
     fix = RECREATE if container and container.inside else RELOAD
     module = (driver.version if driver else None) or ""
@@ -82,14 +98,14 @@ def module_userspace(
     wrong = {name: versions for name, versions in found.items() if module not in versions}
     failed = gpus.init_error if gpus else None
     if failed and failed.name == MISMATCH:
-        said = [Evidence(gpus.source, failed.text)] if gpus else []
+        said = [init_said(gpus.source, failed)] if gpus else []
         yield _mismatch(module, wrong, driver, packages, said, fix)
     elif driver and driver.platform == "wsl2":
-        yield Finding.skip("WSL2: the driver is the one of Windows, there is no kernel module to compare")
+        yield Finding.skip("WSL2: the driver is Windows', there is no kernel module to compare")
     elif driver is None or not module:
         yield _no_module(driver, inventory)
     elif not found:
-        summary = f"the module is {module}; no driver library with a version in its name is visible"
+        summary = f"module {module}; no driver library with a version in its name is visible"
         yield Finding.unknown("not-visible-here", summary)
     elif wrong:
         yield _mismatch(module, wrong, driver, packages, [], fix)
@@ -114,7 +130,7 @@ def _no_module(driver: Driver | None, inventory: Inventory | None) -> Finding:
             return Finding.unknown("timeout" if error == "TIMEOUT" else "denied", f"{path}: {error}")
     if driver is None:
         return Finding.unknown("not-visible-here", "the driver's files were not read")
-    return Finding.skip("no kernel module of NVIDIA's is loaded")
+    return Finding.skip("no NVIDIA kernel module is loaded")
 
 
 def _mismatch(
@@ -127,14 +143,14 @@ def _mismatch(
 ) -> Finding:
     """Everything that shows which versions meet here, and how they came to differ."""
     if driver:
-        lines = [driver.version_text, *(_file(lib) for lib in driver.libraries if lib.name in wrong)]
-        lines += ["20auto-upgrades: unattended upgrades are on"] if driver.unattended_upgrades else []
-        said += [Evidence("driver-files", line) for line in lines if line]
-    said += [Evidence("driver-packages", text) for text in _unlike(packages, module)]
-    told = ", ".join(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
-    summary = "the loaded kernel module and the driver's libraries are of different versions"
+        said += [module_version()] if driver.version_text else []
+        said += [library.said for library in driver.libraries if library.name in wrong]
+        said += [UPGRADES_ON] if driver.unattended_upgrades else []
+    said += [package.said for package in _unlike(packages, module)]
+    told = listed(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
+    summary = "the loaded kernel module and the driver libraries have different versions"
     if module and told:
-        summary = f"the loaded kernel module is {module}, the libraries are {told}"
+        summary = f"kernel module {module} is loaded, the libraries are {told}"
     others = sorted({version for versions in wrong.values() for version in versions})
     lead = f"driver mismatch: kernel module {module}, libraries {', '.join(others)}"
     finding = Finding.fail(summary, evidence=said, fix=fix)
@@ -145,42 +161,43 @@ def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Ite
     """One version that counts; other copies, half-done upgrades and unheld packages are worth a note."""
     others = {v for name in LIBRARIES for v in driver.versions(name)} - {module}
     if others:
-        copies = [Evidence("driver-files", _file(lib)) for lib in driver.libraries if lib.version in others]
-        summary = f"{module} everywhere it counts; {' and '.join(sorted(others))} lies in another folder"
+        copies = [library.said for library in driver.libraries if library.version in others]
+        summary = f"{module} in use; another folder holds {listed(sorted(others))}"
         yield Finding.info(summary, evidence=copies)
     elif unlike := _unlike(packages, module):
-        summary = f"module and libraries are {module}; after a reboot it may be another: {unlike[0]}"
-        said = [Evidence("driver-packages", text) for text in unlike]
+        other = f"{unlike[0].name} {unlike[0].version}"
+        summary = f"module and libraries {module}; after a reboot it may be {other}"
+        said = [package.said for package in unlike]
         yield Finding.info(summary, evidence=said, fix=_HOLD)
     elif driver.unattended_upgrades and packages and any(not package.held for package in packages.packages):
-        summary = f"module and libraries are {module}; unattended upgrades may replace them during a job"
+        summary = f"module and libraries {module}; unattended upgrades may replace them during a job"
         yield Finding.info(summary, fix=_HOLD)
     else:
-        yield Finding.ok(f"module and libraries are {module}")
+        yield Finding.ok(f"module and libraries {module}")
 
 
-def _unlike(packages: DriverPackages | None, module: str) -> list[str]:
+def _unlike(packages: DriverPackages | None, module: str) -> list[DriverPackage]:
     """Installed driver packages of another version than the loaded module."""
     found: tuple[DriverPackage, ...] = packages.packages if packages else ()
-    return [f"{p.name} {p.version}" for p in found if module and p.driver not in (None, module)]
+    return [package for package in found if module and package.driver not in (None, module)]
 
 
-def _file(library: DriverLibrary) -> str:
-    return f"{library.folder}/{library.name} -> {library.version or 'a file without a version'}"
-
-
-@check("driver.modules", "The driver's kernel modules are loaded, and no rival", tags={"fast"})
+@check("driver.modules", "NVIDIA kernel modules", tags={"fast"}, stage="preview")
 def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Iterator[Finding]:
     """nvidia and nvidia_uvm in /proc/modules, and which kernel driver holds each GPU.
 
-    Why: without nvidia_uvm no CUDA program starts, and nouveau on a GPU keeps NVIDIA's driver away.
-    Fix disturbs: nothing, or a reboot where nouveau has to go.
+    Why: without nvidia_uvm no CUDA program starts; with nouveau on a GPU NVIDIA's driver cannot bind it.
+    Fix disturbs: nothing; every job on the node when nouveau must be removed (reboot).
+    Judges: FAIL when nvidia is not loaded or nouveau holds a GPU; WARN when nvidia_uvm is not loaded.
+    Fix: Load the modules, or blacklist nouveau and reboot.
+    Threshold: NVIDIA/nccl troubleshooting: nvidia_uvm must be loaded.
+    False positives: Inside a container /proc/modules shows the host's modules and is right.
     """
     gpus = [gpu for gpu in pci.gpus if gpu.driver != "vfio-pci"] if pci else []
     rivals = [gpu for gpu in gpus if gpu.driver in (*RIVALS, "NovaCore")]
     for gpu in rivals:
-        said = [Evidence("pci", f"{gpu.address} {gpu.pci_id} driver {gpu.driver}")]
-        summary = f"GPU {gpu.address} is held by {gpu.driver}"
+        said = said_of(gpu, "vendor", "device", "driver")
+        summary = f"GPU {gpu.address} is bound to {gpu.driver}, not to nvidia"
         yield Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
     if rivals:
         return
@@ -198,11 +215,14 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
 
 def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
     if pci is None:
-        return Finding.unknown("not-visible-here", "no module loaded; whether there are GPUs was not seen")
+        return Finding.unknown("not-visible-here", "no NVIDIA module loaded; unknown whether there are GPUs")
     if not gpus:
-        return Finding.skip("no GPU of ours, and no module loaded")
-    summary = f"nvidia is not loaded, and there are {gpus} GPUs on the PCI bus"
-    said = [Evidence("driver-files", "/proc/modules has no nvidia")]
+        return Finding.skip("no GPU assigned here, no NVIDIA module loaded")
+    summary = f"module nvidia not loaded, {counted(gpus, 'GPU')} on the PCI bus"
+    said = [
+        reading("driver-files", 'files["/proc/driver/nvidia/version"]?'),
+        reading("driver-files", 'files["/sys/module/nvidia/version"]?'),
+    ]
     return Finding.fail(summary, evidence=said, fix=NO_DRIVER)
 
 
@@ -210,10 +230,12 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
     known = driver.modules or {}
     halfway = {name: state for name, state in known.items() if state != "Live"}
     for name, state in halfway.items():
-        said = [Evidence("driver-files", f"/proc/modules: {name} {state}")]
-        yield Finding.warn(f"{name} is {state.lower()}; it should be live", evidence=said, fix=NO_DRIVER)
+        said = [module_line(name)]
+        yield Finding.warn(
+            f"module {name} is in state {state.lower()}, expected live", evidence=said, fix=NO_DRIVER
+        )
     if "nvidia_uvm" not in known:
-        yield Finding.warn("nvidia_uvm is not loaded: CUDA needs it", fix=_UVM)
+        yield Finding.warn("module nvidia_uvm not loaded (CUDA needs it)", fix=_UVM)
     elif not halfway:
         kind = f" ({driver.kind})" if driver.kind else ""
         yield Finding.ok(f"{', '.join(name for name in known)} loaded{kind}")
@@ -221,7 +243,7 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
 
 @check(
     "driver.branch",
-    "The driver's branch is still maintained",
+    "Driver branch support",
     tags={"fast"},
     without=(
         Driver,
@@ -229,25 +251,31 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
     ),
 )
 def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Moment) -> Iterator[Finding]:
-    """The driver's branch against the month NVIDIA names as its end.
+    """The driver's branch against its end-of-life month, as NVIDIA publishes it.
 
-    Why: fixes for hangs and new Xids come only to maintained branches; an old one is no fault in itself.
-    Fix disturbs: every job on the node, since the driver has to be replaced.
+    Why: only supported branches get fixes for hangs and new Xids; an old branch is no fault in itself.
+    Fix disturbs: every job on the node (driver upgrade).
+    Judges: A note when the branch is past its end of life; FAIL only against --expect driver=.
+    Fix: Plan an upgrade to a maintained branch.
+    Threshold: NVIDIA's data-centre driver documentation (cuda_driver table).
+    False positives: None known.
     """
     text = (gpus and gpus.driver_version) or (driver and driver.version) or ""
     wanted = expect.get("driver")
     if wanted and not text.startswith(wanted):
-        yield Finding.fail(f"driver {wanted} expected, this is {text or 'not known'}")
+        yield Finding.fail(f"driver {wanted} expected, found {text or 'an unknown version'}")
     version = cuda.driver_version(text)
     row = cuda.branch(version) if version else None
     if version is None:
-        yield from () if wanted else [Finding.skip("no driver of NVIDIA's here, or its version is not known")]
+        yield from () if wanted else [Finding.skip("no NVIDIA driver here, or its version is unknown")]
     elif row is None:
-        yield Finding.info(f"{text}: no branch of NVIDIA's data-centre list that was known to this version")
+        yield Finding.info(f"{text}: not in this version's list of NVIDIA data-centre branches")
     elif row.past(moment.started.strftime("%Y-%m")):
         ended = f"since {row.ends}" if row.ends else "by NVIDIA's list"
-        fix = Fix("Plan the move to a maintained branch; nothing is broken.", docs=row.source, action="none")
+        fix = Fix(
+            "Plan the upgrade to a supported branch; nothing is broken.", docs=row.source, action="none"
+        )
         yield Finding.info(f"{text}: branch R{row.branch} is past its end of life {ended}", fix=fix)
     else:
         until = f" until {row.ends}" if row.ends else ""
-        yield Finding.ok(f"{text}: branch R{row.branch} is maintained{until}")
+        yield Finding.ok(f"{text}: branch R{row.branch} is supported{until}")

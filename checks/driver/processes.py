@@ -8,12 +8,14 @@ from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import process_said, values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.steps import last_resort, look
+from nodedoctor.wording import counted
 
 IN_DRIVER = re.compile(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
@@ -24,16 +26,17 @@ STARTING_SECONDS = 120
 IDLE_MIB = 1024
 """What a driver may use for itself where it does not count that as reserved: up to 947 MiB (GB300, R580)."""
 
-_END = "End them: they hold GPU memory that the next job expects to be free."
+_END = "Find the owner, then kill the process: it holds GPU memory that the next job needs."
 _FOR_GUESTS = ("host-vgpu", "host-vsga")
 _LAUNCHED = ("rank", "ray-worker")
 
 
 @check(
     "driver.processes",
-    "Nobody hangs in the driver or left anything on the GPUs",
+    "Stuck and leftover GPU processes",
     tags={"fast"},
     without=(Container,),
+    stage="preview",
 )
 def processes(
     inventory: Inventory,
@@ -44,9 +47,15 @@ def processes(
 ) -> Iterator[Finding]:
     """Holders of /dev/nvidia* by state and wait channel; GPU memory in use against the processes that use it.
 
-    Why: a process in uninterruptible sleep in the driver never ends and blocks the next job on its GPU;
-    a forgotten rank keeps gigabytes, and the new job runs out of memory.
-    Fix disturbs: the processes named; a reboot where one cannot be ended.
+    Why: a process in uninterruptible sleep in the driver cannot be killed and blocks the next job on its GPU;
+    a leftover rank holds gigabytes, and the new job runs out of memory.
+    Fix disturbs: the processes listed; a reboot where one cannot be killed.
+    Judges: FAIL for a process in uninterruptible sleep in the driver; WARN for GPU memory that no live job
+    explains.
+    Fix: End the named process; reboot if it cannot be ended.
+    Threshold: 1024 MiB without a process, as the driver itself used up to 947 MiB (GB300, R580); 120 s of
+    start-up are excused.
+    False positives: A container that cannot see other containers' processes; vGPU hosts are left out.
     """
     if inventory.none_here:
         yield Finding.skip(NONE_HERE)
@@ -56,7 +65,7 @@ def processes(
     alone = host and inventory.platform != "wsl2"
     findings = [*_unowned(gpus, processes)] if alone and gpus else []
     if processes is None:
-        summary = "the states of the processes that hold GPUs could not be seen"
+        summary = "process states are not visible"
         findings.append(Finding.unknown("not-visible-here", summary))
     else:
         findings += [*_blocked(processes, moment), *_leftovers(processes, gpus, host)]
@@ -68,7 +77,7 @@ def processes(
 def _summary(processes: Processes | None, gpus: Gpus | None) -> str:
     listed = {p.pid for gpu in (gpus.gpus if gpus else ()) for p in gpu.processes or ()}
     holders = listed | {process.pid for process in (processes.holding_gpus if processes else ())}
-    return f"{len(holders) or 'no'} processes with a GPU open, none stuck or left over"
+    return f"{counted(len(holders), 'process')} with a GPU open, none stuck or left over"
 
 
 def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
@@ -77,15 +86,15 @@ def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
         if not process.blocked or process.ppid == 2:
             continue
         channel = process.wchan or ""
-        said = [Evidence("processes", f"pid {process.pid} state D in {channel or '?'}: {process.label}")]
+        said = process.said("state", *(["wchan"] if channel else []))
         subject = f"pid:{process.pid}"
         if IN_DRIVER.match(channel):
-            summary = f"{process.label} hangs in the driver, in {channel}"
+            summary = f"{process.label} hangs in the driver ({channel})"
             judge = Finding.info if _starting(process, moment) else Finding.fail
             yield judge(summary, subject=subject, evidence=said, fix=HUNG).explained_by("driver.answers@node")
         elif process.nvidia and channel in ("", "0"):
             fix = Fix("Run nodedoctor as root to see the wait channel.", action="none")
-            summary = f"{process.label} is in uninterruptible sleep; where is not visible"
+            summary = f"{process.label} is in uninterruptible sleep, wait channel not visible"
             yield Finding.unknown("denied", summary, subject=subject, evidence=said, fix=fix)
 
 
@@ -101,10 +110,9 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
         held = users.get(process.pid, [])
         why = _left_behind(process, processes, bool(held or process.nvidia), host)
         if process.state == "zombie" and held:
-            why = "has ended and still holds GPU memory"
+            why = "has exited and still holds GPU memory"
         if why:
-            state = f"pid {process.pid} ppid {process.ppid} {process.state}: {process.label}"
-            said = [Evidence("processes", state), *held]
+            said = [*process.said("ppid", "state"), *held]
             steps = (
                 look("ps -fp {}", process.pid),
                 last_resort(
@@ -124,9 +132,7 @@ def _users(gpus: Gpus | None) -> dict[int, list[Evidence]]:
     users: dict[int, list[Evidence]] = {}
     for gpu in gpus.gpus if gpus else ():
         for process in gpu.processes or ():
-            memory = "" if process.used_mib is None else f" uses {process.used_mib} MiB"
-            line = Evidence(gpus.source if gpus else "", f"GPU {gpu.index}: pid {process.pid}{memory}")
-            users.setdefault(process.pid, []).append(line)
+            users.setdefault(process.pid, []).extend(process_said(gpus.source if gpus else "", gpu, process))
     return users
 
 
@@ -135,10 +141,10 @@ def _left_behind(process: Process, processes: Processes, holding: bool, host: bo
     if not (host and holding and process.ppid == 1):
         return None
     if process.role in _LAUNCHED or process.program.startswith("VLLM::"):
-        return "has lost the launcher that started it and still holds a GPU"
+        return "still holds a GPU; its launcher has exited"
     steps = [other for other in processes.all if other.program.startswith("slurmstepd")]
     if process.job and all(step.job and step.job != process.job for step in steps):
-        return f"belongs to Slurm job {process.job}, which no longer runs here, and still holds a GPU"
+        return f"still holds a GPU; its Slurm job {process.job} no longer runs here"
     return None
 
 
@@ -153,20 +159,20 @@ def _unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
         used = gpu.memory_used_mib or 0
         if gone:
             told = ", ".join(f"pid {process.pid} ({process.used_mib} MiB)" for process in gone)
-            yield _unexplained(gpu, f"memory is held by what does not exist: {told}", gpus)
+            yield _unexplained(gpu, f"GPU memory held by processes that no longer exist: {told}", gpus)
         elif gpu.processes == () and used > IDLE_MIB and not gpu.mig_mode and not _coherent(gpu):
-            yield _unexplained(gpu, f"{used} MiB in use and no process that uses it", gpus)
+            yield _unexplained(gpu, f"{used} MiB in use, but no process uses this GPU", gpus)
 
 
 def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
-    listed = f"{len(gpu.processes or ())} processes listed"
-    said = [Evidence(gpus.source, f"GPU {gpu.index}: {gpu.memory_used_mib} MiB used, {listed}")]
+    said = values(gpus.source, gpu, "memory_used_mib")
+    said += [one for process in gpu.processes or () for one in process_said(gpus.source, gpu, process)]
     fix = Fix(
-        "Look again after a minute. If it stays, a process ended without giving its memory back: find "
-        "whoever still has the device open, or reset the GPU when it is idle.",
-        gpu_reset(gpu.index),
+        "Check again after a minute. If the memory is still in use, find the process that has the device "
+        "open, or reset the GPU when it is idle.",
+        gpu_reset(gpu.handle),
         "reset-gpu",
-        "what runs on this GPU",
+        "processes on this GPU",
         "nodedoctor driver.processes",
     )
     return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)

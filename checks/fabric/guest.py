@@ -9,8 +9,9 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted
 
 _UNIT = "nvidia-fabricmanager"
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
@@ -18,44 +19,52 @@ _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 
 @check(
     "fabric.guest",
-    "A virtual machine programs the NVSwitches it was given",
+    "Fabric manager in a virtual machine",
     tags={"fast", "nvlink", "service"},
     without=(Gpus, NvLinks),
+    stage="preview",
 )
 def guest(
     board: Board, services: Services | None, gpus: Gpus | None, links: NvLinks | None
 ) -> Iterator[Finding]:
     """The service nvidia-fabricmanager in a virtual machine with NVSwitches on its own PCI bus.
 
-    Switches that are passed through are programmed by the guest (fabric manager guide, full passthrough);
-    where the host keeps them, the guest sees none.
+    With full passthrough the guest configures the switches (fabric manager guide); otherwise the host does,
+    and the guest sees none.
     Why: without it NVLink stays down and CUDA fails with error 802.
     Fix disturbs: every job on the board's GPUs.
+    Judges: WARN when a virtual machine has NVSwitches and no running fabric manager.
+    Fix: Install and start the fabric manager of the driver's version in the virtual machine.
+    Threshold: NVIDIA's fabric manager guide, full passthrough.
+    False positives: A hypervisor that programs the switches although the guest sees them.
+    Error texts:
+    - CUDA error 802: system not yet initialized
     """
     platform = board.known_platform
     switched = platform is not None and platform.switches_on_host_bus
     if board.virtual is not False and switched and board.nvswitches is None:
-        yield Finding.unknown("not-visible-here", "whether NVSwitches are on this bus cannot be seen here")
+        yield Finding.unknown("not-visible-here", "PCI bus not visible: unknown whether there are NVSwitches")
         return
     if board.virtual is None and board.nvswitches:
-        yield Finding.unknown("not-visible-here", "whether this is a virtual machine cannot be seen here")
+        yield Finding.unknown("not-visible-here", "unknown whether this is a virtual machine")
         return
     if not board.virtual or not board.nvswitches:
-        yield Finding.skip("no virtual machine with NVSwitches of its own")
+        yield Finding.skip("not a virtual machine with its own NVSwitches")
         return
     unit = services.get(_UNIT) if services else None
     if services is None or not services.reported(_UNIT):
-        yield Finding.unknown("not-visible-here", "services cannot be seen from here")
+        yield Finding.unknown("not-visible-here", "services not visible from here")
     elif unit is not None and unit.running:
-        yield Finding.ok(
-            f"{_UNIT} runs for {board.nvswitches} NVSwitches", evidence=[Evidence("services", unit.text)]
-        )
+        summary = f"{_UNIT} is running for {counted(board.nvswitches, 'NVSwitch')}"
+        yield Finding.ok(summary, evidence=[unit.said])
     else:
         state = f"is {unit.active} ({unit.sub})" if unit else "is not installed"
-        said = [Evidence("services", unit.text)] if unit else []
-        summary = f"{board.nvswitches} NVSwitches on this machine's bus, and {_UNIT} {state}"
+        said = [unit.said] if unit else []
+        summary = (
+            f"{counted(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but {_UNIT} {state}"
+        )
         if _works(gpus, links):
-            yield Finding.info(f"{summary}; NVLink works all the same", evidence=said)
+            yield Finding.info(f"{summary}; NVLink works anyway", evidence=said)
         else:
             yield Finding.warn(summary, evidence=said, fix=_start(unit is None))
 
@@ -71,9 +80,9 @@ def _works(gpus: Gpus | None, links: NvLinks | None) -> bool:
 
 def _start(absent: bool) -> Fix:
     text = (
-        "Install the fabric manager of exactly the driver's version, then start it."
+        "Install the fabric manager in exactly the driver's version, then start it."
         if absent
-        else "Start it; its log says why it failed."
+        else "Start the service; its log shows why it failed."
     )
     steps = (
         look("systemctl status nvidia-fabricmanager"),

@@ -5,40 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, FabricNodes
 from nodedoctor.facts.gpu.board import Board
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 
 _UNIT = "nvidia-imex"
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
 _FIX = Fix(
-    "Install IMEX of exactly the driver's version on all trays of the domain and start it; its log names the"
-    " node it waits for.",
+    "Install IMEX in exactly the driver's version on all trays of the domain and start it; its log names "
+    "the node it waits for.",
     (
         look("systemctl status nvidia-imex"),
         look("nvidia-imex-ctl -N"),
         look("sudo tail -50 /var/log/nvidia-imex.log"),
     ),
     "restart-service",
-    "jobs that span trays of the rack",
+    "jobs across trays of the rack",
     "nodedoctor fabric.imex",
     _GUIDE,
 )
 
 
-@check("fabric.imex", "IMEX is in order on multi-node NVLink", tags={"fast", "nvlink", "service"})
+@check(
+    "fabric.imex",
+    "IMEX service (multi-node NVLink)",
+    tags={"fast", "nvlink", "service"},
+    without=(FabricNodes,),
+    stage="preview",
+)
 def imex(
-    board: Board, services: Services | None, packages: DriverPackages | None, driver: Driver | None
+    board: Board,
+    services: Services | None,
+    packages: DriverPackages | None,
+    driver: Driver | None,
+    nodes: FabricNodes | None,
 ) -> Iterator[Finding]:
-    """The service nvidia-imex on GB200 and GB300 trays: whether it failed, and its version, the driver's.
+    """The service nvidia-imex on GB200 and GB300 trays: its state, its version, and IMEX channels.
 
-    A service that does not run is no fault: Slurm and Kubernetes may start it with each job.
-    Why: without IMEX memory cannot be exported to other trays, and jobs that span trays fail or go over the
-    network.
-    Fix disturbs: jobs that span trays of the rack.
+    A stopped service is no fault: Slurm and Kubernetes may start it with each job.
+    Why: without IMEX memory cannot be shared with other trays; jobs across trays fail or use the network.
+    Fix disturbs: jobs across trays of the rack.
+    Judges: WARN when the service nvidia-imex has failed or is of another version than the driver.
+    Fix: Restart nvidia-imex, and install the version of the driver.
+    Threshold: NVIDIA's IMEX guide; equality of versions.
+    False positives: Sites that start IMEX with each job: a stopped service is no finding.
     """
     platform = board.known_platform
     if platform is None or not platform.imex:
@@ -47,23 +61,32 @@ def imex(
     findings = list(_versions(packages, driver))
     unit = services.get(_UNIT) if services else None
     if services is None or not services.reported(_UNIT):
-        findings.append(Finding.unknown("not-visible-here", "services cannot be seen from here"))
+        findings.append(Finding.unknown("not-visible-here", "services not visible from here"))
     elif unit is None:
         findings.append(
-            Finding.info("nvidia-imex is not installed: jobs that span trays need it from elsewhere")
+            Finding.info("nvidia-imex not installed here: jobs across trays need it in another place")
         )
     elif unit.active == "failed" or unit.sub == "auto-restart":
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         findings.append(
-            Finding.warn("nvidia-imex has failed", subject="service:nvidia-imex", evidence=said, fix=_FIX)
+            Finding.warn("nvidia-imex failed", subject="service:nvidia-imex", evidence=said, fix=_FIX)
         )
     elif not unit.running:
-        said = [Evidence("services", unit.text)]
+        said = [unit.said]
         findings.append(
-            Finding.info(f"nvidia-imex is {unit.active}: is it started with each job?", evidence=said)
+            Finding.info(f"nvidia-imex is {unit.active}; it may start with each job", evidence=said)
         )
     else:
-        findings.append(Finding.ok("nvidia-imex runs", evidence=[Evidence("services", unit.text)]))
+        findings.append(Finding.ok("nvidia-imex is running", evidence=[unit.said]))
+    if nodes and nodes.channels == ():
+        # An administrator or each job makes them, and they are gone after a reboot (IMEX guide).
+        findings.append(
+            Finding.info(
+                "there is no IMEX channel: a job that shares memory with other trays needs one",
+                subject="imex:channels",
+                evidence=[reading("machine", f'errors["{CHANNELS}"]')],
+            )
+        )
     yield from findings
 
 
@@ -75,8 +98,8 @@ def _versions(packages: DriverPackages | None, driver: Driver | None) -> Iterato
             if packages is not None and packages.drivers() == (package.driver,):
                 continue  # both were upgraded and wait for a reboot: driver.module-userspace tells it
             said = [
-                Evidence("driver-packages", f"{package.name} {package.version}"),
-                Evidence("driver-files", loaded),
+                package.said,
+                module_version(),
             ]
             summary = f"{package.name} {package.driver}, driver {loaded}"
             yield Finding.warn(summary, subject="package:nvidia-imex", evidence=said, fix=_FIX)

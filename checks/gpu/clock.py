@@ -6,9 +6,11 @@ from statistics import median
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.knowledge.fixes.gpu import card, look_at
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -24,12 +26,17 @@ OUTLIER = 0.85
 hardware's own slowdown halves them."""
 
 
-@check("clock.limits", "No GPU has its clocks set below what it comes with", tags={"fast", "gpu"})
+@check("clock.limits", "GPU clock limits", tags={"fast", "gpu"})
 def limits(gpus: Gpus) -> Iterator[Finding]:
     """Application clocks against the GPU's own defaults, and clocks locked low under load.
 
-    Why: clocks somebody lowered once stay lowered until a reset, and one GPU sets the pace of all.
+    Why: clocks that were lowered stay lowered until a reset, and the slowest GPU sets the pace of the job.
     Fix disturbs: nothing.
+    Judges: WARN when application clocks are below the GPU's own defaults, when clocks are locked low under
+    load, or when a board limit holds them low.
+    Fix: Reset the clocks with `nvidia-smi -rgc` and `-rmc`, and find the service that sets them at boot.
+    Threshold: The GPU's own defaults; under load 0.9 of them, our threshold, no external source.
+    False positives: Clocks lowered on purpose, for reproducible measurements or to save power.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -38,14 +45,14 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
     findings = [finding for gpu in told if (finding := _lowered(gpu, gpus.source))]
     yield from findings
     if not told:
-        yield not_reported("clocks that were set", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
+        yield not_reported("application clocks", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
     elif not findings:
-        yield Finding.ok(f"nothing lowered on {all_of(told)}")
+        yield Finding.ok(f"no lowered clocks on {all_of(told)}")
 
 
 def _lowered(gpu: Gpu, source: str) -> Finding | None:
     fix = Fix(
-        "Set them back, unless somebody wants equal, lower clocks for reproducible measurements.",
+        "Reset the clocks, unless they were lowered on purpose (for reproducible measurements).",
         (
             repair("sudo nvidia-smi -i {} -rgc", gpu.index),
             repair("sudo nvidia-smi -i {} -rmc", gpu.index),
@@ -53,7 +60,7 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
             repair(
                 "sudo nvidia-smi -i {} -rmcd",
                 gpu.index,
-                when="memory clocks were locked with -lmcd; it counts from the next driver load on",
+                when="memory clocks were locked with -lmcd; takes effect at the next driver load",
             ),
         ),
         "config",
@@ -66,20 +73,22 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
     )
     for kind, now, usual in clocks:
         if now and usual and now < usual:
-            said = [
-                Evidence(source, f"GPU {gpu.index}: applications clock {kind} {now}, default {usual} MHz")
-            ]
-            summary = f"the {kind} clock is set to {now} MHz; it comes with {usual} MHz"
+            said = values(source, gpu, f"clock_app_{kind}_mhz", f"clock_default_app_{kind}_mhz")
+            summary = f"{kind} clock set to {now} MHz, default {usual} MHz"
             return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if _locked(gpu):
-        said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
-        summary = f"locked: SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
+        said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
+        summary = f"SM clock locked at {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if held := _held(gpu):
-        said = [Evidence(source, f"GPU {gpu.index}: {', '.join(gpu.clock_event_reasons or ())}")]
-        summary = f"held by its {held}: SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
-        look_at_it = look_at(gpu, "See its power, its cables and its heat.", "clock.limits", (_SEE_CLOCKS,))
-        return Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=look_at_it)
+        said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
+        summary = f"SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load ({held})"
+        look_at_it = look_at(
+            gpu, "Check its power draw, power cables and temperature.", "clock.limits", (_SEE_CLOCKS,)
+        )
+        return Finding.warn(
+            summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=look_at_it
+        )
     return None
 
 
@@ -107,15 +116,24 @@ def _loaded(gpu: Gpu) -> bool:
 
 @check(
     "clock.outlier",
-    "GPUs under load run equally fast",
+    "SM clocks under load",
     tags={"fast", "gpu"},
     explained_by=("thermal.throttle", "clock.limits", "power.limit"),
+    stage="preview",
 )
 def outlier(gpus: Gpus) -> Iterator[Finding]:
-    """The SM clock of each GPU under load against the median of those like it; idle is not slow.
+    """The SM clock of each GPU under load against the median of its peers; idle GPUs are not judged.
 
-    Why: the slowest GPU of a job is the speed of the job, and all others show as waiting in collectives.
-    Fix disturbs: nothing to look.
+    Why: the slowest GPU sets the speed of the job; all others wait for it in collectives.
+    Fix disturbs: nothing.
+    Judges: WARN when the SM clock of a loaded GPU is below 0.85 of the median of at least three loaded GPUs
+    of its kind.
+    Fix: Compare its power limit, temperature and throttle reasons with its neighbours' and watch it under
+    load.
+    Threshold: 0.85 of the median is our threshold: boost clocks of healthy peers differ by a few per cent, a
+    hardware slowdown halves them.
+    False positives: GPUs with different work at that moment; the check compares only GPUs at 80 % utilisation
+    and more.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -131,20 +149,18 @@ def outlier(gpus: Gpus) -> Iterator[Finding]:
                 slow.append(_slow(gpu, gpu.clock_sm_mhz, median(peers), gpus.source))
     yield from slow
     if not told:
-        yield not_reported("clocks and load", gpus.gpus, "clock_sm_mhz", "gpu_utilization_percent")
+        yield not_reported("clocks and utilisation", gpus.gpus, "clock_sm_mhz", "gpu_utilization_percent")
     elif not judged:
-        yield Finding.skip(f"fewer than three like GPUs are under load now ({len(loaded)} of {len(told)})")
+        yield Finding.skip(f"fewer than 3 GPUs of a kind under load ({len(loaded)} of {len(told)})")
     elif not slow:
-        yield Finding.ok(f"{len(judged)} GPUs under load within {1 - OUTLIER:.0%} of their median")
+        yield Finding.ok(f"{counted(len(judged), 'GPU')} under load within {1 - OUTLIER:.0%} of their median")
 
 
 def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
-    reasons = ", ".join(gpu.clock_event_reasons or ()) or "no reason told"
-    draw = f", {gpu.power_draw_w:.0f} W" if gpu.power_draw_w else ""
-    said = f"GPU {gpu.index}: SM clock {clock} MHz, {reasons}{draw}, {gpu.temperature_c} C"
-    summary = f"{clock / usual:.2f} of its peers' clock: {clock} MHz against a median of {usual:.0f}"
-    text = "See its power limit, its temperature and what runs on it; watch it next to the others under load."
+    said = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
+    summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
+    text = "Check its power limit, temperature and processes; watch it next to the others under load."
     steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
     fix = look_at(gpu, text, "clock.outlier", steps)
-    evidence = [Evidence(source, said), card(source, gpu)]
+    evidence = [*said, *card(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

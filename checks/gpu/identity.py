@@ -11,10 +11,12 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.gpu.places import card, slow_call, values
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding
 from nodedoctor.steps import look
+from nodedoctor.wording import agree, counted, listed
 
 from ..unavailable import NOT_KNOWN, none_shown
 
@@ -99,14 +101,21 @@ PARTS: tuple[Attribute[Gpu], ...] = (
 gpu_vbios); part numbers and InfoROM images differ by revision on healthy boards."""
 
 
-@check("gpu.identity", "No GPU differs from the others of its kind", tags={"fast", "gpu"}, without=(Board,))
+@check("gpu.identity", "GPU model, firmware and settings", tags={"fast", "gpu"}, without=(Board,))
 def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
     """Model, ids, firmware, memory, BAR1, ECC, GSP, NVLink and power limits of each GPU against its peers.
 
-    What more than half of the GPUs have in common is taken for right; three GPUs at least must tell a value.
-    Why: all ranks wait for the slowest GPU, and one without NVLink or with less memory ends jobs the others
-    can run.
-    Fix disturbs: nothing to look; the node while a GPU is reset or replaced.
+    The value that more than half of the GPUs share is the reference; at least three GPUs must report it.
+    Why: all ranks wait for the slowest GPU; one without NVLink or with less memory fails jobs that run
+    elsewhere.
+    Fix disturbs: nothing for the look-ups; the node while a GPU is reset or replaced.
+    Judges: FAIL when one module of a joined board reports no NVLink; WARN for other functions that differ
+    from most peers, notes for part numbers.
+    Fix: Set the odd setting as on the others; a difference that stays belongs to the module.
+    Threshold: More than half of at least three like GPUs; one VBIOS on module boards
+    (Azure/azurehpc-health-checks, gpu_vbios).
+    False positives: Boards repaired with a later revision: part numbers and InfoROM images differ on healthy
+    boards.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -124,28 +133,52 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
     yield from findings
     if not looked and not models:
         few = len(gpus.gpus) < 3 or len(kinds) > 1
-        why = "fewer than three GPUs of a kind: none to compare with" if few else "no identity was reported"
+        why = (
+            "fewer than 3 GPUs of a kind: nothing to compare"
+            if few
+            else "no model, firmware or settings were reported"
+        )
         yield Finding.skip(why) if few else Finding.unknown("not-visible-here", why)
     elif not any(finding.severity.is_problem for finding in findings):
         largest = max(len(like) for like in kinds.values())
-        yield Finding.ok(f"{largest} GPUs alike in {', '.join(looked)}")
+        yield Finding.ok(f"{counted(largest, 'GPU')} alike in {listed(looked, 4)}")
+
+
+_FIELDS = {
+    "model": "name",
+    "NVLinks reported": "nvlinks",
+    "PCI device id": "pci_device_id",
+    "memory": "memory_total_mib",
+    "BAR1": "bar1_total_mib",
+    "ECC after the next reset": "ecc_mode_pending",
+    "GSP firmware": "gsp_firmware_version",
+    "default power limit": "power_limit_default_w",
+    "maximum power limit": "power_limit_max_w",
+    "VBIOS": "vbios_version",
+    "part number": "board_part_number",
+    "InfoROM image": "inforom_image_version",
+}
+"""The field of a GPU that each attribute is made of."""
 
 
 def _said(odd: Odd[Gpu], source: str) -> list[Evidence]:
     gpu = odd.device
-    return [Evidence(source, f"GPU {gpu.index}: {odd.attribute} {odd.value}"), card(source, gpu)]
+    return [*values(source, gpu, _FIELDS[odd.attribute]), *card(source, gpu)]
 
 
 def _words(odd: Odd[Gpu]) -> str:
-    return f"{odd.attribute} {odd.value}; {odd.peers} like GPUs have {odd.usual}"
+    return (
+        f"{odd.attribute} {odd.value}; {counted(odd.peers, 'other GPU')} "
+        f"{agree(odd.peers, 'has', 'have')} {odd.usual}"
+    )
 
 
 def _other_model(odd: Odd[Gpu], source: str) -> Finding:
     """Module boards carry one model; what is in the slots of a workstation is its owner's choice."""
     usual = gpu_model(str(odd.usual))
     module = usual is not None and usual.form == "sxm"
-    summary = f"this is {odd.value}; {odd.peers} others are {odd.usual}"
-    fix = look_at(odd.device, "See which card or module was put in here.", "gpu.identity")
+    summary = f"model {odd.value}; {counted(odd.peers, 'other GPU')}: {odd.usual}"
+    fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity")
     if not module:
         return Finding.info(summary, subject=odd.device.subject, evidence=_said(odd, source))
     return Finding.warn(summary, subject=odd.device.subject, evidence=_said(odd, source), fix=fix)
@@ -157,13 +190,13 @@ def _other(odd: Odd[Gpu], source: str, board: Board | None) -> Finding:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     gone = odd.attribute == "NVLinks reported" and odd.value == ABSENT
     text = (
-        "Compare `nvidia-smi -q` of this GPU with that of another one. Set a setting as the others have it; a"
-        " difference that stays is the module's or card's own."
+        "Compare `nvidia-smi -q` of this GPU and another one. Change a setting to what the others have; a"
+        " difference that remains is in the hardware."
     )
     steps = (look("nvidia-smi -q -i {}", gpu.index),)
     fix = look_at(gpu, text, "gpu.identity", steps)
     if gone and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
-        summary = f"it reports no NVLink; {odd.peers} like modules report {odd.usual}"
+        summary = f"no NVLink reported; {odd.peers} other modules report {odd.usual}"
         return Finding.fail(summary, subject=gpu.subject, evidence=_said(odd, source), fix=fix)
     if model is None or not model.datacentre:
         return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
@@ -180,18 +213,24 @@ def _other_part(odd: Odd[Gpu], source: str) -> Finding:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     if odd.attribute != "VBIOS" or model is None or model.form != "sxm":
         return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
-    text = "Bring all modules of the board to one VBIOS, with the tool of the system's maker."
+    text = "Update all modules of the board to one VBIOS with the system vendor's tool."
     fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),))
     return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
 
 
-@check("gpu.levels", "Under like load all GPUs work alike", tags={"fast", "gpu"})
+@check("gpu.levels", "GPU power and P-state under load", tags={"fast", "gpu"}, stage="preview")
 def levels(gpus: Gpus) -> Iterator[Finding]:
-    """Power and performance state of fully loaded GPUs, and how long each took to answer, against its peers.
+    """Power draw, P-state and NVML response time of fully loaded GPUs, against their peers.
 
     Only GPUs of one model at full utilisation and with about the same memory in use are compared.
-    Why: a GPU that idles in its clocks while it is busy halves the whole job and sets no error.
-    Fix disturbs: nothing to look.
+    Why: a busy GPU at idle clocks halves the speed of the whole job and reports no error.
+    Fix disturbs: nothing.
+    Judges: WARN when a fully loaded GPU draws less than half of its peers' power or stays in an idle state,
+    or answers much later.
+    Fix: Compare its clocks and throttle reasons with its neighbours', then reset it.
+    Threshold: P5 and above are idle clocks (nvidia-smi(1)); half of the peers' power and 2 s are our
+    thresholds.
+    False positives: GPUs with unequal work; only equal utilisation and memory use are compared.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -204,9 +243,11 @@ def levels(gpus: Gpus) -> Iterator[Finding]:
     if findings:
         return
     if not groups:
-        yield Finding.skip("no three GPUs of a kind under like full load: nothing to compare")
+        yield Finding.skip("fewer than 3 GPUs of a kind under full load: nothing to compare")
     else:
-        yield Finding.ok(f"{sum(map(len, groups))} GPUs at full load draw alike")
+        yield Finding.ok(
+            f"{counted(sum(map(len, groups)), 'GPU')} at full load with similar power and P-state"
+        )
 
 
 def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:
@@ -233,28 +274,22 @@ def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     )
     resting = {odd.device.index: odd for odd in odd_ones(group, states)}
     for odd in resting.values():
-        summary = (
-            f"P{odd.value:g} at full utilisation; {odd.peers} GPUs under like load are at P{odd.usual:g}"
-        )
+        summary = f"P{odd.value:g} at full utilisation, {counted(odd.peers, 'other')} at P{odd.usual:g}"
         yield _level(odd, summary, source)
     for odd in odd_ones(group, power):
         draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not odd.device]
         steady = all(abs(draw - median(draws)) <= LIKE_POWER * median(draws) for draw in draws)
         if steady and odd.device.index not in resting:
             summary = (
-                f"it draws {odd.value:.0f} W at full utilisation; {odd.peers} GPUs under like load draw"
-                f" {odd.usual:.0f} W"
+                f"draws {odd.value:.0f} W at full utilisation, "
+                f"{counted(odd.peers, 'other')} {odd.usual:.0f} W"
             )
             yield _level(odd, summary, source)
 
 
 def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
     gpu = odd.device
-    clocks = f"SM clock {gpu.clock_sm_mhz} MHz, " if gpu.clock_sm_mhz else ""
-    said = Evidence(
-        source,
-        f"GPU {gpu.index}: {clocks}{gpu.power_draw_w} W, P{gpu.pstate}, {gpu.gpu_utilization_percent} %",
-    )
+    said = values(source, gpu, "pstate", "gpu_utilization_percent", "power_draw_w", "clock_sm_mhz")
     text = (
         "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
         " do, the GPU is slow: reset it, and have it replaced if it stays so."
@@ -263,7 +298,7 @@ def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
     return Finding.warn(
         summary,
         subject=gpu.subject,
-        evidence=[said, card(source, gpu)],
+        evidence=[*said, *card(source, gpu)],
         fix=look_at(gpu, text, "gpu.levels", steps),
     )
 
@@ -277,9 +312,7 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
     for index in by_gpu:
         worst = max((call for call in slow if call.index == index), key=lambda call: call.seconds)
         gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
-        summary = f"{worst.call} took {worst.seconds:.1f} s; the other GPUs answer at once"
-        said = [Evidence(gpus.source, f"GPU {index}: {worst.call} {worst.seconds:.1f} s")]
-        fix = look_at(
-            gpu, "Look for its Xids in the kernel log; a reset often helps.", "gpu.levels kernel.xid"
-        )
+        summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
+        said = [slow_call(gpus.source, worst)]
+        fix = look_at(gpu, "Check the kernel log for its Xids; a reset often helps.", "gpu.levels kernel.xid")
         yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

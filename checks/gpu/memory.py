@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
-from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, card, look_at, replace_gpu, reset_gpu
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, reset_gpu
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted
 
 from ..unavailable import NOT_KNOWN, all_of, none_shown, not_reported
 
@@ -31,14 +33,18 @@ _CORRECTED = (
 )
 
 
-@check(
-    "memory.ecc", "GPU memory has no uncorrected errors", tags={"fast", "gpu"}, explained_by=("memory.remap",)
-)
+@check("memory.ecc", "GPU memory errors (ECC)", tags={"fast", "gpu"}, explained_by=("memory.remap",))
 def ecc(gpus: Gpus) -> Iterator[Finding]:
-    """ECC mode and error counts of every GPU, by kind of memory, and NVIDIA's own verdict on its SRAM.
+    """ECC mode, error counts by kind of memory, and NVIDIA's SRAM error threshold, for every GPU.
 
-    Why: an uncorrected error kills the job that meets it, and without ECC it changes results silently.
-    Fix disturbs: what runs on the GPU while it is reset.
+    Why: an uncorrected error kills the job that reads it; without ECC it changes results silently.
+    Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL for uncorrected errors since driver load and for an exceeded SRAM threshold; WARN when ECC is
+    off, a repair is pending or corrected errors pile up.
+    Fix: Reset the GPU; return it when the driver or NVIDIA's rule says so.
+    Threshold: NVIDIA's A100 memory error management; 4 SRAM errors (stas00/ml-engineering); corrected counts
+    from Azure and gcm.
+    False positives: Consumer cards without ECC are skipped.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -51,9 +57,9 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
     elif not any(finding.severity.is_problem for finding in findings):
         counting = [gpu for gpu in told if gpu.ecc_mode or gpu.ecc_volatile_uncorrectable is not None]
         if counting:
-            yield Finding.ok(f"no uncorrected error since the driver was loaded on {all_of(counting)}")
+            yield Finding.ok(f"no uncorrected errors since driver load on {all_of(counting)}")
         else:
-            yield Finding.skip("ECC is off or absent, as is usual for these cards: errors are not counted")
+            yield Finding.skip("no ECC or ECC off, as usual for these cards")
 
 
 def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
@@ -62,10 +68,10 @@ def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
         yield _off(gpu, source, model.name)
     if count := gpu.ecc_volatile_uncorrectable:
         where = _where(gpu, "volatile")
-        summary = f"{count} uncorrected memory errors since the driver was loaded{where}; the limit is 0"
+        summary = f"{counted(count, 'uncorrected memory error')} since driver load{where}, limit 0"
         fix = reset_gpu(
             gpu,
-            "ECC found it and the driver ended the program; the row is remapped at the next reset.",
+            "The driver killed the program that hit the error; the row is remapped at the next reset.",
             "memory.ecc",
         )
         yield Finding.fail(summary, subject=gpu.subject, evidence=_said(gpu, source), fix=fix)
@@ -74,47 +80,48 @@ def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
 
 
 def _off(gpu: Gpu, source: str, model: str) -> Finding:
-    later = "; it will be on after a reset" if gpu.ecc_mode_pending else ""
+    later = ", on after the next reset" if gpu.ecc_mode_pending else ""
     fix = Fix(
-        "Switch ECC on, unless somebody wants it off: without it a flipped bit goes into the weights unseen.",
+        "Enable ECC, unless it is off on purpose: without it a flipped bit corrupts weights silently.",
         (
             repair("sudo nvidia-smi -i {} -e 1", gpu.index),
-            *gpu_reset(gpu.index),
+            *gpu_reset(gpu.handle),
         ),
         "config",
-        "what runs on this GPU, at the reset that makes it count",
+        "processes on this GPU, at the reset that applies it",
         "nodedoctor memory.ecc",
     )
-    summary = f"ECC is off on a {model}{later}"
-    said = [Evidence(source, f"GPU {gpu.index}: ECC mode disabled")]
+    summary = f"ECC off on {model}{later}"
+    said = values(source, gpu, "ecc_mode")
     return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
 def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
     """What no reset repairs."""
-    said = [*_said(gpu, source), card(source, gpu)]
+    said = [*_said(gpu, source), *card(source, gpu)]
     past = gpu.ecc_aggregate_sram_uncorrectable or 0
     if gpu.sram_threshold_exceeded or gpu.unrepairable_memory:
         what = "SRAM error threshold" if gpu.sram_threshold_exceeded else "limit of repairable memory"
-        fix = replace_gpu(gpu, "By NVIDIA's own rule this GPU is to be returned.", "memory.ecc")
-        yield Finding.fail(f"the {what} is exceeded", subject=gpu.subject, evidence=said, fix=fix)
+        fix = replace_gpu(gpu, "NVIDIA's rule for this GPU: RMA.", "memory.ecc")
+        yield Finding.fail(f"{what} exceeded", subject=gpu.subject, evidence=said, fix=fix)
     elif past > _SRAM_LIMIT.number:
         # Where the driver has a verdict of its own and it is good, operators' rule is only a warning.
         judge = Finding.fail if gpu.sram_threshold_exceeded is None else Finding.warn
         summary = (
-            f"{past} uncorrected SRAM errors over its life; above {_SRAM_LIMIT.number:.0f} it is returned"
+            f"{counted(past, 'uncorrected SRAM error')} in its lifetime (RMA threshold: more than "
+            f"{_SRAM_LIMIT.number:.0f})"
         )
-        fix = replace_gpu(gpu, f"Source of that limit: {_SRAM_LIMIT.source}.", "memory.ecc")
+        fix = replace_gpu(gpu, f"Source of the threshold: {_SRAM_LIMIT.source}.", "memory.ecc")
         yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
     elif gpu.ecc_aggregate_uncorrectable and not gpu.ecc_volatile_uncorrectable:
         count = gpu.ecc_aggregate_uncorrectable
-        summary = f"{count} uncorrected memory errors over its life, none since the driver was loaded"
+        summary = f"{counted(count, 'uncorrected memory error')} in its lifetime, none since driver load"
         yield Finding.info(summary, subject=gpu.subject, evidence=_said(gpu, source))
     pending = (gpu.channel_repair_pending, gpu.tpc_repair_pending)
     if any(pending):
-        fix = reset_gpu(gpu, "A repair waits for a reset.", "memory.ecc")
+        fix = reset_gpu(gpu, "The repair is applied at the next reset.", "memory.ecc")
         kind = "memory channel" if pending[0] else "processing cluster (TPC)"
-        yield Finding.warn(f"repair of a {kind} is pending", subject=gpu.subject, fix=fix)
+        yield Finding.warn(f"{kind} repair pending, needs a reset", subject=gpu.subject, fix=fix)
 
 
 def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
@@ -122,10 +129,13 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
         names = (f"ecc_{counter}_{memory}_correctable" for counter in ("volatile", "aggregate"))
         count = max((getattr(gpu, name) or 0 for name in names), default=0)
         if count >= most.number:
-            summary = f"{count} corrected {memory.upper()} errors; operators act from {most.number:.0f} on"
-            text = f"Watch it: {most.text} ({most.source})"
+            summary = (
+                f"{counted(count, f'corrected {memory.upper()} error')} (operators act from "
+                f"{most.number:.0f})"
+            )
+            text = f"Monitor it: {most.text} ({most.source})"
             fix = look_at(gpu, text, "memory.ecc", _counters(gpu), docs=ERROR_GUIDE)
-            said = [*_said(gpu, source), card(source, gpu)]
+            said = [*_said(gpu, source), *card(source, gpu)]
             yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
@@ -144,46 +154,57 @@ def _said(gpu: Gpu, source: str) -> list[Evidence]:
         *(f"ecc_{c}_{k}" for c in ("volatile", "aggregate") for k in ("uncorrectable", "correctable")),
         "ecc_aggregate_sram_uncorrectable",
     ]
-    told = [f"{name} {getattr(gpu, name)}" for name in names if getattr(gpu, name) is not None]
-    return [Evidence(source, f"GPU {gpu.index}: {', '.join(told)}")] if told else []
+    return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
 
 
 @check(
     "memory.growth",
-    "GPU memory errors do not accumulate now",
+    "GPU memory error rate",
     tags={"gpu"},
     explained_by=("memory.remap", "memory.ecc"),
+    stage="preview",
 )
 def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """Corrected memory errors that appear within a second.
 
-    Why: corrected errors in quick succession are how a memory that is about to fail announces itself.
-    Fix disturbs: what runs on the GPU when it has to be reset or replaced.
+    Why: many corrected errors in a short time are an early sign of failing memory.
+    Fix disturbs: processes on the GPU when it is reset or replaced.
+    Judges: WARN at 10 and more corrected errors a second, a note for fewer.
+    Fix: Drain the node and reset the GPU; replace it if growth goes on.
+    Threshold: 10 corrected errors a second: NVIDIA/DCGM, DcgmGPUHardwareLimits.h.
+    False positives: A single corrected error during the run.
     """
     told = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
-    counted = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
-    grown = [(gpu, count) for gpu, count in counted if count]
-    for gpu, count in grown:
+    counting = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
+    rising = [(gpu, count) for gpu, count in counting if count]
+    for gpu, count in rising:
         rate = count / growth.seconds
-        said = [Evidence(GROWTH, f"GPU {gpu.index}: +{count} corrected errors in {growth.seconds} s")]
-        text = f"DCGM reports from {SINGLE_BIT_PER_SECOND} a second on."
+        said = grown(gpu.index, "ecc_volatile_correctable")
+        text = f"DCGM's threshold is {SINGLE_BIT_PER_SECOND} per second."
         judge = Finding.warn if rate >= SINGLE_BIT_PER_SECOND else Finding.info
         fix = look_at(
-            gpu, f"{text} Look whether rows get remapped (memory.remap).", "memory.growth", _counters(gpu)
+            gpu, f"{text} Check whether rows are remapped (memory.remap).", "memory.growth", _counters(gpu)
         )
-        yield judge(f"{rate:.0f} corrected errors a second", subject=gpu.subject, evidence=said, fix=fix)
-    if not counted:
+        yield judge(f"{rate:.0f} corrected errors per second", subject=gpu.subject, evidence=said, fix=fix)
+    if not counting:
         yield Finding.skip("no GPU here counts corrected memory errors")
-    elif not grown:
-        yield Finding.ok(f"none within {growth.seconds} s on {all_of([gpu for gpu, _ in counted])}")
+    elif not rising:
+        yield Finding.ok(
+            f"no corrected errors in {growth.seconds} s on {all_of([gpu for gpu, _ in counting])}"
+        )
 
 
-@check("memory.remap", "No GPU waits for a row remap or has run out of spare rows", tags={"fast", "gpu"})
+@check("memory.remap", "Row remapping and page retirement", tags={"fast", "gpu"})
 def remap(gpus: Gpus) -> Iterator[Finding]:
-    """Row remapping (Ampere and newer) and page retirement (before): pending, failed, how much is left.
+    """Row remapping (Ampere and newer) and page retirement (older GPUs): pending, failed, spare rows left.
 
-    Why: a pending remap means that bad memory is still in use; a failed one that no spare row is left.
-    Fix disturbs: what runs on the GPU while it is reset.
+    Why: with a remap pending, bad memory is still in use; a failed remap means that no spare row is left.
+    Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL when a row remap or page retirement is pending, or remapping has failed; WARN when spare rows
+    run out.
+    Fix: Reset the GPU for a pending remap; replace it after a failed one.
+    Threshold: NVIDIA's row remapping guide; 512 rows and 60 pages are NVIDIA's return limits.
+    False positives: Remapped rows alone are a repaired past and only noted.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -199,7 +220,7 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
         hidden = [gpu for gpu in gpus.gpus if gpu not in told and not _without(gpu, names)]
         if blind and hidden:
             yield not_reported("row remapping", hidden, *names)
-        yield Finding.ok(f"nothing pending, nothing failed on {all_of(told)}")
+        yield Finding.ok(f"no remap pending or failed on {all_of(told)}")
 
 
 def _without(gpu: Gpu, names: tuple[str, ...]) -> bool:
@@ -210,53 +231,62 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     rows = (
         f"rows remapped: {gpu.remapped_uncorrectable} uncorrectable, {gpu.remapped_correctable} correctable"
     )
-    said = [
-        Evidence(source, f"GPU {gpu.index}: {rows}, pending {gpu.remap_pending}, failed {gpu.remap_failure}")
-    ]
+    names = ("remapped_uncorrectable", "remapped_correctable", "remap_pending", "remap_failure")
+    said = values(source, gpu, *names)
     remapped = gpu.remapped_uncorrectable or 0
     if gpu.remap_failure:
-        fix = replace_gpu(
-            gpu, "A row could not be remapped: there is no spare row left for it.", "memory.remap"
-        )
+        fix = replace_gpu(gpu, "A bad row could not be remapped: no spare row is left.", "memory.remap")
         yield Finding.fail(
-            "row remapping has failed", subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix
+            "row remapping failed", subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix
         )
     elif remapped > _ROWS_LIMIT.number:
         summary = (
-            f"{remapped} rows remapped for uncorrected errors; from {_ROWS_LIMIT.number:.0f} it is returned"
+            f"{counted(remapped, 'row')} remapped for uncorrected errors (RMA threshold: "
+            f"{_ROWS_LIMIT.number:.0f})"
         )
-        fix = replace_gpu(gpu, f"Source: {_ROWS_LIMIT.source}.", "memory.remap")
-        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
+        fix = replace_gpu(gpu, f"Source of the threshold: {_ROWS_LIMIT.source}.", "memory.remap")
+        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix)
     if gpu.remap_pending:
-        fix = reset_gpu(gpu, "A bad row is replaced by a spare one at the next reset.", "memory.remap")
-        yield Finding.fail("a row remap is pending", subject=gpu.subject, evidence=said, fix=fix)
+        fix = reset_gpu(gpu, "The next reset replaces the bad row with a spare one.", "memory.remap")
+        yield Finding.fail(
+            "row remap pending, needs a GPU reset", subject=gpu.subject, evidence=said, fix=fix
+        )
     banks = gpu.remap_banks
     if banks and (banks.low or banks.none) and not gpu.remap_failure:
-        summary = f"spare rows run out: {banks.none} banks have none left, {banks.low} few"
+        summary = (
+            f"row-remap spares nearly exhausted: {counted(banks.none, 'bank')} with none left, "
+            f"{banks.low} with few"
+        )
         text = (
-            "In banks without one the next bad row cannot be remapped: plan to replace the GPU."
+            "In banks without spares the next bad row cannot be remapped: plan to replace the GPU."
             if banks.none
-            else "Every bad row can still be remapped; the GPU is returned only when a remap fails. Watch it."
+            else "Every bad row can still be remapped; RMA only when a remap fails. Monitor it."
         )
         fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
-        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, card(source, gpu)], fix=fix)
+        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix)
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
-        yield Finding.info(f"{rows}: spare rows are for that", subject=gpu.subject, evidence=said)
+        yield Finding.info(f"{rows}, as intended for spare rows", subject=gpu.subject, evidence=said)
 
 
 def _pages(gpu: Gpu, source: str) -> Iterator[Finding]:
     """Before Ampere whole pages are taken out of use."""
     counts = (gpu.retired_pages_single_bit, gpu.retired_pages_double_bit)
     retired = sum(count or 0 for count in counts)
-    said = [
-        Evidence(source, f"GPU {gpu.index}: {retired} pages retired, pending {gpu.retired_pages_pending}")
-    ]
+    names = ("retired_pages_single_bit", "retired_pages_double_bit", "retired_pages_pending")
+    said = values(source, gpu, *names)
     if gpu.retired_pages_pending:
-        fix = reset_gpu(gpu, "A page with errors is taken out of use at the next reset.", "memory.remap")
-        yield Finding.fail("a page retirement is pending", subject=gpu.subject, evidence=said, fix=fix)
+        fix = reset_gpu(gpu, "The next reset retires the page with errors.", "memory.remap")
+        yield Finding.fail(
+            "page retirement pending, needs a GPU reset", subject=gpu.subject, evidence=said, fix=fix
+        )
     if retired >= RETIRED_PAGES_MOST:
-        fix = replace_gpu(gpu, f"From {RETIRED_PAGES_MOST} retired pages on it is returned.", "memory.remap")
-        said.append(card(source, gpu))
-        yield Finding.fail(f"{retired} pages retired", subject=gpu.subject, evidence=said, fix=fix)
+        fix = replace_gpu(gpu, f"RMA threshold: {RETIRED_PAGES_MOST} retired pages.", "memory.remap")
+        said += card(source, gpu)
+        yield Finding.fail(
+            f"{counted(retired, 'page')} retired (RMA threshold: {RETIRED_PAGES_MOST})",
+            subject=gpu.subject,
+            evidence=said,
+            fix=fix,
+        )
     elif retired and not gpu.retired_pages_pending:
-        yield Finding.info(f"{retired} pages retired", subject=gpu.subject, evidence=said)
+        yield Finding.info(f"{counted(retired, 'page')} retired", subject=gpu.subject, evidence=said)

@@ -9,20 +9,20 @@ from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.gpu.places import card, link_said, links_of
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
-from nodedoctor.model import Evidence, Expect, Finding, Fix
+from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.steps import look
-
-from ..unavailable import numbers
+from nodedoctor.wording import counted, listed, numbered
 
 BRIDGE_LINKS = 4
 """Each NVLink bridge of Ampere and Hopper cards carries four links (three bridges: twelve)."""
 SLOW = 0.9
 """Of a link's line rate: sources print 50 or 53.125, 25 or 26.562 GB/s for the same link."""
 _UNREADABLE = Fix(
-    "Run `nvidia-smi nvlink -s` on the host and see the kernel log.",
+    "Run `nvidia-smi nvlink -s` on the host and check the kernel log.",
     (look("nvidia-smi nvlink -s"),),
     action="none",
 )
@@ -30,17 +30,21 @@ _UNREADABLE = Fix(
 
 @check(
     "nvlink.links",
-    "All NVLinks of every GPU are up",
+    "NVLink links",
     tags={"fast", "gpu", "nvlink"},
     explained_by=("driver.answers", "driver.gpus-present"),
 )
 def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
     """Active links of each GPU against its model's count, and against its peers.
 
-    Bridged cards without a bridge, twelve of eighteen links on H100 NVL, MIG, and a lone GPU of a cloud are
-    fine. Counts per model come from knowledge.gpus (A100 12, H100 SXM 18, H100 NVL 12).
+    Cards without a bridge, 12 of 18 links on H100 NVL, MIG, and a single GPU of a board in a VM are fine.
+    Counts per model come from knowledge.gpus (A100 12, H100 SXM 18, H100 NVL 12).
     Why: a link that is down makes every collective over that GPU slower, or the fabric refuses to start.
-    Fix disturbs: what runs on the GPU while it is reset.
+    Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL when a GPU has fewer active links than its model or peers; WARN where the build is not known.
+    Fix: Check the fabric manager, reset the GPU; a link that stays down is a bad module, bridge or board.
+    Threshold: Links per model in the gpus table (data sheets).
+    False positives: Bridged cards without a bridge, MIG, and single GPUs of a cloud board are no fault.
     """
     listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
@@ -51,24 +55,24 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     silent = [gpu for gpu in links.gpus if gpu.state == "unreadable"]
     yield from findings
     for gpu in silent:
-        summary = f"the state of its links could not be read: {gpu.said}"
+        summary = f"link state could not be read: {gpu.said}"
         yield Finding.unknown("not-visible-here", summary, subject=gpu.subject, fix=_UNREADABLE)
     if findings or silent:
         return
     if listed:
         told = Counter(f"{up[gpu.index]} of {max(len(gpu.links), up[gpu.index])}" for gpu in listed)
-        words = ", ".join(f"{count} GPU{'s' if count > 1 else ''}: {text} up" for text, count in told.items())
+        words = ", ".join(f"{counted(count, 'GPU')}: {text} NVLinks up" for text, count in told.items())
         yield Finding.ok(
-            words + (f"; MIG hides them on GPU {numbers(g.index for g in hidden)}" if hidden else "")
+            words + (f"; hidden by MIG on {numbered('GPU', (g.index for g in hidden))}" if hidden else "")
         )
     elif hidden and expect.get("nvlinks"):
-        yield Finding.unknown("not-visible-here", "MIG hides the links", fix=_UNREADABLE)
+        yield Finding.unknown("not-visible-here", "links hidden by MIG mode", fix=_UNREADABLE)
     elif hidden:
-        yield Finding.skip("MIG hides the links")
+        yield Finding.skip("links hidden by MIG mode")
     elif any(gpu.state == "listed" for gpu in links.gpus):
-        yield Finding.unknown("not-visible-here", "the state of the links was not told", fix=_UNREADABLE)
+        yield Finding.unknown("not-visible-here", "link state not reported", fix=_UNREADABLE)
     else:
-        yield Finding.skip("no GPU here has NVLink in use")
+        yield Finding.skip("no GPU here uses NVLink")
 
 
 def _stated(gpu: GpuLinks) -> bool:
@@ -92,15 +96,17 @@ def _down(
     wanted = int(told) if (told := expect.get("nvlinks") or "").isdecimal() else None
     peers = [up[peer.index] for peer in links.gpus if peer.index in up and peer.name == gpu.name]
     count = wanted or (model.nvlink_links if model and model.nvlink_links else _unlisted(gpu, active, peers))
-    said = [Evidence(links.source, f"GPU {gpu.index}: Link {link}: <inactive>") for link in down]
-    said = said[:18] or [Evidence(links.source, f"GPU {gpu.index}: {active} links")]
-    said += [card(links.source, known)] if known else []
-    summary = f"{active} of {count} NVLinks up" + (f"; down: {numbers(down)}" if down else "")
+    said = [one for link in down[:18] for one in link_said(links.source, gpu.index, link, "active")]
+    said = said or links_of(links.source, gpu.index)
+    said += card(links.source, known) if known else []
+    summary = f"{active} of {count} NVLinks up" + (f" ({numbered('link', down)} down)" if down else "")
     lost = count - active
-    lead = f"GPU {gpu.index} lost {lost} NVLink{'' if lost == 1 else 's'}"
+    lead = f"GPU {gpu.index} lost {counted(lost, 'NVLink')}"
     fix = _link_fix(gpu, known)
     fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
     warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
+    if active == 0:
+        fail, warn = (finding.explained_by("fabric.manager@node") for finding in (fail, warn))
     if active >= count:
         return None
     if wanted:
@@ -159,8 +165,8 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     if len(links.gpus) == 1 and not (board and board.fabric):
         return None
     known = _ticket(gpus, gpu.index)
-    said = [Evidence(links.source, gpu.said), *([card(links.source, known)] if known else [])]
-    summary = f"none of {model.nvlink_links} NVLinks is up"
+    said = [*links_of(links.source, gpu.index), *(card(links.source, known) if known else [])]
+    summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
     return finding.explained_by("fabric.manager@node").led_by(f"GPU {gpu.index} has no NVLink")
 
@@ -169,12 +175,11 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
     model = _model(gpu)
     bridged = model is None or model.nvlink_optional
     text = (
-        ("Links of a bridge: reseat it. " if bridged else "")
-        + ("See that the fabric manager runs (fabric.manager), " if not bridged or model is None else "")
-        + "reset the GPU, then reboot. "
-        + f"A link that stays down has a bad {'card or bridge' if bridged else 'module or board'}."
+        ("Reseat the NVLink bridge, then reset " if bridged else "Check the fabric manager, then reset ")
+        + "the GPU. If links stay down, reboot; if they are still down, request a replacement of the "
+        + f"{'card or bridge' if bridged else 'module or board'}."
     )
-    disturbs = "what runs on this GPU while it is reset"
+    disturbs = "processes on this GPU, during the reset"
     steps = (
         look("nvidia-smi nvlink -s -i {}", gpu.index),
         look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
@@ -185,7 +190,7 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
 
 @check(
     "nvlink.speed",
-    "Every NVLink runs at its full rate",
+    "NVLink speed",
     tags={"fast", "gpu", "nvlink"},
     explained_by=("nvlink.links", "driver.answers", "driver.gpus-present"),
 )
@@ -193,28 +198,29 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
     """The line rate of each active link against its model's (knowledge.gpus), and against the other links.
 
     Why: a link at half its rate slows every collective that crosses it, without any error.
-    Fix disturbs: what runs on the GPU while it is reset.
+    Fix disturbs: processes on the GPU, during the reset.
+    Judges: WARN when an active link is slower than its model's rate or than the other links.
+    Fix: Reset the GPU; replace module or board when the rate stays low.
+    Threshold: Rates per model in the gpus table.
+    False positives: Links in a low-power state while idle.
     """
     rated = [(gpu, link) for gpu in links.gpus for link in gpu.links if link.speed_gbytes_s]
     if not rated:
-        yield Finding.skip("no link told its speed")
+        yield Finding.skip("no link reports its speed")
         return
     slow = [(gpu, link) for gpu, link in rated if _too_slow(gpu, link, rated)]
     for index in sorted({gpu.index for gpu, _ in slow}):
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
         own = [link for other, link in slow if other.index == index]
         known = _ticket(gpus, index)
-        lines = [
-            Evidence(links.source, f"GPU {index}: Link {x.link}: {x.speed_gbytes_s} GB/s") for x in own[:18]
-        ]
+        lines = [one for x in own[:18] for one in link_said(links.source, index, x.link, "speed_mbytes_s")]
         usual = _rate(gpu, rated)
-        plural = "s" if len(own) > 1 else ""
-        summary = f"{len(own)} NVLink{plural} at {own[0].speed_gbytes_s} GB/s instead of {usual} GB/s"
+        summary = f"{counted(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
         fix = _link_fix(gpu, known, "nvlink.speed")
         yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
     if not slow:
         told = sorted({link.speed_gbytes_s for _, link in rated if link.speed_gbytes_s})
-        yield Finding.ok(f"{len(rated)} links at {', '.join(str(rate) for rate in told)} GB/s each way")
+        yield Finding.ok(f"{counted(len(rated), 'link')} at {listed(told)} GB/s per direction")
 
 
 def _rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:

@@ -1,17 +1,19 @@
 """Do NVLinks carry data without errors? Totals are old news; what grows is not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.gpu.places import grown, link_said
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 CRC_PER_SECOND = limit("nvlink_crc_per_second")
 ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
@@ -42,28 +44,30 @@ SEVERE = 10
 
 @check(
     "nvlink.errors",
-    "NVLinks carry data without errors",
+    "NVLink errors",
     tags={"gpu", "nvlink"},
     without=(ErrorGrowth,),
     explained_by=("nvlink.links", "driver.answers", "driver.gpus-present"),
 )
 def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
-    """CRC, replay and recovery counters of each link: their growth within a second, and large totals.
+    """CRC, replay and recovery counters of each link: growth within a second, and large totals.
 
-    Why: a link that keeps repeating is slow at random times, and a recovery stalls all GPUs for seconds.
-    Fix disturbs: what runs on the GPU while it is reset.
+    Why: a link that resends data is slow at random times, and a link recovery stalls all GPUs for seconds.
+    Fix disturbs: processes on the GPU, during the reset.
+    Judges: FAIL when error counters grow fast or are full, WARN when they grow or totals are high.
+    Fix: Reset the GPUs and watch the counters; replace the part whose errors come back.
+    Threshold: NVIDIA/DCGM, DcgmGPUHardwareLimits.h for rates; 1e-6 bit errors (Azure/cyclecloud-healthagent).
+    False positives: A recovery after driver load and a few replays are normal.
     """
-    counted = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
-    findings = [f for gpu in counted for f in _judge(gpu, links.source, gpus, growth)]
+    counting = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
+    findings = [f for gpu in counting for f in _judge(gpu, links.source, gpus, growth)]
     yield from findings
-    if not counted:
-        yield Finding.skip("no link tells error counters here")
+    if not counting:
+        yield Finding.skip("no NVLink error counters reported here")
     elif not any(finding.severity.is_problem for finding in findings):
-        count = sum(len(gpu.links) for gpu in counted)
-        seen = (
-            f", none grew within {growth.seconds} s" if growth else "; totals only, growth was not looked at"
-        )
-        yield Finding.ok(f"{count} links of {len(counted)} GPU{'s' if len(counted) > 1 else ''}{seen}")
+        count = sum(len(gpu.links) for gpu in counting)
+        seen = f": no growth in {growth.seconds} s" if growth else ": totals only, growth not measured"
+        yield Finding.ok(f"{counted(count, 'link')} of {counted(len(counting), 'GPU')}{seen}")
 
 
 def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
@@ -73,24 +77,25 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
     high = [line for link in gpu.links for line in _high(link)]
     some = [line for link in gpu.links for line in _some(link)]
     text = (
-        "Errors on one GPU's links only: its module or its seat; on links to one switch: that switch. Reset "
-        "the "
-        "GPUs, watch the counters, and have the part replaced when they come back. Limits: "
+        "Errors on one GPU's links only: that module or its socket; on links to one NVSwitch: that switch. "
+        "Reset the GPUs and watch the counters; if they grow again, request a replacement. Limits: "
         f"{CRC_PER_SECOND.source}."
     )
     steps = (
         look("nvidia-smi nvlink -e -i {}", gpu.index),
         look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
     )
-    fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "the board's GPUs while they are reset")
+    fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
     if growing:
-        summary = f"errors grow on {len(growing)} link{'s' if len(growing) > 1 else ''} now"
-        lines = [Evidence(GROWTH, f"GPU {gpu.index}: {line}") for line, _ in growing[:18]]
-        judge = Finding.fail if any(severe for _, severe in growing) else Finding.warn
+        summary = f"error counters grow on {counted(len(growing), 'NVLink')}"
+        lines = [
+            one for link, names, _ in growing[:9] for name in names for one in grown(gpu.index, name, link)
+        ]
+        judge = Finding.fail if any(severe for *_, severe in growing) else Finding.warn
         yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
     elif high:
-        summary = f"many errors since the driver was loaded: {high[0]}" + _more(len(high))
-        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in high[:18]]
+        summary = f"many errors since driver load: {high[0]}" + _more(len(high))
+        lines = _said(gpu, source, MANY, lambda name, count: count >= MANY[name])
         broken = any(
             link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
         )
@@ -98,17 +103,37 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
             summary, subject=gpu.subject, evidence=lines, fix=fix
         )
     elif some:
-        lines = [Evidence(source, f"GPU {gpu.index}: {line}") for line in some[:18]]
-        summary = f"a few errors since the driver was loaded: {some[0]}" + _more(len(some))
+        lines = _said(gpu, source, _RATES, lambda _, count: count > 0)
+        summary = f"a few errors since driver load: {some[0]}" + _more(len(some))
         yield Finding.info(summary, subject=gpu.subject, evidence=lines)
+
+
+def _said(
+    gpu: GpuLinks, source: str, names: Iterable[str], worth: Callable[[str, int], bool]
+) -> list[Evidence]:
+    """The counters of these names that are worth showing, link by link; above its limit the error rate."""
+    found = [
+        one
+        for link in gpu.links
+        for name in names
+        if name in link.counters and worth(name, link.counters[name])
+        for one in link_said(source, gpu.index, link.link, name)
+    ]
+    found += [
+        one
+        for link in gpu.links
+        if link.ber.get("effective", 0.0) > EFFECTIVE_BER
+        for one in link_said(source, gpu.index, link.link, "effective_ber")
+    ]
+    return found[:18]
 
 
 def _more(count: int) -> str:
     return f" and {count - 1} more" if count > 1 else ""
 
 
-def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[str, bool]]:
-    """Links whose counters grow faster than DCGM's health watch allows, and whether much faster."""
+def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[int, tuple[str, ...], bool]]:
+    """Links with the counters that grow faster than DCGM's health watch allows, and whether much faster."""
     gained = growth.gpu(gpu.index) if growth else None
     if growth is None or gained is None:
         return
@@ -121,7 +146,7 @@ def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[str, b
         if fast:
             allowed = {name: _RATES[name].number * growth.seconds for name in fast}
             severe = any(count >= SEVERE * allowed[name] for name, count in fast.items())
-            yield f"Link {link.link}: {_words(fast, '+')} in {growth.seconds} s", severe
+            yield link.link, tuple(fast), severe
 
 
 def _high(link: NvLink) -> Iterator[str]:
@@ -140,6 +165,6 @@ def _some(link: NvLink) -> Iterator[str]:
         yield f"Link {link.link}: {_words(few)}"
 
 
-def _words(counts: Mapping[str, int], sign: str = "") -> str:
+def _words(counts: Mapping[str, int]) -> str:
     full = {name: "at least " if count == SATURATED else "" for name, count in counts.items()}
-    return ", ".join(f"{name.replace('_', ' ')} {full[name]}{sign}{count}" for name, count in counts.items())
+    return ", ".join(f"{name.replace('_', ' ')} {full[name]}{count}" for name, count in counts.items())

@@ -7,9 +7,11 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
+from nodedoctor.facts.gpu.places import peer_said
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
+from nodedoctor.wording import counted, listed
 
 _KINDS = ("read", "write", "nvlink", "atomics")
 _MOSTLY = 0.7
@@ -17,9 +19,9 @@ _MOSTLY = 0.7
 
 _Pair = tuple[int, int]
 _FIX = Fix(
-    "On a board with NVLink: see nvlink.links and fabric.state, and whether MIG is on. On PCIe: ACS or the "
-    "IOMMU (pcie.acs, pcie.iommu), a GPU behind another socket, or a driver that refuses. Until then NCCL "
-    "goes through host memory; NCCL_P2P_DISABLE=1 only hides it.",
+    "On a board with NVLink: check nvlink.links, fabric.state and MIG mode. On PCIe: check ACS and the IOMMU "
+    "(pcie.acs, pcie.iommu), the socket of each GPU, and whether the driver allows P2P. Meanwhile NCCL uses "
+    "host memory; NCCL_P2P_DISABLE=1 only hides the problem.",
     (
         look("nvidia-smi topo -p2p r"),
         look("nvidia-smi topo -p2p n"),
@@ -35,7 +37,7 @@ _FIX = Fix(
 
 @check(
     "p2p.status",
-    "Every pair of GPUs has peer access",
+    "GPU peer access (P2P)",
     tags={"fast", "gpu", "nvlink"},
     explained_by=(
         "nvlink.links",
@@ -47,12 +49,17 @@ _FIX = Fix(
     ),
 )
 def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterator[Finding]:
-    """Read, write, NVLink and atomics status of each ordered pair, as NVML or `topo -p2p` tell it.
+    """Read, write, NVLink and atomics status of each ordered pair, from NVML or `topo -p2p`.
 
-    On a board that joins all GPUs by NVLink every pair must be OK. Elsewhere pairs may be refused by design
-    (L4, GeForce, other sockets); what counts then is whether one GPU or pair differs from the rest.
-    Why: a pair without peer access sends everything through host memory, and NCCL takes the slowest path.
-    Fix disturbs: nothing to look; the GPU while it is reset.
+    On a board with NVLink between all GPUs every pair must be OK. Elsewhere pairs may be refused by design
+    (L4, GeForce, other sockets); then only a GPU or pair that differs from the rest is a finding.
+    Why: a pair without peer access copies through host memory, and the slowest pair slows every collective.
+    Fix disturbs: nothing for the look-ups; the GPU while it is reset.
+    Judges: FAIL when a pair of an NVLink board, or one GPU against most others, has no peer access; WARN
+    where less stands out.
+    Fix: See nvlink.links and fabric.state; on PCIe see pcie.acs and pcie.iommu.
+    Threshold: More than 0.7 of the pairs OK makes the rest a fault: our threshold.
+    False positives: L4, GeForce and pairs across sockets have no peer access by design.
     """
     if len(access.gpus) < 2:
         yield Finding.skip("a single GPU has no peers")
@@ -69,7 +76,7 @@ def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterat
             Finding.skip("every GPU is in MIG mode: no peer access by design") if apart else _nothing(access)
         )
     elif not findings:
-        yield Finding.ok(f"{', '.join(told)} OK between all {len(access.gpus) - len(apart)} GPUs")
+        yield Finding.ok(f"{listed(told)} OK between all {len(access.gpus) - len(apart)} GPUs")
 
 
 def _kept(pairs: Mapping[_Pair, str], apart: set[int]) -> dict[_Pair, str]:
@@ -79,8 +86,8 @@ def _kept(pairs: Mapping[_Pair, str], apart: set[int]) -> dict[_Pair, str]:
 def _nothing(access: PeerAccess) -> Finding:
     others = {kind for kind in access.statuses if access.statuses[kind]} - {"read", "write"}
     if others:
-        return Finding.info(f"only {', '.join(sorted(others))} was asked; peer access itself was not")
-    return Finding.unknown("unparsable", "no status of any pair was told")
+        return Finding.info(f"only {listed(sorted(others))} queried, not peer access itself")
+    return Finding.unknown("unparsable", "no peer access status reported")
 
 
 def _judged(
@@ -92,12 +99,13 @@ def _judged(
         if not refused or frozenset(refused) in seen:
             continue
         seen.add(frozenset(refused))
-        evidence = [Evidence(access.source or P2P, f"{kind}: {_listing(refused)}")]
+        shown = sorted(_joins(refused))[:8]
+        evidence = [one for pair in shown for one in peer_said(access.source or P2P, pair, kind)]
         why = _why_normal(refused, pairs, gpus)
         if joined or why is None:
             yield from _broken(kind, refused, pairs, evidence, joined)
         else:
-            text = f"{kind} refused for {len(_joins(refused))} of {len(_joins(pairs))} pairs: {why}"
+            text = f"no {kind} access for {len(_joins(refused))} of {len(_joins(pairs))} pairs: {why}"
             yield Finding.info(text, evidence=evidence, fix=_FIX)
 
 
@@ -111,12 +119,12 @@ def _broken(
     """One finding per GPU that is cut off from most others, one per pair that is left."""
     grave = joined or 1 - len(refused) / len(pairs) >= _MOSTLY
     judge = Finding.fail if grave else Finding.warn
-    where = " although NVLink joins all GPUs of this board" if joined else ""
+    where = " despite NVLink between all GPUs" if joined else ""
     per_gpu = Counter(index for pair in _joins(refused) for index in pair)
     per_gpu_told = Counter(index for pair in _joins(pairs) for index in pair)
     bad = {index for index, count in per_gpu.items() if count * 4 > per_gpu_told[index] * 3}
     if len(bad) == len(per_gpu_told):
-        summary = f"{kind} access is refused between all GPUs{where}"
+        summary = f"no {kind} access between any GPUs{where}"
         yield judge(summary, evidence=evidence, fix=_FIX)
         return
     for index in sorted(bad):
@@ -137,19 +145,21 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
     models = {i: gpu_model(g.name or "", g.pci_device_id or "") for i, g in listed.items()}
     driver = [pair for pair in refused if any((m := models.get(i)) and not m.p2p for i in pair)]
     if len(driver) == len(refused):
-        return "the driver refuses peer access over PCIe for GeForce cards"
+        return "the driver disables P2P over PCIe for GeForce cards"
     names = {listed[i].name for pair in refused for i in pair if i in listed}
     if len(names) > 1:
-        return "the cards differ"
+        return "different GPU models"
     if len(refused) == len(pairs):
-        return f"the same for all ({', '.join(sorted(set(refused.values())))}): NCCL uses host memory"
+        return f"the same for all pairs ({', '.join(sorted(set(refused.values())))}), NCCL uses host memory"
     per_gpu = Counter(one for one, _ in refused)
     rows = {per_gpu[one] for one, _ in pairs}
     if len(rows) == 1:
         count = rows.pop()
-        return f"every GPU is refused by {count} others alike, as across sockets or without a direct link"
+        return (
+            f"the same for every GPU ({counted(count, 'peer')}), as across sockets or without a direct link"
+        )
     small = len({index for pair in pairs for index in pair}) < 4
-    return "too few GPUs to tell what is normal" if small else None
+    return "too few GPUs to know what is normal" if small else None
 
 
 def _joins(pairs: Iterable[_Pair]) -> set[_Pair]:

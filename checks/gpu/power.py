@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.gpu.places import values
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -14,12 +15,16 @@ TOLERANCE_W = 1.0
 """Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
 
 
-@check("power.limit", "No GPU is held below its default power limit", tags={"fast", "gpu"})
+@check("power.limit", "GPU power limits", tags={"fast", "gpu"})
 def power_limit(gpus: Gpus) -> Iterator[Finding]:
     """The enforced power limit of every GPU against its own default (nvidia-smi(1)), or against its peers.
 
-    Why: a GPU with less power has lower clocks under load, and the slowest GPU sets the pace of all.
+    Why: a GPU with a lower power limit has lower clocks under load, and the slowest GPU sets the pace.
     Fix disturbs: nothing.
+    Judges: WARN when the enforced power limit is below the GPU's default or its peers'.
+    Fix: Set it with `nvidia-smi -pl`, and find the service that lowers it at boot.
+    Threshold: The GPU's own default (nvidia-smi(1)); 1 W of tolerance is ours.
+    False positives: Sites that save power on purpose.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -30,13 +35,13 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     for gpu, usual in low:
         yield _low(gpu, usual, gpus.source)
     if not told:
-        yield not_reported("the power limit", gpus.gpus, "power_limit_w")
+        yield not_reported("power limit", gpus.gpus, "power_limit_w")
     elif not low and not defaults:
-        note = f"{all_of(told)} at {told[0].power_limit_w:.0f} W; the default was not told"
+        note = f"{all_of(told)} at {told[0].power_limit_w:.0f} W, default not reported"
         alike = len({gpu.power_limit_w for gpu in told}) == 1
-        yield Finding.info(note) if alike and len(told) > 1 else not_reported("the default limit", told)
+        yield Finding.info(note) if alike and len(told) > 1 else not_reported("default power limit", told)
     elif not low:
-        yield Finding.ok(f"{all_of(told)} at their default or above")
+        yield Finding.ok(f"{all_of(told)} at the default power limit or above")
 
 
 def _usual(gpu: Gpu, told: list[Gpu]) -> float | None:
@@ -53,11 +58,10 @@ def _below(gpu: Gpu, usual: float) -> bool:
 
 
 def _low(gpu: Gpu, usual: float, source: str) -> Finding:
-    whose = "its default" if gpu.power_limit_default_w else "that of its peers"
+    whose = "the default" if gpu.power_limit_default_w else "its peers' limit"
     fix = Fix(
-        "Set it back, unless somebody saves power on purpose; limits set with nvidia-smi are lost at a "
-        "reset, so look for a service that sets it at boot. A limit that comes back at "
-        "once is the chassis' (BMC).",
+        "Restore the limit, unless it was lowered on purpose. Limits set with nvidia-smi are lost at a "
+        "reset: find the service that sets it at boot. If it returns at once, the chassis (BMC) sets it.",
         (
             repair("sudo nvidia-smi -i {} -pl {}", gpu.index, f"{usual:.0f}"),
             look("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
@@ -67,6 +71,6 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "nodedoctor power.limit",
         "https://docs.nvidia.com/deploy/nvidia-smi/",
     )
-    said = f"GPU {gpu.index}: limit {gpu.power_limit_w} W, default {gpu.power_limit_default_w} W"
+    said = values(source, gpu, "power_limit_w", "power_limit_default_w")
     summary = f"power limit {gpu.power_limit_w:.0f} W, below {whose} of {usual:.0f} W"
-    return Finding.warn(summary, subject=gpu.subject, evidence=[Evidence(source, said)], fix=fix)
+    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)

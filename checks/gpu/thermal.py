@@ -6,8 +6,9 @@ from statistics import median
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look
@@ -24,9 +25,9 @@ WARM_C = 60
 """A GPU below is no outlier worth a word, whatever its peers are."""
 
 _EVENTS = {
-    "hw_thermal_slowdown": "it is too hot and the hardware halves its clocks or worse",
-    "hw_power_brake_slowdown": "the power supply or the chassis asks it to brake",
-    "hw_slowdown": "the hardware halves its clocks or worse: heat, power brake, or too little power",
+    "hw_thermal_slowdown": "too hot, the hardware halves the clocks or more",
+    "hw_power_brake_slowdown": "the power supply or chassis throttles the GPU",
+    "hw_slowdown": "the hardware halves the clocks or more: heat, power brake, or too little power",
 }
 """nvml.h: nvmlClocksEventReasonHwSlowdown and its parts; the first one found names the cause."""
 
@@ -35,12 +36,17 @@ BARE = "hw_slowdown"
 DCGM_FI_DEV_CLOCKS_EVENT_REASONS): one sample of it says nothing, leptonai/gpud wants six in ten minutes."""
 
 
-@check("thermal.gpu", "Every GPU is below its own temperature limits", tags={"fast", "gpu"})
+@check("thermal.gpu", "GPU temperatures", tags={"fast", "gpu"})
 def temperature(gpus: Gpus) -> Iterator[Finding]:
-    """Each GPU's temperature against its own thresholds (or the distance left), and against its peers.
+    """Each GPU's temperature against its own thresholds (or the remaining margin), and against its peers.
 
-    Why: a hot GPU slows down, and with it every rank that waits for it in a collective.
-    Fix disturbs: nothing to look; the node while fans or filters are changed.
+    Why: a hot GPU throttles, and every rank waits for it in collectives.
+    Fix disturbs: nothing for the look-ups; the node while fans or filters are replaced.
+    Judges: FAIL at the slowdown threshold or above, WARN above the operating maximum or far above peers at
+    like power.
+    Fix: Check fans, filters, airflow and room.
+    Threshold: The GPU's own thresholds (NVML); 20 C above peers is our threshold.
+    False positives: Front and rear GPUs of one chassis differ by up to 15 C.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -54,11 +60,13 @@ def temperature(gpus: Gpus) -> Iterator[Finding]:
     if not told:
         yield not_reported("temperature", gpus.gpus, "temperature_c", "t_limit_margin_c")
     elif unlimited:
-        yield not_reported(f"the limit of a GPU at {unlimited[0].temperature_c} C", unlimited, "slowdown_c")
+        yield not_reported(
+            f"temperature limit of a GPU at {unlimited[0].temperature_c} C", unlimited, "slowdown_c"
+        )
     elif not findings:
         hottest = max((gpu.temperature_c for gpu in told if gpu.temperature_c is not None), default=None)
-        degrees = "" if hottest is None else f", the hottest at {hottest} C"
-        yield Finding.ok(f"{all_of(told)} below their limits{degrees}")
+        degrees = "" if hottest is None else f" (hottest: {hottest} C)"
+        yield Finding.ok(f"{all_of(told)} below the temperature limits{degrees}")
 
 
 def _limits(gpu: Gpu) -> tuple[int, int, int] | None:
@@ -78,20 +86,20 @@ def _limits(gpu: Gpu) -> tuple[int, int, int] | None:
 
 
 def _hot(gpu: Gpu, source: str) -> Finding | None:
-    said = [_evidence(gpu, source)]
+    said = _evidence(gpu, source)
     fix = _cooling(gpu)
     memory = gpu.memory_temperature_c
     if limits := _limits(gpu):
         now, slowdown, operating = limits
         at = f"{gpu.temperature_c} C" if gpu.temperature_c is not None else "the GPU"
         if now >= slowdown:
-            summary = f"{at}: at its slowdown threshold or above"
+            summary = f"{at}, at or above the slowdown threshold"
             return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
         if now > operating:
-            summary = f"{at}: above its maximum operating temperature, {slowdown - now} C below slowdown"
+            summary = f"{at}, above the maximum operating temperature ({slowdown - now} C below slowdown)"
             return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if memory is not None and gpu.memory_max_operating_c and memory > gpu.memory_max_operating_c:
-        summary = f"memory at {memory} C, above its maximum of {gpu.memory_max_operating_c} C"
+        summary = f"memory at {memory} C, maximum {gpu.memory_max_operating_c} C"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     return None
 
@@ -112,19 +120,13 @@ def _hotter(gpu: Gpu, told: list[Gpu], source: str) -> Finding | None:
     ]
     if len(peers) < 2 or now - median(peers) < OUTLIER_C:
         return None
-    summary = f"{now} C, {now - median(peers):.0f} C above the median of {len(peers)} GPUs at like power"
-    return Finding.warn(summary, subject=gpu.subject, evidence=[_evidence(gpu, source)], fix=_cooling(gpu))
+    summary = f"{now} C, {now - median(peers):.0f} C above the median of {len(peers)} GPUs at similar power"
+    return Finding.warn(summary, subject=gpu.subject, evidence=_evidence(gpu, source), fix=_cooling(gpu))
 
 
-def _evidence(gpu: Gpu, source: str) -> Evidence:
-    told = (
-        ("temperature", gpu.temperature_c),
-        ("slowdown at", gpu.slowdown_c),
-        ("margin left", gpu.t_limit_margin_c),
-        ("memory", gpu.memory_temperature_c),
-    )
-    words = ", ".join(f"{name} {value} C" for name, value in told if value is not None)
-    return Evidence(source, f"GPU {gpu.index}: {words}")
+def _evidence(gpu: Gpu, source: str) -> list[Evidence]:
+    names = ("temperature_c", "slowdown_c", "t_limit_margin_c", "memory_temperature_c")
+    return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
 
 
 def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
@@ -133,18 +135,23 @@ def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
         look("sudo ipmitool sdr type Fan"),
         look("sudo ipmitool sdr type Temperature"),
     )
-    text = "Look at fans, filters, inlet temperature and blanking panels; then at the card's cooler."
+    text = "Check fans, filters, inlet temperature and blanking panels, then the card's cooler."
     return look_at(gpu, text, verify, steps)
 
 
-@check("thermal.throttle", "No GPU slows itself down because of heat or power", tags={"fast", "gpu"})
+@check("thermal.throttle", "Thermal and power throttling", tags={"fast", "gpu"})
 def throttle(gpus: Gpus) -> Iterator[Finding]:
-    """The clock event reasons (before driver 535: throttle reasons) of every GPU, at this moment.
+    """The current clock event reasons of every GPU (before driver 535: throttle reasons).
 
-    A software power cap under load, idle clocks and clocks somebody set are normal; a hardware slowdown that
-    names neither heat nor power brake is judged by thermal.slowdown, over time.
-    Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
-    Fix disturbs: nothing to look; the node while cooling or power is repaired.
+    A software power cap under load, idle clocks and application clocks are normal; thermal.slowdown judges a
+    hardware slowdown without heat or power brake over time.
+    Why: one GPU at half its clocks halves the speed of the whole job, and nothing in the job's log shows it.
+    Fix disturbs: nothing for the look-ups; the node during repair of cooling or power.
+    Judges: FAIL for hardware slowdown by heat or power brake at this moment, WARN for software slowdown by
+    heat.
+    Fix: Check cooling; for a power brake check power supplies and the chassis.
+    Threshold: nvml.h, clock event reasons.
+    False positives: A software power cap under load is normal.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -153,36 +160,42 @@ def throttle(gpus: Gpus) -> Iterator[Finding]:
     findings = [finding for gpu in told if (finding := _slowed(gpu, gpus.source))]
     yield from findings
     if not told:
-        yield not_reported("the reasons for its clocks", gpus.gpus, "clock_event_reasons")
+        yield not_reported("clock event reasons", gpus.gpus, "clock_event_reasons")
     elif not findings:
-        yield Finding.ok(f"{all_of(told)} without hardware or thermal slowdown")
+        yield Finding.ok(f"no hardware or thermal slowdown on {all_of(told)}")
 
 
 def _slowed(gpu: Gpu, source: str) -> Finding | None:
     reasons = gpu.clock_event_reasons or ()
-    clocks = f"; SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz" if gpu.clock_sm_mhz else ""
-    said = [Evidence(source, f"GPU {gpu.index}: {', '.join(reasons)}{clocks}"), card(source, gpu)]
+    said = [
+        *values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz"),
+        *card(source, gpu),
+    ]
     active = _event(gpu)
     if active == BARE:
-        summary = "hardware slowdown at this moment, without heat or power brake, as while clocks change"
+        summary = "hardware slowdown at this moment, without heat or power brake (normal while clocks change)"
         return Finding.info(summary, subject=gpu.subject, evidence=said)
     if active:
         summary = f"{active.replace('_', ' ').replace('hw ', 'hardware ')}: {_EVENTS[active]}"
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_slowdown_fix(gpu, active))
     if "sw_thermal_slowdown" in reasons:
-        summary = "software thermal slowdown: the driver lowers the clocks to keep it (or its memory) cool"
+        summary = "software thermal slowdown: the driver lowers the clocks to cool the GPU or its memory"
         return Finding.warn(
             summary, subject=gpu.subject, evidence=said, fix=_cooling(gpu, "thermal.throttle")
         )
     return None
 
 
-@check("thermal.slowdown", "No GPU stays slowed down by its hardware", tags={"gpu"})
+@check("thermal.slowdown", "Sustained hardware slowdown", tags={"gpu"}, stage="preview")
 def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
-    """A hardware slowdown that stands in three samples, more than a second apart from first to last.
+    """A hardware slowdown in all of three samples over more than one second.
 
-    Why: one GPU at half its clocks halves the whole job, and nothing in the job's log says so.
-    Fix disturbs: nothing to look; the node while power is repaired.
+    Why: one GPU at half its clocks halves the speed of the whole job, and nothing in the job's log shows it.
+    Fix disturbs: nothing for the look-ups; the node during repair of the power supply.
+    Judges: WARN when a hardware slowdown without heat or power brake stays over three samples.
+    Fix: Check power cables and supply, then reset the GPU.
+    Threshold: DCGM's field reference: one sample may be a clock change; leptonai/gpud wants 0.6 a minute.
+    False positives: Changes of the performance state.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -190,20 +203,20 @@ def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     watched = [(gpu, lasting) for gpu in gpus.gpus if (lasting := _lasting(gpu, growth)) is not None]
     stays = [gpu for gpu, lasting in watched if BARE in lasting and _event(gpu) == BARE]
     for gpu in stays:
-        said = Evidence(GROWTH, f"GPU {gpu.index}: {BARE} in every sample of {growth.seconds} s")
+        said = grown(gpu.index, "clock_event_reasons")
         fix = _slowdown_fix(gpu, BARE, "thermal.slowdown")
         yield Finding.warn(
-            "hardware slowdown that lasts, without heat or power brake as its reason",
+            "sustained hardware slowdown without heat or power brake",
             subject=gpu.subject,
-            evidence=[said, card(gpus.source, gpu)],
+            evidence=[*said, *card(gpus.source, gpu)],
             fix=fix,
         )
     if not watched and any(gpu.clock_event_reasons is not None for gpu in gpus.gpus):
-        yield Finding.skip("the reasons for the clocks were read only once")
+        yield Finding.skip("clock event reasons were read only once")
     elif not watched:
-        yield not_reported("the reasons for its clocks", gpus.gpus, "clock_event_reasons")
+        yield not_reported("clock event reasons", gpus.gpus, "clock_event_reasons")
     elif not stays:
-        yield Finding.ok(f"none that lasts on {all_of([gpu for gpu, _ in watched])}")
+        yield Finding.ok(f"no sustained hardware slowdown on {all_of([gpu for gpu, _ in watched])}")
 
 
 def _lasting(gpu: Gpu, growth: ErrorGrowth) -> tuple[str, ...] | None:
@@ -221,8 +234,8 @@ def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fi
     if reason == "hw_thermal_slowdown":
         return _cooling(gpu, "thermal.throttle")
     text = (
-        "Look at power supplies, their cables and the chassis' power cap (BMC); a GPU that brakes alone "
-        "has a bad power connection or a bad board: reseat or replace it."
+        "Check power supplies, their cables and the chassis' power cap (BMC). If only one GPU is affected, "
+        "its power connection or board is bad: reseat or replace it."
     )
     steps = (
         look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),

@@ -8,17 +8,19 @@ from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.places import card, clock_seconds
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.knowledge.fixes.gpu import card, look_at
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.model import Finding
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 from ..unavailable import all_of, none_shown, not_reported
 
 REASONS = {
-    "hw_thermal_slowdown": "hardware slowdown because of heat",
-    "hw_power_brake_slowdown": "power brake",
-    "sw_thermal_slowdown": "software slowdown because of heat",
+    "hw_thermal_slowdown": "hardware thermal slowdown",
+    "hw_power_brake_slowdown": "power brake slowdown",
+    "sw_thermal_slowdown": "software thermal slowdown",
 }
 """nvml.h, clock event reason counters; a software power cap under load is normal and no reason here."""
 SHARE = 0.01
@@ -35,12 +37,22 @@ def _seconds(reason: str) -> Attribute[Gpu]:
     )
 
 
-@check("thermal.history", "No GPU was slowed down for long by heat or power", tags={"fast", "gpu"})
+@check(
+    "thermal.history",
+    "Throttling since boot",
+    tags={"fast", "gpu"},
+    stage="preview",
+)
 def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
-    """Counters of clock event reasons since driver load, per GPU, against the node's uptime and its peers.
+    """Time each GPU was throttled by heat or power since driver load, against uptime and peers.
 
-    Why: what slowed yesterday's job is over when somebody looks; the counters remember it.
-    Fix disturbs: nothing to look; the node while cooling or power is repaired.
+    Why: the cause of yesterday's slow job may be over by now; these counters still show it.
+    Fix disturbs: nothing for the look-ups; the node during repair of cooling or power.
+    Judges: WARN when a GPU was slowed down for more than 1 % of the time and four times as long as its peers,
+    or all for more than 5 %.
+    Fix: Check cooling and power supply; compare the counters after the repair.
+    Threshold: nvml.h, clock event reason counters; the shares are our thresholds.
+    False positives: A past incident that was repaired stays in the counters until the driver is loaded again.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -55,9 +67,24 @@ def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     if any(finding.severity.is_problem for finding in findings):
         return
     if uptime is None:
-        yield Finding.unknown("not-visible-here", "for how long these counters have run is not known")
+        yield Finding.unknown("not-visible-here", "unknown how long these counters have run")
     elif not findings:
-        yield Finding.ok(f"{all_of(told)} slowed for less than {SHARE:.0%} of the time since boot")
+        yield Finding.ok(
+            f"{all_of(told)} throttled for less than {SHARE:.0%} of the time since boot{_part(told)}"
+        )
+
+
+def _part(told: list[Gpu]) -> str:
+    """Which reasons these counters were of, where they are not of all.
+
+    Up to driver 580 NVML counts software slowdown alone (nvml.h: field 75, which is the performance policy
+    "thermal" of nvmlDeviceGetViolationStatus); hardware slowdown and power brake have counters from 590 on.
+    """
+    counted = [reason for reason in REASONS if all(reason in (gpu.clock_event_seconds or {}) for gpu in told)]
+    if len(counted) == len(REASONS):
+        return ""
+    of = " and ".join(REASONS[reason] for reason in counted) or "not the same reasons on all"
+    return f" (this driver counts only: {of})"
 
 
 def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> Iterator[Finding]:
@@ -70,9 +97,9 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
             continue
         summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of the time since boot"
         if one := odd.get(gpu.index):
-            summary += f"; the median of {one.peers} peers is {float(str(one.usual)) / 3600:.1f} h"
-        said = [Evidence(source, f"GPU {gpu.index}: {reason} {seconds:.0f} s since driver load")]
-        text = "Look at fans, filters and the cooler; for a power brake at power supplies and their cables."
+            summary += f" (median of {counted(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
+        said = clock_seconds(source, gpu, reason)
+        text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (
             look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
             look("sudo ipmitool sdr type Fan"),
@@ -81,6 +108,6 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
         yield Finding.warn(
             summary,
             subject=f"{gpu.subject}/{reason.replace('_', '-')}",
-            evidence=[*said, card(source, gpu)],
+            evidence=[*said, *card(source, gpu)],
             fix=look_at(gpu, text, "thermal.history", steps),
         )

@@ -10,8 +10,9 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
+from nodedoctor.wording import agree, counted
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
@@ -22,9 +23,9 @@ _NVLINK = re.compile(r"NV(\d{1,2})")
 
 _Pair = tuple[str, str]
 _FIX = Fix(
-    "An odd row is a GPU whose NVLinks are down or whose fabric registration failed: see nvlink.links, "
-    "fabric.state and the kernel log (Xid 74); reset it, then the fabric manager, then the node. If it "
-    "stays, have the module or the board's switch replaced.",
+    "A GPU with a different row has NVLinks down or failed its fabric registration: check nvlink.links, "
+    "fabric.state and the kernel log (Xid 74). Reset the GPU, restart the fabric manager, then reboot. If "
+    "nothing helps, request a replacement of the module or NVSwitch.",
     (
         look("nvidia-smi topo -m"),
         look("nvidia-smi nvlink -s"),
@@ -32,13 +33,13 @@ _FIX = Fix(
         look("sudo dmesg | grep -iE 'xid|nvswitch'"),
     ),
     "investigate",
-    "every job on this node while GPUs are reset",
+    "every job on this node, during the reset",
     "nodedoctor topo.matrix",
     "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide",
 )
 _RAIL = Fix(
-    "See whether an adapter is missing or dead (ib.ports, `lspci -d 15b3:`), and whether its switch is. "
-    "In a virtual machine the host must pass the topology on (NCCL_TOPO_FILE).",
+    "Check whether a NIC or its PCIe switch is missing or dead (ib.ports, `lspci -d 15b3:`). In a virtual "
+    "machine the host must provide the topology (NCCL_TOPO_FILE).",
     (look("nvidia-smi topo -m"), look("lspci -tv"), look("ibstat -s")),
     "investigate",
     "nothing",
@@ -49,7 +50,7 @@ _RAIL = Fix(
 
 @check(
     "topo.matrix",
-    "Every pair of GPUs is joined as this board joins them",
+    "GPU topology matrix",
     tags={"gpu", "nvlink"},
     explained_by=(
         "nvlink.links",
@@ -62,18 +63,22 @@ _RAIL = Fix(
 def matrix(
     topology: Topology, gpus: Gpus | None, board: Board | None, inventory: Inventory | None
 ) -> Iterator[Finding]:
-    """The GPU part of `nvidia-smi topo -m`: each cell against the model's token, or against most others.
+    """The GPU part of `nvidia-smi topo -m`: each entry against the model's, or against most others.
 
-    Tokens: NV12 on HGX A100, NV18 on HGX H100, H200, B200 (knowledge.gpus, platforms). Without NVLink any mix
-    of PIX PXB PHB NODE SYS is a matter of slots and sockets.
-    Why: NCCL builds its rings from this; one pair without NVLink drags all of them onto PCIe.
-    Fix disturbs: every job on the node while GPUs are reset.
+    NV12 on HGX A100, NV18 on HGX H100, H200, B200 (knowledge.gpus, platforms). Without NVLink any mix of PIX
+    PXB PHB NODE SYS only depends on slots and sockets.
+    Why: NCCL builds its rings from this matrix; one pair without NVLink forces all of them onto PCIe.
+    Fix disturbs: every job on the node, during the reset.
+    Judges: FAIL when a pair lacks the board's NVLink token, WARN for missing bridges and unknown tokens.
+    Fix: See nvlink.links and fabric.state; reset the odd GPU.
+    Threshold: Tokens per platform in the gpus table.
+    False positives: Meshes that differ by pair by design (V100), pastes with damaged columns.
     """
     apart = {f"GPU{gpu.index}" for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
     names = tuple(name for name in topology.gpus if name not in apart)
     if len(names) < 2:
         why = "a single GPU" if len(topology.gpus) < 2 else "fewer than two GPUs without MIG"
-        yield Finding.skip(f"{why}: no pairs to look at")
+        yield Finding.skip(f"{why}: no pairs to check")
         return
     cells = _cells(topology, names)
     expected = _expected(cells, board, len(names))
@@ -131,24 +136,24 @@ def _odd(
     where = f" on {board.platform}" if board and board.platform else ""
     if len(odd) == len(cells):
         told = ", ".join(sorted(set(odd.values())))
-        summary = f"no pair shows {usual}{where}: {told}"
-        yield Finding.fail(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        summary = f"no pair is {usual}{where}: {told}"
+        yield Finding.fail(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
         return
     per_gpu = Counter(name for pair in odd for name in pair)
     full = Counter(name for pair in cells for name in pair)
     rows = {name for name, count in per_gpu.items() if count * 4 > full[name] * 3}
     for name in sorted(rows, key=_number):
         told = ", ".join(sorted({token for pair, token in odd.items() if name in pair}))
-        summary = f"joined to the others by {told}, not {usual}{where}"
+        summary = f"connected to the others by {told}, expected {usual}{where}"
         subject = f"gpu:{_number(name)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+        yield Finding.fail(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
     rest = {pair: token for pair, token in odd.items() if not rows & set(pair)}
     for a, b in sorted({(min(p, key=_number), max(p, key=_number)) for p in rest}):
         token = rest.get((a, b)) or rest[(b, a)]
-        way = "" if (a, b) in rest and (b, a) in rest else f" (the other way round {cells.get((b, a), '?')})"
-        summary = f"{token}{way}, not {usual}{where}"
+        way = "" if (a, b) in rest and (b, a) in rest else f" (reverse direction {cells.get((b, a), '?')})"
+        summary = f"connected by {token}{way}, expected {usual}{where}"
         subject = f"pair:{_number(a)}-{_number(b)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines(cells, {a, b}), fix=_FIX)
+        yield Finding.fail(summary, subject=subject, evidence=_lines({a, b}), fix=_FIX)
 
 
 def _unjoined(
@@ -163,9 +168,9 @@ def _unjoined(
     if len(joined) < 4 or not alone or len(alone) % 2 or len(alone) * 3 > len(names):
         return
     for name in alone:
-        summary = "no NVLink to any other GPU, unlike most here: a bridge may be missing or loose"
+        summary = "no NVLink to any other GPU, unlike its peers: bridge missing or loose"
         subject = f"gpu:{_number(name)}"
-        yield Finding.warn(summary, subject=subject, evidence=_lines(cells, {name}), fix=_FIX)
+        yield Finding.warn(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
 
 
 def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[Finding]:
@@ -173,15 +178,11 @@ def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[F
     for (a, b), token in cells.items():
         if token in ("X", "N/A") and _number(a) < _number(b):
             subject = f"pair:{_number(a)}-{_number(b)}"
-            yield Finding.warn(
-                f"{token}: no path told", subject=subject, evidence=_lines(cells, {a}), fix=_FIX
-            )
+            yield Finding.warn(f"{token}: no path reported", subject=subject, evidence=_lines({a}), fix=_FIX)
     known = {board.topo_token for board in platforms()}
     if expected and len(cells) > 12 and not expected & known:
-        summary = (
-            f"all pairs show {', '.join(expected)}, which no known board has: links may be down on every GPU"
-        )
-        yield Finding.warn(summary, evidence=_lines(cells, {a for a, _ in cells}), fix=_FIX)
+        summary = f"all pairs are {', '.join(expected)}, as on no known board: links may be down on every GPU"
+        yield Finding.warn(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
 
 
 def _incomplete(
@@ -189,9 +190,7 @@ def _incomplete(
 ) -> Iterator[Finding]:
     """Seven GPUs of a board of eight in a pasted matrix; on a node, driver.gpus-present knows better."""
     if expected and len(names) in (7, 15) and not (inventory and inventory.looked):
-        summary = (
-            f"{len(names)} GPUs on a board that joins {len(names) + 1}: one is missing, or not given to you"
-        )
+        summary = f"{len(names)} GPUs on a board of {len(names) + 1}: one is missing or not assigned"
         yield Finding.warn(summary, fix=_FIX)
 
 
@@ -199,36 +198,42 @@ def _number(name: str) -> int:
     return int(name.removeprefix("GPU"))
 
 
-def _lines(cells: Mapping[_Pair, str], rows: set[str]) -> list[Evidence]:
+def _lines(rows: set[str]) -> list[Evidence]:
     shown = sorted(rows, key=_number)[:8]
-    told = [(a, " ".join(f"{b}={t}" for (x, b), t in cells.items() if x == a)) for a in shown]
-    return [Evidence(TOPO, f"{name}: {text}") for name, text in told]
+    return [_row(name) for name in shown]
 
 
-@check("topo.nic-affinity", "Every GPU has a network adapter under its own PCIe switch", tags={"gpu", "ib"})
+def _row(name: str) -> Evidence:
+    """The row of the matrix; a header begins with the names of two devices."""
+    return quoted_like(TOPO, rf"^[ \t]*({name}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
+
+
+@check("topo.nic-affinity", "NIC next to each GPU", tags={"gpu", "ib"})
 def nic_affinity(topology: Topology) -> Iterator[Finding]:
-    """The best path from each GPU to any adapter, where the board gives most GPUs one under their switch.
+    """The best path from each GPU to a NIC, on boards where most GPUs share a PCIe switch with one.
 
-    Why: GPUDirect RDMA is fast only below one switch; a GPU without its adapter is the slow rail of all.
-    Fix disturbs: nothing to look.
+    Why: GPUDirect RDMA is fast only within one PCIe switch; a GPU without its own NIC is a slow rail.
+    Fix disturbs: nothing.
+    Judges: WARN when a GPU has no adapter under its switch although most others have.
+    Fix: See ib.ports and nic.inventory; in a virtual machine pass the topology file on.
+    Threshold: Three of four GPUs with a near adapter make it the rule: our threshold.
+    False positives: Machines with adapters on the root complex; pastes with damaged columns.
     """
     if not topology.nics:
-        yield Finding.skip("no adapter in the matrix")
+        yield Finding.skip("no NIC in the matrix")
         return
     nearest = {name: topology.nearest_nics(name) for name in topology.gpus}
     near = [name for name, (path, _) in nearest.items() if path in _NEAR]
     far = {name: path for name, (path, _) in nearest.items() if path not in _NEAR and path}
     if len(near) < 3 or len(near) * 4 < len(topology.gpus) * 3:
         paths = ", ".join(sorted({path for path, _ in nearest.values() if path})) or "none"
-        yield Finding.skip(
-            f"this machine does not put adapters under the GPUs' switches (best paths: {paths})"
-        )
+        yield Finding.skip(f"no NICs under the GPUs' PCIe switches on this machine (best paths: {paths})")
         return
     for name, path in far.items():
-        said = Evidence(
-            TOPO, f"{name}: " + " ".join(f"{n}={topology.links[name].get(n)}" for n in topology.nics)
+        summary = (
+            f"nearest NIC at {path}; {counted(len(near), 'other GPU')} "
+            f"{agree(len(near), 'has', 'have')} one under the same switch"
         )
-        summary = f"its best adapter is {path} away; {len(near)} other GPUs have one under their switch"
-        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[said], fix=_RAIL)
+        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[_row(name)], fix=_RAIL)
     if not far:
-        yield Finding.ok(f"{len(near)} GPUs have an adapter under their switch")
+        yield Finding.ok(f"{counted(len(near), 'GPU')} with a NIC under the same PCIe switch")

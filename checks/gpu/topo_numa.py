@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
+from nodedoctor.facts.gpu.places import values
 from nodedoctor.facts.host.limits import Limits
-from nodedoctor.facts.host.numa import Numa, cpu_list, cpu_text
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.host.numa import Numa, cpu_list
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
-
-from ..unavailable import numbers
+from nodedoctor.wording import counted, numbered
 
 _BALANCING = Fix(
-    "Switch it off while training: it moves pages about that were placed well, and stalls who uses them.",
+    "Disable NUMA balancing for training: it moves pages that were placed well, and stalls their users.",
     (repair("sudo sysctl -w kernel.numa_balancing=0"),),
     "config",
     "nothing",
@@ -21,8 +21,7 @@ _BALANCING = Fix(
     "https://docs.kernel.org/admin-guide/sysctl/kernel.html#numa-balancing",
 )
 _CPUSET = Fix(
-    "Give the job processors of the socket its GPUs are on: in Slurm --gpus-per-node with --gpu-bind=closest "
-    "and "
+    "Give the job CPUs on the socket of its GPUs: in Slurm --gpus-per-node with --gpu-bind=closest and "
     "enough --cpus-per-gpu, in Docker --cpuset-cpus, in Kubernetes the topology manager.",
     (
         look("nvidia-smi topo -m"),
@@ -30,49 +29,54 @@ _CPUSET = Fix(
         look("lscpu -e=cpu,node,socket"),
     ),
     "restart-job",
-    "this job: it has to be started anew",
+    "this job (it must be restarted)",
     "nodedoctor topo.numa",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
 )
 
 
-@check("topo.numa", "This job may use the processors next to its GPUs", tags={"gpu"})
+@check("topo.numa", "CPU affinity (NUMA)", tags={"gpu"}, stage="preview")
 def numa(
     gpus: Gpus, topology: Topology | None, limits: Limits | None, numa: Numa | None
 ) -> Iterator[Finding]:
-    """CPU affinity of each GPU against the processors our control group gives us; NUMA balancing.
+    """CPU affinity of each GPU against the CPUs of our cgroup; NUMA balancing.
 
-    Why: a loader on the other socket copies every batch across it, and launches kernels late.
-    Fix disturbs: the job, which has to be started anew.
+    Why: a data loader on the other socket copies every batch across sockets, and kernel launches are late.
+    Fix disturbs: the job (it must be restarted).
+    Judges: WARN when none of the job's processors is next to a GPU; a note when NUMA balancing is on.
+    Fix: Bind the job to the processors of its GPUs' socket.
+    Threshold: NCCL documentation and set-up guides of GPU nodes.
+    False positives: Jobs that share the node and were given processors on purpose.
     """
     near = _affinity(gpus, topology)
     source = gpus.source if any(gpu.cpu_affinity for gpu in gpus.gpus) else TOPO
     if numa is not None and len([node for node in numa.nodes if node.cpus]) == 1:
-        yield Finding.skip("all processors are in one NUMA node")
+        yield Finding.skip("all CPUs are in one NUMA node")
         return
     if not near:
-        yield Finding.skip("no GPU tells which processors are next to it (usual in virtual machines)")
+        yield Finding.skip("no GPU reports its nearest CPUs (usual in virtual machines)")
         return
     allowed = set(cpu_list(limits.cgroup.cpus)) if limits and limits.cgroup.cpus else set()
     far = {index: cpus for index, cpus in near.items() if allowed and not allowed & set(cpus)}
     if far:
-        said = [Evidence("limits", f"processors of this control group: {cpu_text(tuple(sorted(allowed)))}")]
-        said += [
-            Evidence(source, f"GPU {index}: CPU affinity {cpu_text(cpus)}") for index, cpus in far.items()
-        ]
-        summary = f"none of this job's processors is next to GPU {numbers(far)}"
+        said = [quoted_like("limits", r"^[\d,-]+$", 'files["/sys/fs/cgroup/cpuset.cpus.effective"]')]
+        said += [one for index in far for one in _near_said(gpus, source, index)]
+        summary = f"none of this job's CPUs is near {numbered('GPU', far)}"
         yield Finding.warn(summary, evidence=said, fix=_CPUSET)
     groups = len(set(near.values()))
     if limits and limits.sysctl.get("kernel.numa_balancing") == 1 and (numa is None or len(numa.nodes) > 1):
-        summary = (
-            f"NUMA balancing is on; {len(near)} GPUs on {groups} set{'s' if groups > 1 else ''} of processors"
-        )
+        summary = f"NUMA balancing is on; {counted(len(near), 'GPU')} on {counted(groups, 'set')} of CPUs"
         yield Finding.info(summary, fix=_BALANCING)
     elif not far:
-        seen = "" if allowed else "; which of them this job may use was not told"
-        yield Finding.ok(
-            f"{len(near)} GPUs next to {groups} set{'s' if groups > 1 else ''} of processors{seen}"
-        )
+        seen = "" if allowed else "; this job's CPUs were not reported"
+        yield Finding.ok(f"{counted(len(near), 'GPU')} near {counted(groups, 'set')} of CPUs{seen}")
+
+
+def _near_said(gpus: Gpus, source: str, index: int) -> list[Evidence]:
+    """What was said of the processors next to a GPU."""
+    if source == TOPO:
+        return [quoted_like(TOPO, rf"^[ \t]*(GPU{index}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")]
+    return [one for gpu in gpus.gpus if gpu.index == index for one in values(source, gpu, "cpu_affinity")]
 
 
 def _affinity(gpus: Gpus, topology: Topology | None) -> dict[int, tuple[int, ...]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.facts.pci.pci import Pci, said_of
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 _AMD = "1002"
 _ACCELERATOR = ("1200", "0380")
@@ -15,12 +16,16 @@ _ACCELERATOR = ("1200", "0380")
 a display adapter of a processor or workstation is 0300. pciutils/pciids, linux include/linux/pci_ids.h."""
 
 
-@check("doctor.amd", "No accelerator here is left without a doctor", tags={"fast"})
+@check("doctor.amd", "AMD accelerators (not judged)", tags={"fast"}, stage="preview")
 def amd(pci: Pci) -> Iterator[Finding]:
-    """AMD Instinct accelerators on the PCI bus: nothing here judges them, which is said once.
+    """AMD Instinct accelerators on the PCI bus: nodedoctor does not judge them, and says so once.
 
-    Why: a node full of skipped checks looks healthy, although nobody looked at its accelerators.
+    Why: a node where all checks are skipped looks healthy, although its accelerators were not checked.
     Fix disturbs: nothing.
+    Judges: UNKNOWN once, when AMD accelerators are on the PCI bus: no check here judges them.
+    Fix: Use AMD's own tools (amd-smi) on that node.
+    Threshold: PCI classes of AMD Instinct (pciutils/pciids).
+    False positives: A display adapter with the class of an accelerator.
     """
     found = [
         device
@@ -30,7 +35,7 @@ def amd(pci: Pci) -> Iterator[Finding]:
     if not found:
         yield Finding.skip("no AMD Instinct accelerator on the PCI bus")
         return
-    fix = Fix("Judge them with AMD's own tools.", (look("amd-smi list"), look("amd-smi metric")), "none")
-    said = [Evidence("pci", f"{device.address} {device.pci_id}") for device in found]
-    summary = f"{len(found)} AMD Instinct on the PCI bus: not judged here"
+    fix = Fix("Check them with AMD's own tools.", (look("amd-smi list"), look("amd-smi metric")), "none")
+    said = [one for device in found for one in said_of(device, "vendor", "device")]
+    summary = f"{counted(len(found), 'AMD Instinct accelerator')} on the PCI bus, not judged here"
     yield Finding.unknown("missing-tool", summary, evidence=said, fix=fix)

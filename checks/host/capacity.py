@@ -1,15 +1,17 @@
 """Is there room on this node: memory, and file systems that answer, can be written and are not full?"""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.disk import Disk, Volume
-from nodedoctor.facts.host.limits import Limits, Memory
+from nodedoctor.facts.host.disk import MOUNTS, Disk, Volume
+from nodedoctor.facts.host.limits import Limits, Memory, memory_line
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted, listed
 
 _SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
 _HUGE_SHARE = 0.3  # of memory reserved as huge pages: PyTorch and NCCL use none of it
@@ -23,13 +25,17 @@ _TEMPORARY = ("/tmp", "TMPDIR", "Ray's temporary files")
 _RAY = "Ray's temporary files"
 
 
-@check("limits.memory", "There is memory left, and no swapping", tags={"fast"}, without=(Processes,))
+@check("limits.memory", "Host memory and swap", tags={"fast"}, without=(Processes,))
 def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
-    """Memory of the host and of our control group without page cache, swap, and huge page reservations.
+    """Memory of the host and of our cgroup without page cache, swap, and huge page reservations.
 
-    Why: when memory runs out the kernel, or Ray before it, kills a rank, and all others wait for it until the
-    watchdog fires; a rank that swaps is a late rank in every step.
-    Fix disturbs: the job whose memory use is lowered; turning swap off needs room to bring the pages back.
+    Why: out of memory, the kernel (or Ray before it) kills a rank, and all others wait for it until the
+    watchdog fires; a rank that swaps is late in every step.
+    Fix disturbs: the job whose memory use is reduced; disabling swap needs free memory for the swapped pages.
+    Judges: FAIL when memory is nearly used up, WARN when it is high or much is swapped out.
+    Fix: Stop what holds the memory, or raise the control group's limit.
+    Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
+    False positives: Page cache is not counted, but large pinned buffers are.
     """
     if limits.memory is None:
         yield Finding.unknown("not-visible-here", "/proc/meminfo could not be read", subject="host")
@@ -40,12 +46,12 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     yield _swap(limits.memory)
     huge = limits.memory.hugepages_gib
     if huge > limits.memory.total_gib * _HUGE_SHARE:
-        summary = f"{huge:.0f} of {limits.memory.total_gib:.0f} GiB are reserved as huge pages"
+        summary = f"{huge:.0f} of {limits.memory.total_gib:.0f} GiB reserved as huge pages"
         fix = Fix(
-            "PyTorch and NCCL need none.",
+            "Release the huge pages: PyTorch and NCCL need none.",
             (repair("sudo sysctl -w vm.nr_hugepages=0"),),
             "config",
-            "who uses them",
+            "programs that use them",
         )
         yield Finding.info(summary, subject="hugepages", fix=fix)
 
@@ -53,10 +59,9 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
 def _host(memory: Memory, ray: bool) -> Finding:
     if memory.available_gib is None:
         return Finding.unknown("unparsable", "/proc/meminfo has no MemAvailable", subject="host")
-    line = f"MemTotal {memory.total_gib:g} GiB, MemAvailable {memory.available_gib:g} GiB"
     used = 1 - memory.available_gib / memory.total_gib if memory.total_gib else 1.0
     summary = f"{memory.available_gib:.0f} of {memory.total_gib:.0f} GiB available on the host"
-    return _judge_memory("host", used, summary, Evidence("limits", line), ray)
+    return _judge_memory("host", used, summary, [memory_line("MemTotal"), memory_line("MemAvailable")], ray)
 
 
 def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
@@ -64,44 +69,45 @@ def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
     group, total = limits.cgroup, limits.memory.total_gib if limits.memory else 0.0
     if group.memory_max_gib is not None and group.memory_max_gib < total:
         if group.memory_used_gib is None:
-            yield Finding.unknown(
-                "denied", "the use of our control group could not be read", subject="cgroup"
-            )
+            yield Finding.unknown("denied", "memory use of our cgroup could not be read", subject="cgroup")
         else:
-            line = f"{group.path}: limit {group.memory_max_gib:g} GiB, used {group.memory_used_gib:g} GiB"
+            said = group.said("memory_max_gib", "memory_used_gib")
             used = group.memory_used_gib / group.memory_max_gib if group.memory_max_gib else 1.0
-            summary = (
-                f"{group.memory_used_gib:.1f} of {group.memory_max_gib:.1f} GiB of our control group used"
-            )
-            yield _judge_memory("cgroup", used, summary, Evidence("limits", line), ray)
+            summary = f"{group.memory_used_gib:.1f} of {group.memory_max_gib:.1f} GiB of our cgroup used"
+            yield _judge_memory("cgroup", used, summary, said, ray)
     if group.oom_kills:
-        summary = f"the kernel has killed {group.oom_kills} processes of our control group for want of memory"
-        evidence = [Evidence("limits", f"{group.path}: oom_kill {group.oom_kills}")]
+        summary = f"{counted(group.oom_kills, 'OOM kill')} in our cgroup"
+        evidence = group.said("oom_kills")
         yield Finding.warn(summary, subject="cgroup:oom", evidence=evidence, fix=_LESS_MEMORY)
 
 
 _LESS_MEMORY = Fix(
-    "See who holds it. Data loaders (num_workers times prefetch_factor batches, per rank), a dataset read "
-    "into every rank and pinned buffers are usual; else raise the job's limit (docker --memory, the pod's "
+    "Find what uses it. Data loaders (num_workers times prefetch_factor batches, per rank), a dataset read "
+    "into every rank and pinned buffers are common causes; else raise the job's limit "
+    "(docker --memory, the pod's "
     "resources.limits.memory, srun --mem).",
     (look("ps -eo pid,rss,user,comm --sort=-rss | head -20"),),
     action="config",
-    disturbs="the job, when it is restarted with less",
+    disturbs="the job (restart with lower memory use)",
     verify="nodedoctor limits.memory",
 )
 
 
-def _judge_memory(subject: str, used: float, summary: str, evidence: Evidence, ray: bool) -> Finding:
+def _judge_memory(subject: str, used: float, summary: str, evidence: list[Evidence], ray: bool) -> Finding:
     """Ray kills its newest worker at the threshold; without Ray the kernel kills somebody not much later."""
     high, kill = limit("ray_memory_warn"), limit("ray_memory_fail")
     if used >= kill.number:
-        who = f"Ray kills workers above {kill.number:.0%}" if ray else "the next allocation may kill a rank"
-        return Finding.fail(f"{summary}: {who}", subject=subject, evidence=[evidence], fix=_LESS_MEMORY)
+        who = (
+            f"Ray kills workers above {kill.number:.0%}"
+            if ray
+            else "the next allocation may trigger an OOM kill"
+        )
+        return Finding.fail(f"{summary}: {who}", subject=subject, evidence=evidence, fix=_LESS_MEMORY)
     if used >= high.number:
         return Finding.warn(
-            f"{summary}: {used:.0%} used", subject=subject, evidence=[evidence], fix=_LESS_MEMORY
+            f"{summary}: {used:.0%} used", subject=subject, evidence=evidence, fix=_LESS_MEMORY
         )
-    return Finding.ok(summary, subject=subject, evidence=[evidence])
+    return Finding.ok(summary, subject=subject, evidence=evidence)
 
 
 def _swap(memory: Memory) -> Finding:
@@ -109,19 +115,21 @@ def _swap(memory: Memory) -> Finding:
     if not memory.swap_total_gib:
         return Finding.ok("no swap", subject="swap")
     used = memory.swap_total_gib - memory.swap_free_gib
-    line = f"SwapTotal {memory.swap_total_gib:g} GiB, SwapFree {memory.swap_free_gib:g} GiB"
-    evidence = [Evidence("limits", line)]
-    slow = "whatever waits for its pages to come back"
+    evidence = [memory_line("SwapTotal"), memory_line("SwapFree")]
+    slow = "programs with swapped pages"
     fix = Fix(swap.text, (repair("sudo swapoff -a"),), "config", slow, "nodedoctor limits.memory")
     if used > _SWAPPED_GIB:
-        return Finding.warn(f"{used:.1f} GiB are swapped out", subject="swap", evidence=evidence, fix=fix)
-    summary = f"{memory.swap_total_gib:.0f} GiB of swap, not used; training nodes do without ({swap.source})"
+        return Finding.warn(f"{used:.1f} GiB swapped out", subject="swap", evidence=evidence, fix=fix)
+    summary = (
+        f"{memory.swap_total_gib:.0f} GiB of swap configured, not used; training nodes need none "
+        f"({swap.source})"
+    )
     return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
 
 
 @check(
     "limits.disk",
-    "File systems answer, can be written and have room",
+    "File systems",
     tags={"fast"},
     without=(
         Processes,
@@ -131,23 +139,28 @@ def _swap(memory: Memory) -> Finding:
 def disk(disk: Disk, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """The file systems behind /, /tmp, HOME, caches and Ray's files, and every network mount.
 
-    Why: a dead mount hangs whatever touches it, a full or read-only one kills the job at its next checkpoint
-    or spill, and Ray stops creating objects at 95 %.
-    Fix disturbs: remounting ends what uses the mount; freeing space nothing.
+    Why: a dead mount hangs every program that touches it, a full or read-only one kills the job at its next
+    checkpoint or spill, and Ray stops creating objects at 95 %.
+    Fix disturbs: remounting ends programs that use the mount; freeing space, nothing.
+    Judges: FAIL when a file system that jobs write to is read-only, full or does not answer; WARN when it is
+    nearly full.
+    Fix: Free space, or point the job at another folder.
+    Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
+    False positives: Image layers and snaps are read-only by design and left out.
     """
     ray = processes is not None and processes.ray
     inside = container is not None and container.inside
     judged = [finding for volume in disk.volumes for finding in _judge_volume(volume, ray, inside)]
     yield from judged
     if not judged:
-        yield Finding.unknown("not-visible-here", "no file system of interest was seen")
+        yield Finding.unknown("not-visible-here", "no relevant file system seen")
 
 
 def _judge_volume(volume: Volume, ray: bool, inside: bool) -> Iterator[Finding]:
     """The first thing that is wrong with one file system, else that nothing is."""
     if volume.point == "/dev/shm":
         return  # limits.shm judges it
-    subject, evidence = f"mount:{volume.point}", [Evidence("disk", _line(volume))]
+    subject, evidence = f"mount:{volume.point}", _said(volume)
     if volume.error in _DEAD:
         yield _dead(volume, subject, evidence)
     elif not volume.answered:
@@ -166,32 +179,32 @@ def _judge_volume(volume: Volume, ray: bool, inside: bool) -> Iterator[Finding]:
 def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     what = "did not answer in 3 s" if volume.error == "TIMEOUT" else f"answers {volume.error}"
     fix = Fix(
-        "Bring its server or network back. If it stays away, detach the mount; processes already waiting in "
-        "it (state D) end only when the server answers or the node reboots.",
+        "Restore its server or network. If that is impossible, detach the mount; processes that already wait "
+        "in it (state D) end only when the server responds or the node reboots.",
         (
             look("grep -F {} /proc/mounts", volume.point),
             look("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
         ),
         action="investigate",
-        disturbs="nothing while you look; a detach ends what uses the mount",
+        disturbs="nothing for the look-ups; a detach ends programs that use the mount",
         verify="nodedoctor limits.disk",
     )
     if volume.uses:
         return Finding.fail(f"{_name(volume)} {what}", subject=subject, evidence=evidence, fix=fix)
-    summary = f"{_name(volume)} {what}; whatever touches it hangs, also df and ls"
+    summary = f"{_name(volume)} {what}: programs that touch it hang, also df and ls"
     return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 
 def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     fix = Fix(
-        "The kernel stopped writing after an error of the device: read its log, then drain the node, check "
+        "The kernel stopped writing after a device error: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
         (look("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"), look("findmnt {}", volume.point)),
         action="drain",
         disturbs="every job on this node",
         verify="nodedoctor limits.disk",
     )
-    summary = f"{_name(volume)} has turned read-only: the kernel met an error on it"
+    summary = f"{_name(volume)} became read-only after an error"
     bad = Finding.fail if volume.uses else Finding.warn
     return bad(summary, subject=subject, evidence=evidence, fix=fix)
 
@@ -200,12 +213,12 @@ def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Eviden
     """Container images and diskless nodes are read-only by design; where jobs must write it is a fault."""
     writes = [use for use in volume.uses if use not in ("/", "/var", "the working directory")]
     temporary = [use for use in writes if use in _TEMPORARY]
-    where = "Mount a writable folder there in the container." if inside else "Mount it writable."
+    where = "Mount a writable volume there in the container." if inside else "Mount it read-write."
     fix = Fix(where, (look("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
     if temporary:
         yield Finding.fail(f"{_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix)
     elif writes:
-        summary = f"{', '.join(writes)} cannot be written: caches and checkpoints there fail"
+        summary = f"{listed(writes)} not writable: caches and checkpoints there fail"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     elif volume.uses:
         yield Finding.info(f"{_name(volume)} is read-only", subject=subject, evidence=evidence)
@@ -217,14 +230,14 @@ def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> 
         "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
         (look("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
         action="config",
-        disturbs="nothing, if nothing in use is deleted",
+        disturbs="nothing, if no file in use is deleted",
         verify="nodedoctor limits.disk",
     )
     summary = f"{_name(volume)}: {free:.0f} GiB free, {used:.0%} used"
     spills = ray and _RAY in volume.uses
     short = used >= _FULL and free < _ROOM_GIB
     if spills and used >= limit("ray_disk_fail").number:
-        summary += f"; Ray creates and spills no more objects above {limit('ray_disk_fail').number:.0%}"
+        summary += f" (Ray stores no objects above {limit('ray_disk_fail').number:.0%})"
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif volume.uses and short and free < _LAST_GIB:
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
@@ -243,9 +256,7 @@ def _few_inodes(volume: Volume) -> str:
     """What to say when the file system can hold hardly any more files; some types have no such limit."""
     if not volume.inodes or volume.inodes_free is None or volume.inodes_free >= volume.inodes * _LAST_INODES:
         return ""
-    return (
-        f"{_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free, however much space there is"
-    )
+    return f"{_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free"
 
 
 def _name(volume: Volume) -> str:
@@ -256,7 +267,11 @@ def _name(volume: Volume) -> str:
     return f"{volume.point} ({about})" if about else volume.point
 
 
-def _line(volume: Volume) -> str:
-    state = volume.error or f"{volume.free_gib:g} of {volume.size_gib:g} GiB free"
-    mode = "ro" if volume.read_only else "rw"
-    return f"{volume.point} {volume.fstype or '?'} {mode}: {state}"
+def _said(volume: Volume) -> list[Evidence]:
+    """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
+    told = [quoted_like("disk", rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*", MOUNTS)]
+    if volume.error:
+        return [*told, reading("disk", f'errors["{volume.asked}"]')]
+    space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)
+    answered = [reading("disk", f'statvfs["{volume.asked}"].{name}') for name in space]
+    return [*told, *answered] if volume.read_only or volume.stopped_writing else answered

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.containers import ImagePromise, promise
@@ -12,50 +12,59 @@ from nodedoctor.knowledge.versions.cuda import cuda_version
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 
 _NAMESPACES = {
-    "net": "NCCL sees only the container's interfaces, and several nodes need --network=host or the like",
-    "ipc": "/dev/shm is its own",
-    "pid": "the driver reports pids of the host, which name nothing here",
-    "user": "root here is an ordinary user of the host: limits and IPC_LOCK are the host user's",
+    "net": "NCCL sees only the container's interfaces; multi-node jobs need --network=host or similar",
+    "ipc": "own /dev/shm",
+    "pid": "the driver reports pids of the host, not valid here",
+    "user": "root here is an ordinary user on the host: limits and IPC_LOCK are the host user's",
 }
 """What a private namespace means to training."""
 
 
-@check("container.runtime", "The container runtime is known", tags={"fast"})
+@check("container.runtime", "Container runtime", tags={"fast"})
 def runtime(container: Container) -> Iterator[Finding]:
     """Which container runtime this process runs in, and which namespaces it does not share with the host.
 
-    Why: shared memory, limits, network interfaces and what can be seen at all depend on it, and so does the
-    way to change them.
+    Why: shared memory, limits, network interfaces and visibility depend on it, and so do the fixes.
+    Judges: Never a FAIL: it names the runtime and notes private namespaces; the limits and network checks
+    judge what follows.
+    Fix: Start the container with the host's network or IPC namespace if the job needs it.
+    Threshold: No threshold.
+    False positives: A system installed from a container image looks like a container in some files; that is
+    said as a note.
     """
-    evidence = [Evidence("container", mark) for mark in container.marks]
+    evidence = container.said
     if not container.inside:
         if container.marks:
-            summary = "not in a container, although the system was installed from the image of one"
+            summary = "not in a container (the system was installed from a container image)"
             yield Finding.info(summary, evidence=evidence)
         else:
             yield Finding.ok("not in a container")
         return
     private = sorted(kind for kind, sharing in container.namespaces.items() if sharing == "private")
     meaning = [f"{kind}: {_NAMESPACES[kind]}" for kind in private if kind in _NAMESPACES]
-    name = "a container of an unknown kind" if container.runtime == "unknown" else f"{container.runtime}"
+    name = "a container of unknown type" if container.runtime == "unknown" else f"{container.runtime}"
     own = (
         f"own namespaces: {', '.join(private)}"
         if private
-        else "it shares the host's namespaces, as far as seen"
+        else "shares the host's namespaces, as far as visible"
     )
     summary = f"{name}; {own}" + (f" ({'; '.join(meaning)})" if meaning else "")
     yield Finding.info(summary, evidence=evidence)
 
 
-@check("container.image", "The image holds what its name promises", tags={"fast"})
+@check("container.image", "Container image versions", tags={"fast"}, stage="preview")
 def image(
     container: Container, target: TargetPython | None, torch: Torch | None, expect: Expect
 ) -> Iterator[Finding]:
     """The image's name, from the runtime, its environment or --expect image=NAME, against what is installed.
 
-    Why: a pip install into the image, or a virtual environment beside it, silently replaces the versions that
-    the image was tested with and that the other nodes run.
-    Fix disturbs: the container, which has to be started anew from the image.
+    Why: a pip install into the image, or a virtual environment next to it, silently replaces the versions
+    that the image was tested with and that the other nodes run.
+    Fix disturbs: the container (it must be recreated from the image).
+    Judges: WARN when installed packages differ from what the image's name promises.
+    Fix: Start the container from the image again, and put additions into an image of its own.
+    Threshold: The containers table: contents of NVIDIA's and Ray's image tags, from their release notes.
+    False positives: An image derived on purpose that keeps the name of its base.
     """
     name = expect.get("image") or container.image
     if name is None:
@@ -65,50 +74,50 @@ def image(
             yield Finding.skip("not in a container")
         return
     said_by = "--expect" if expect.get("image") else container.image_said_by
-    evidence = Evidence("container", f"{said_by}: {name}")
+    evidence = image_said(container) if said_by != "--expect" else []
     promised = promise(name)
     if promised is None:
-        yield Finding.info(f"{name}: its name promises no versions", subject="image", evidence=[evidence])
+        yield Finding.info(f"{name}: the name contains no versions", subject="image", evidence=evidence)
         return
     if target is None:
-        fix = Fix("Name the interpreter that trains with --python PATH.", action="none")
-        summary = f"{name}: the Python that trains could not be seen"
-        yield Finding.unknown("not-visible-here", summary, subject="image", evidence=[evidence], fix=fix)
+        fix = Fix("Pass the training interpreter with --python PATH.", action="none")
+        summary = f"{name}: the training Python is not visible"
+        yield Finding.unknown("not-visible-here", summary, subject="image", evidence=evidence, fix=fix)
         return
     yield from _compare(promised, target, torch, evidence)
 
 
 def _unnamed() -> Finding:
     fix = Fix(
-        "Say which image it is, with --expect image=NAME; docker inspect, the pod's spec or the job's file "
-        "knows.",
+        "Pass the image's name with --expect image=NAME (see docker inspect, the pod's spec "
+        "or the job file).",
         action="none",
     )
-    return Finding.unknown("not-visible-here", "nothing in this container names its image", fix=fix)
+    return Finding.unknown("not-visible-here", "image name unknown in this container", fix=fix)
 
 
 def _compare(
-    promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: Evidence
+    promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: list[Evidence]
 ) -> Iterator[Finding]:
     """One finding per promise that can be compared."""
     count = 0
     for what, said, found in _pairs(promised, target, torch):
         count += 1
         if found is None:
-            summary = f"{what} {said} is promised and not installed in {target.label}"
+            summary = f"{what} {said} in the image's name, not installed in {target.label}"
             yield Finding.warn(
-                summary, subject=what, evidence=[evidence], fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
             )
         elif _same(what, said, found):
-            yield Finding.ok(f"{what} {found}, as promised", subject=what, evidence=[evidence])
+            yield Finding.ok(f"{what} {found}, as in the image's name", subject=what, evidence=evidence)
         else:
-            summary = f"{what} is {found}, and the image promises {said} ({target.label})"
+            summary = f"{what} {found}, the image's name says {said} ({target.label})"
             yield Finding.warn(
-                summary, subject=what, evidence=[evidence], fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
             )
     if not count:
-        summary = f"{promised.image}: its name promises nothing that can be compared"
-        yield Finding.info(summary, subject="image", evidence=[evidence])
+        summary = f"{promised.image}: nothing in the name to compare"
+        yield Finding.info(summary, subject="image", evidence=evidence)
 
 
 def _pairs(
@@ -147,10 +156,10 @@ def _fix(what: str, said: str, promised: ImagePromise, target: TargetPython) -> 
         () if what in ("python", "cuda") or promised.torch == said else (target.install(f"{what}=={said}"),)
     )
     return Fix(
-        "Decide which of the two is meant. To have what the image was built with, start it anew and "
-        "install nothing over it, or point --python at its own interpreter; else build an image anew.",
+        "Decide which version is intended. For the image's own versions, recreate the container and install "
+        "nothing over it, or point --python at its own interpreter; else rebuild the image.",
         command,
         action="config",
-        disturbs="the container, when it is started anew",
+        disturbs="the container, when it is recreated",
         verify="nodedoctor container.image",
     )

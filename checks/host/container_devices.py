@@ -16,10 +16,11 @@ from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import last_resort, repair
+from nodedoctor.wording import counted, listed
 
-_ANEW = "everything in the container: it has to be started anew"
+_ANEW = "all processes in the container (it must be recreated)"
 _TOOLKIT_DOCS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/"
 _RELOAD_DOCS = f"{_TOOLKIT_DOCS}troubleshooting.html"
 _COMPAT_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
@@ -28,20 +29,26 @@ _SAFE_TOOLKIT = (1, 17, 8)
 _FILTERED = 2  # Seccomp in /proc/PID/status: 2 is a filter, linux, Documentation/filesystems/proc.rst
 _WANTED = {
     "SYS_NICE": "binding memory to a NUMA node (numactl, NCCL's placement)",
-    "IPC_LOCK": "locking memory beyond the limit",
-    "SYS_PTRACE": "py-spy and gdb on a hung rank, and pidfd_getfd for shared CUDA memory",
+    "IPC_LOCK": "locking more memory than the limit",
+    "SYS_PTRACE": "py-spy and gdb on a hung rank, pidfd_getfd for shared CUDA memory",
 }
 """What a capability is for: NVIDIA/nccl troubleshooting (containers), docs.docker.com seccomp profile."""
 
 
-@check("container.devices", "The container has its devices and rights", tags={"fast"})
+@check("container.devices", "Container devices and capabilities", tags={"fast"}, stage="preview")
 def devices(
     container: Container, inventory: Inventory | None, rails: Rails | None, host: Host | None
 ) -> Iterator[Finding]:
     """In a container: GPU and RDMA device nodes, capabilities, seccomp. On the host: links in /dev/char.
 
-    Why: a missing node or right shows as an error about something else, often in the middle of a run.
-    Fix disturbs: everything in the container: it has to be started anew.
+    Why: a missing device node or capability causes misleading errors, often in the middle of a run.
+    Fix disturbs: all processes in the container (it must be recreated).
+    Judges: FAIL when a GPU or RDMA device node is missing or may not be opened; WARN when only some RDMA
+    ports have theirs.
+    Fix: Start the container again with the missing devices and capabilities.
+    Threshold: NVIDIA/nccl troubleshooting (containers) and Docker's seccomp profile name what is needed.
+    False positives: A job that was given a part of the node on purpose; set --expect to say what must be
+    there.
     """
     if not container.inside:
         yield _char_links(host) if host else Finding.skip("not in a container")
@@ -54,18 +61,15 @@ def devices(
     yield from told
     missing = [name for name in _WANTED if name not in container.capabilities]
     filtered = container.seccomp == _FILTERED
-    rights = f"without {', '.join(missing)}" if missing else "with all capabilities training uses"
-    evidence = [
-        Evidence(
-            "container",
-            f"capabilities {', '.join(container.capabilities) or 'none'}; seccomp {container.seccomp}",
-        )
-    ]
+    rights = f"without {', '.join(missing)}" if missing else "has all capabilities that training uses"
+    status = 'files["/proc/self/status"]'
+    evidence = [quoted_like("container", f"^{key}:.*", status) for key in ("CapEff", "Seccomp")]
     if missing:
         uses = "; ".join(f"{name}: {_WANTED[name]}" for name in missing)
-        seccomp = "; a seccomp filter is on" if filtered else ""
+        seccomp = "; seccomp filter active" if filtered else ""
         fix = Fix(
-            f"Add them if they are missed; docker run's {' '.join(f'--cap-add={name}' for name in missing)}.",
+            "Add them if a tool needs them: docker run's "
+            f"{' '.join(f'--cap-add={name}' for name in missing)}.",
             (),
             "config",
             _ANEW,
@@ -81,8 +85,8 @@ def devices(
 def _cut_off() -> Finding:
     """The device cgroup forgot the GPUs: systemd rewrote it."""
     fix = Fix(
-        "Restart the container. For good: create the missing links on the host, or hand GPUs out by CDI"
-        " (docker run's `--device nvidia.com/gpu=all`), or let the runtime use cgroupfs.",
+        "Recreate the container. Permanent fix: create the missing links on the host, or assign GPUs by CDI "
+        "(docker run's `--device nvidia.com/gpu=all`), or configure the runtime for cgroupfs.",
         (
             repair(
                 "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
@@ -96,20 +100,20 @@ def _cut_off() -> Finding:
         _RELOAD_DOCS,
     )
     summary = (
-        "the device cgroup refuses the GPUs' nodes: `systemctl daemon-reload` on the host takes them away"
+        "the device cgroup denies the GPU device nodes (`systemctl daemon-reload` on the host removes access)"
     )
     return Finding.fail(
         summary,
         subject="container:gpus",
-        evidence=[Evidence("driver-files", "/dev/nvidiactl: refused")],
+        evidence=[file_reading("driver-files", "/dev/nvidiactl", "stats")],
         fix=fix,
-    ).led_by("the container lost its GPUs: the device cgroup refuses them")
+    ).led_by("the container lost its GPUs (denied by the device cgroup)")
 
 
 def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:
     """RDMA ports that sysfs shows need nodes below /dev/infiniband."""
     fix = Fix(
-        "Hand the devices in: docker run's `--device=/dev/infiniband`.",
+        "Pass the devices to the container: docker run's `--device=/dev/infiniband`.",
         (),
         "config",
         _ANEW,
@@ -117,15 +121,18 @@ def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:
     )
     subject = "container:rdma"
     if not host.uverbs:
-        summary = f"{len(rails.ports)} RDMA ports, and no /dev/infiniband/uverbs*: NCCL falls back to TCP"
+        summary = (
+            f"{counted(len(rails.ports), 'RDMA port')}, but no /dev/infiniband/uverbs*: NCCL "
+            "falls back to TCP"
+        )
         yield Finding.fail(summary, subject=subject, fix=fix)
         return
     closed = [name for name, access in host.uverbs.items() if access not in ("rw", "?")]
     if closed:
-        yield Finding.fail(f"{', '.join(closed)} may not be opened", subject=subject, fix=fix)
+        yield Finding.fail(f"{listed(closed)} cannot be opened", subject=subject, fix=fix)
     elif len(host.uverbs) < len({port.hca for port in rails.ports}):
         yield Finding.warn(
-            f"only {', '.join(host.uverbs)} for {len(rails.ports)} ports", subject=subject, fix=fix
+            f"only {listed(host.uverbs)} for {counted(len(rails.ports), 'port')}", subject=subject, fix=fix
         )
 
 
@@ -133,9 +140,9 @@ def _char_links(host: Host) -> Finding:
     """Where systemd keeps docker's control groups, a daemon-reload takes GPUs away unless the links exist."""
     docker = host.docker or ""
     if not (host.docker_installed and host.toolkit_installed) or host.char_links is None:
-        return Finding.skip("not in a container, and no docker with GPUs here")
+        return Finding.skip("not in a container, no docker with GPUs here")
     if host.char_links or host.cdi or "native.cgroupdriver=cgroupfs" in docker:
-        return Finding.ok("containers keep their GPUs over a daemon-reload")
+        return Finding.ok("containers keep their GPUs across daemon-reload")
     fix = Fix(
         "Create the links at every boot.",
         (repair("sudo nvidia-ctk system create-dev-char-symlinks --create-all"),),
@@ -144,19 +151,25 @@ def _char_links(host: Host) -> Finding:
         "nodedoctor container.devices",
         _RELOAD_DOCS,
     )
-    return Finding.info(
-        "no links to GPUs in /dev/char: a daemon-reload would take them from containers", fix=fix
-    )
+    return Finding.info("no links to GPUs in /dev/char: containers lose their GPUs at daemon-reload", fix=fix)
 
 
-@check("container.compat", "No old libcuda stands in front of the driver's")
+@check("container.compat", "Stale libcuda (forward compatibility)", stage="preview")
 def compat(
     libraries: Libraries | None, driver: Driver, gpus: Gpus | None, env: Env | None
 ) -> Iterator[Finding]:
-    """The libcuda that programs would load, where it is one of NVIDIA's forward-compatibility package.
+    """Whether programs load libcuda from NVIDIA's forward-compatibility package instead of the driver's.
 
     Why: one older than the driver makes CUDA fail with error 803, one on consumer GPUs with error 804.
     Fix disturbs: nothing.
+    Judges: FAIL when the libcuda that programs load comes from the compatibility package and is older than
+    the driver, or this GPU does not support it.
+    Fix: Remove the compatibility folder from LD_LIBRARY_PATH, or use an image for this driver.
+    Threshold: NVIDIA's compatibility rules: errors 803 and 804 of the CUDA driver API.
+    False positives: None known.
+    Error texts:
+    - CUDA error 803: system has unsupported display driver / cuda driver combination
+    - CUDA error 804: forward compatibility was attempted on non supported HW
     """
     if driver.version is None:
         yield Finding.skip("NVIDIA's driver is not loaded")
@@ -167,12 +180,10 @@ def compat(
         named = [part for part in path.split(":") if "/compat" in part]
         if named:
             yield Finding.unknown(
-                "not-visible-here", f"LD_LIBRARY_PATH names {named[0]}; which libcuda wins was not seen"
+                "not-visible-here", f"LD_LIBRARY_PATH contains {named[0]}; unknown which libcuda is loaded"
             )
         else:
-            yield Finding.skip(
-                "no Python with torch was looked at, and LD_LIBRARY_PATH names no compat folder"
-            )
+            yield Finding.skip("no Python with torch seen, no compat folder in LD_LIBRARY_PATH")
         return
     yield _judge_compat(
         found[0].path, found[0].real, found[1].version if found[1] else "", driver.version, gpus
@@ -180,11 +191,16 @@ def compat(
 
 
 def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | None) -> Finding:
-    evidence = [Evidence("target-python", f"{path} -> {real} ({version or 'version unknown'})")]
+    evidence = [
+        reading("target-python", "libraries.resolved[name=libcuda.so.1].path"),
+        reading(
+            "target-python", f"libraries.copies[real={real}].version", f"libraries.resolved[path={path}].real"
+        ),
+    ]
     if "/compat" not in path + real:
-        return Finding.ok(f"{path} is the driver's own", evidence=evidence)
+        return Finding.ok(f"{path} is the driver's own libcuda", evidence=evidence[:1])
     fix = Fix(
-        f"Take {os.path.dirname(path)} out of LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
+        f"Remove {os.path.dirname(path)} from LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
         (),
         "config",
         "the job",
@@ -200,16 +216,21 @@ def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | 
         summary = f"{path} is for data-centre GPUs only: CUDA error 804"
         return Finding.fail(summary, subject="library:libcuda", evidence=evidence, fix=fix)
     return Finding.info(
-        f"{path} ({version or 'version unknown'}) stands in for the driver's {driver}", evidence=evidence
+        f"{path} ({version or 'version unknown'}) replaces the driver's {driver}", evidence=evidence
     )
 
 
-@check("container.toolkit", "Containers on this host get GPUs", tags={"fast"})
+@check("container.toolkit", "NVIDIA Container Toolkit", tags={"fast"}, stage="preview")
 def toolkit(container: Container, host: Host, inventory: Inventory | None) -> Iterator[Finding]:
-    """On the host: the version of nvidia-container-toolkit, and whether docker or containerd know it.
+    """On the host: the version of nvidia-container-toolkit, and whether docker or containerd use it.
 
-    Why: without it containers start and see no GPU; old releases let a container break out.
-    Fix disturbs: docker or containerd are restarted; running containers go on with live-restore.
+    Why: without it containers start without GPUs; old releases allow a container escape.
+    Fix disturbs: docker or containerd (restart); running containers continue with live-restore.
+    Judges: Never worse than a note: neither docker nor containerd knows the toolkit, or its release lets a
+    container break out.
+    Fix: Install or upgrade nvidia-container-toolkit and configure the runtime with `nvidia-ctk`.
+    Threshold: 1.17.8 is the first release without CVE-2025-23266 (NVIDIA security bulletin).
+    False positives: A host that runs no containers.
     """
     runtimes = [
         name
@@ -217,14 +238,14 @@ def toolkit(container: Container, host: Host, inventory: Inventory | None) -> It
         if there
     ]
     if container.inside:
-        yield Finding.skip("the toolkit is the host's; this is a container")
+        yield Finding.skip("in a container: the toolkit is on the host")
     elif inventory is not None and inventory.none_here:
-        yield Finding.skip("no GPU to hand to containers")
+        yield Finding.skip("no GPU for containers")
     elif not runtimes and not host.toolkit_installed:
-        yield Finding.skip("neither docker, containerd nor nvidia-container-toolkit here")
+        yield Finding.skip("no docker, containerd or nvidia-container-toolkit here")
     elif not host.toolkit_installed:
         fix = Fix(
-            "Install it if containers should see GPUs.",
+            "Install nvidia-container-toolkit if containers need GPUs.",
             (),
             "config",
             "nothing",
@@ -247,20 +268,20 @@ def _configured(host: Host) -> Finding:
             disturbs="every container, unless docker keeps them (live-restore)",
         ),
     )
-    disturbs = "docker is restarted"
+    disturbs = "docker (restart)"
     if not known:
         fix = Fix(
-            "Make the runtime known to docker.",
+            "Add the NVIDIA runtime to docker's configuration.",
             setup,
             "config",
             disturbs,
             "nodedoctor container.toolkit",
             _TOOLKIT_DOCS,
         )
-        return Finding.info(f"{version}, and neither docker nor containerd nor CDI is set up for it", fix=fix)
+        return Finding.info(f"{version}, but not configured in docker, containerd or CDI", fix=fix)
     if host.toolkit and numbers(host.toolkit) < _SAFE_TOOLKIT:
         fix = Fix(
-            "Update it.",
+            "Update nvidia-container-toolkit.",
             (repair("sudo apt-get install --only-upgrade nvidia-container-toolkit"),),
             "config",
             disturbs,
@@ -268,6 +289,6 @@ def _configured(host: Host) -> Finding:
             _TOOLKIT_DOCS,
         )
         return Finding.info(
-            f"{version}: releases before 1.17.8 let containers break out (CVE-2025-23266)", fix=fix
+            f"{version}: container escape in releases before 1.17.8 (CVE-2025-23266)", fix=fix
         )
-    return Finding.ok(f"{version}, known to the container runtime")
+    return Finding.ok(f"{version}, configured in the container runtime")

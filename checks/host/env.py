@@ -21,7 +21,8 @@ from nodedoctor.lint.names import judge_name
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
-from nodedoctor.model import Evidence, Finding, Fix, Reason
+from nodedoctor.model import Finding, Fix, Reason
+from nodedoctor.wording import counted, listed, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
@@ -30,7 +31,7 @@ _UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM":
 
 @check(
     "env.lint",
-    "Environment variables do what they are meant to",
+    "Environment variables",
     tags={"fast"},
     without=(TargetPython, Torch, Libraries, LoadedNccl, Gpus, NvLinks, Net, Rdma),
 )
@@ -45,12 +46,18 @@ def lint(
     net: Net | None,
     rdma: Rdma | None,
 ) -> Iterator[Finding]:
-    """Every variable of NCCL, torch, CUDA, gloo, Ray and UCX: here, in NCCL's files, in --env-file, in ranks.
+    """Variables of NCCL, torch, CUDA, Gloo, Ray and UCX: here, in NCCL's files, in --env-file and in ranks.
 
-    Unknown and useless names, names and values of other versions, units, contradictions, devices that do not
-    exist, diagnosis left on, and what was set too late to reach the ranks.
-    Why: a variable that nothing reads is believed to protect the job, one left from a test costs its speed.
-    Fix disturbs: nothing that runs; the job reads its environment when it is started.
+    Unknown and unused names, names and values of other versions, units, contradictions, devices that do not
+    exist, debug settings left on, and variables that are set too late to reach the ranks.
+    Why: a variable that nothing reads has no effect although the job relies on it; one left from debugging
+    slows the job down.
+    Fix disturbs: nothing; the job reads its environment at start.
+    Judges: FAIL for values that break a job, WARN for names that nothing reads, wrong units and
+    contradictions, notes for the rest.
+    Fix: Correct or remove the variable where the job sets it.
+    Threshold: The environment table: each variable with its source and versions.
+    False positives: Variables of programs that the table does not know but that look like NCCL's.
     """
     node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma)
     remarks = _remarks(settings, node)
@@ -59,7 +66,7 @@ def lint(
         yield _finding(name, remarks[name], values[name])
     blind = {name: place for name, place in unseen_devices(settings, node) if name not in remarks}
     for name, place in sorted(blind.items()):
-        summary = f"{name}={settings.value(name)}: whether it is here was not seen ({place})"
+        summary = f"{name}={settings.value(name)}: unknown whether it exists here ({place})"
         yield Finding.unknown("not-visible-here", summary, subject=f"env:{name}")
     for path, error in settings.unread.items():
         yield _unread(path, error)
@@ -67,18 +74,18 @@ def lint(
         yield _misread(path, names)
     if not (remarks or blind or settings.unread or settings.misread):
         count = len({one.name for one in settings.all()})
-        yield Finding.ok(f"{count} variables of the libraries are set{_where(settings)}, none amiss")
+        yield Finding.ok(f"{counted(count, 'library variable')} set{_where(settings)}, none wrong")
 
 
 def _unread(path: str, error: str) -> Finding:
     if error == "ENOENT":
-        return Finding.warn(f"{path} was named, and there is no such file", subject=f"file:{path}")
+        return Finding.warn(f"{path} is set, but no such file", subject=f"file:{path}")
     reason = _UNREAD.get(error, "denied")
     return Finding.unknown(reason, f"{path} could not be read: {error}", subject=f"file:{path}")
 
 
 def _where(settings: Settings) -> str:
-    return f" here and in {len(settings.ranks)} processes that train" if settings.ranks else " here"
+    return f" here and in {counted(len(settings.ranks), 'training process')}" if settings.ranks else " here"
 
 
 def _remarks(settings: Settings, node: NodeContext) -> dict[str, list[Remark]]:
@@ -100,11 +107,12 @@ def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Findi
     worst = ordered[0]
     values = sorted({setting.value for setting in settings})
     head = f"{name}={values[0]}" if len(values) == 1 else name
-    text = "; also: ".join(remark.text for remark in ordered)
+    first, *more = (sentence for remark in ordered for sentence in sentences(remark.text))
     fix = _fix(ordered)
-    evidence = [Evidence(setting.probe, setting.line) for setting in settings]
+    evidence = [setting.said for setting in settings]
     say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
-    return say(f"{head}: {text}", subject=f"env:{name}", evidence=evidence, fix=fix)
+    finding = say(f"{head}: {first}", subject=f"env:{name}", evidence=evidence, fix=fix)
+    return finding.matters_as(" ".join(f"{sentence}." for sentence in more)) if more else finding
 
 
 def _fix(remarks: list[Remark]) -> Fix | None:
@@ -117,8 +125,7 @@ def _fix(remarks: list[Remark]) -> Fix | None:
 def _misread(path: str, names: tuple[str, ...]) -> Finding:
     """NVIDIA/nccl, src/misc/param.cc: what stands before = is the name, what stands after it the value."""
     return Finding.warn(
-        f"{path}: NCCL takes lines as they are, and {', '.join(names)} stands there with `export`, quotes or "
-        "blanks: it sets something else",
+        f"{path}: NCCL takes lines literally; {listed(names)} with `export`, quotes or blanks has no effect",
         subject=f"file:{path}",
         fix=Fix("Write NAME=VALUE and nothing else.", action="config", verify="nodedoctor env.lint"),
     )
@@ -148,13 +155,14 @@ def _node(
         active_rdma=any(port.active for _, port in ports) if rdma else None,
         nvlink=_nvlink(gpus, nvlinks),
         gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
-        skyrl=_skyrl(target),
+        skyrl=_version(target, "skyrl", "skyrl-train"),
+        vllm=_version(target, "vllm"),
     )
 
 
-def _skyrl(target: TargetPython | None) -> str:
-    """The version of SkyRL, by either name of its package."""
-    found = (target.package(name) for name in ("skyrl", "skyrl-train")) if target else ()
+def _version(target: TargetPython | None, *names: str) -> str:
+    """The version of a package, by any of its names."""
+    found = (target.package(name) for name in names) if target else ()
     return next((package.version for package in found if package), "")
 
 

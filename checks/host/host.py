@@ -10,8 +10,9 @@ from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, file_reading, quoted_like
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted
 
 _STALLED_PERCENT = {"memory": 10.0, "io": 40.0}
 """Share of the last minute in which all tasks waited at once (PSI full): facebookincubator/oomd acts on
@@ -26,7 +27,7 @@ _BLOCKED = 4
 
 @check(
     "host.pressure",
-    "Nothing on this host is starved",
+    "Host pressure (CPU, memory, I/O)",
     tags={"fast"},
     without=(
         Machine,
@@ -34,10 +35,16 @@ _BLOCKED = 4
     ),
 )
 def pressure(limits: Limits, machine: Machine | None, processes: Processes | None) -> Iterator[Finding]:
-    """Pressure stall information of memory, io and processors, the load, and processes asleep in the kernel.
+    """Pressure stall information (PSI) of memory, I/O and CPU, load average, and processes in state D.
 
-    Why: a starved data loader or a rank that waits for a processor makes all other ranks wait in every step.
-    Fix disturbs: whatever else runs on this node.
+    Why: a starved data loader, or a rank that waits for a CPU, makes all other ranks wait in every step.
+    Fix disturbs: other programs on this node.
+    Judges: WARN for processes blocked in the kernel, for a high load, and for a minute in which tasks waited
+    for memory, disk or processors.
+    Fix: Find what loads the node (`top`, `iotop`), and whether it belongs to the job.
+    Threshold: PSI full: 10 % for memory (facebookincubator/oomd); 40 % for io and 60 % for processors are
+    ours.
+    False positives: A compilation or a test run that loads all processors for a minute.
     """
     told = [*_stalls(limits), *_load(limits, machine), *_asleep(processes)]
     yield from told
@@ -45,15 +52,18 @@ def pressure(limits: Limits, machine: Machine | None, processes: Processes | Non
         yield Finding.unknown("not-visible-here", "/proc/pressure and /proc/loadavg could not be read")
     elif not told:
         load = f"load {limits.load[0]:g}" if limits.load else "load unknown"
-        psi = "no pressure" if limits.pressure else "this kernel keeps no pressure figures"
+        psi = "no pressure" if limits.pressure else "no PSI in this kernel"
         yield Finding.ok(f"{psi}, {load}")
+
+
+_NAMES = {"memory": "memory", "io": "I/O", "cpu": "CPU"}
 
 
 def _stalls(limits: Limits) -> Iterator[Finding]:
     for resource, most in _STALLED_PERCENT.items():
         share = limits.pressure.get(resource, {}).get("full_avg60", 0.0)
         if share >= most:
-            summary = f"{resource}: all tasks waited for it {share:g} % of the last minute"
+            summary = f"{_NAMES[resource]} pressure (PSI full, avg60): {share:g} %"
             yield Finding.warn(
                 summary,
                 subject=f"pressure:{resource}",
@@ -62,18 +72,19 @@ def _stalls(limits: Limits) -> Iterator[Finding]:
             )
     share = limits.pressure.get("cpu", {}).get("some_avg60", 0.0)
     if share >= _CROWDED_PERCENT:
-        summary = f"processors: some task waited for one {share:g} % of the last minute"
-        yield Finding.warn(
-            summary, subject="pressure:cpu", evidence=_psi("cpu", share), fix=_relieve("processors")
-        )
+        summary = f"CPU pressure (PSI some, avg60): {share:g} %"
+        yield Finding.warn(summary, subject="pressure:cpu", evidence=_psi("cpu", share), fix=_relieve("cpu"))
 
 
 def _psi(resource: str, share: float) -> list[Evidence]:
-    return [Evidence("limits", f"/proc/pressure/{resource}: {share:g}")]
+    return [quoted_like("limits", rf"^.*avg60={share:.2f}.*", f'files["/proc/pressure/{resource}"]')]
 
 
 def _relieve(what: str) -> Fix:
-    text = f"Find what uses the {what}: other jobs, too many loader workers or threads, a slow file system."
+    text = (
+        f"Find what uses the {_NAMES.get(what, what)}: other jobs, too many data-loader workers or threads, "
+        "a slow disk."
+    )
     return Fix(
         text,
         (look("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
@@ -86,8 +97,8 @@ def _relieve(what: str) -> Fix:
 def _load(limits: Limits, machine: Machine | None) -> Iterator[Finding]:
     cpus = machine.cpus if machine else None
     if limits.load and cpus and limits.load[1] > _LOAD * cpus:
-        summary = f"load {limits.load[1]:g} over five minutes on {cpus} processors"
-        yield Finding.warn(summary, subject="pressure:load", fix=_relieve("processors"))
+        summary = f"load {limits.load[1]:g} (5 min) on {counted(cpus, 'CPU')}"
+        yield Finding.warn(summary, subject="pressure:load", fix=_relieve("cpu"))
 
 
 def _asleep(processes: Processes | None) -> Iterator[Finding]:
@@ -95,7 +106,7 @@ def _asleep(processes: Processes | None) -> Iterator[Finding]:
     blocked = [one for one in (processes.all if processes else ()) if one.blocked and not _in_driver(one)]
     if len(blocked) >= _BLOCKED:
         shown = ", ".join(f"{one.label}{f' in {one.wchan}' if one.wchan else ''}" for one in blocked[:4])
-        summary = f"{len(blocked)} processes sleep in the kernel: {shown}"
+        summary = f"{counted(len(blocked), 'process')} in uninterruptible sleep: {shown}"
         yield Finding.warn(
             summary, subject="pressure:blocked", fix=_relieve("disks and network file systems")
         )
@@ -105,46 +116,56 @@ def _in_driver(process: Process) -> bool:
     return bool(process.nvidia) or (process.wchan or "").startswith(("nv_", "nvidia", "uvm_", "os_acquire"))
 
 
-@check("host.governor", "Processors may run fast", tags={"fast"}, without=(Machine,))
+@check("host.governor", "CPU frequency governor", tags={"fast"}, without=(Machine,), stage="preview")
 def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
-    """The frequency governor of each processor.
+    """The frequency governor of each CPU.
 
-    Why: on some machines a slow governor delays kernel launches; with intel_pstate powersave is not slow.
+    Why: on some machines a slow governor delays kernel launches; with intel_pstate, powersave is fine.
     Fix disturbs: nothing.
+    Judges: A note when the frequency governor of processors is not performance.
+    Fix: Set it with `cpupower frequency-set -g performance`.
+    Threshold: facebookresearch/gcm, check_processor.py.
+    False positives: Virtual machines and drivers that choose the frequency themselves show no governor.
     """
     best = limit("cpu_governor")
     if host.processors_hidden:
-        yield Finding.unknown("not-visible-here", "/sys/devices/system/cpu cannot be seen")
+        yield Finding.unknown("not-visible-here", "/sys/devices/system/cpu is not visible")
         return
     if not host.governors:
-        where = "a virtual machine leaves that to its host" if machine and machine.virtual else "none is told"
+        where = "virtual machine, set on its host" if machine and machine.virtual else "none reported"
         yield Finding.skip(f"no frequency governor here: {where}")
         return
     told = ", ".join(f"{count} x {name}" for name, count in sorted(host.governors.items()))
-    evidence = [Evidence("host", f"{told} ({host.frequency_driver or 'driver unknown'})")]
+    evidence = [file_reading("host", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")]
     if set(host.governors) == {best.value}:
         yield Finding.ok(told, evidence=evidence)
         return
     fix = Fix(
-        "Set it, if clocks prove low.",
+        "Set the performance governor if CPU clocks are low.",
         (repair("sudo cpupower frequency-set -g performance"),),
         "config",
         "nothing",
         "nodedoctor host.governor",
     )
-    normal = "; normal with its driver" if host.frequency_driver in ("intel_pstate", "amd-pstate-epp") else ""
+    normal = (
+        " (normal with this driver)" if host.frequency_driver in ("intel_pstate", "amd-pstate-epp") else ""
+    )
     yield Finding.info(f"{told}{normal}", evidence=evidence, fix=fix)
 
 
-@check("host.hugepages", "No memory is set aside in vain", tags={"fast"})
+@check("host.hugepages", "Huge page reservation", tags={"fast"})
 def hugepages(host: Host) -> Iterator[Finding]:
     """Reserved huge pages (vm.nr_hugepages) and transparent huge pages.
 
-    Why: PyTorch and NCCL use no reserved pages; a large reservation is memory nobody else gets.
-    Fix disturbs: programs that do use them.
+    Why: PyTorch and NCCL use no reserved huge pages; a large reservation is unusable memory.
+    Fix disturbs: programs that use them.
+    Judges: A note when huge pages are reserved and unused, or transparent huge pages are off.
+    Fix: Release reserved pages with `sysctl vm.nr_hugepages=0` if no program needs them.
+    Threshold: Operational experience, no external source.
+    False positives: Programs that need reserved pages, such as DPDK.
     """
     if host.hugepages is None and host.thp is None:
-        yield Finding.unknown("not-visible-here", "neither setting could be read")
+        yield Finding.unknown("not-visible-here", "huge page settings could not be read")
         return
     gib = (host.hugepages or 0) * (host.hugepage_kib or 0) / 1024**2
     thp = f"transparent huge pages: {host.thp}" if host.thp else "transparent huge pages unknown"
@@ -154,4 +175,4 @@ def hugepages(host: Host) -> Iterator[Finding]:
     elif host.thp == "never":
         yield Finding.info(f"{thp}: {limit('transparent_hugepages').text}")
     else:
-        yield Finding.ok(f"none reserved; {thp}")
+        yield Finding.ok(f"no huge pages reserved; {thp}")

@@ -8,13 +8,13 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import looked, signs
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
-from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm
+from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm, memory_line, own_limit, shm_said
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix, Status
+from nodedoctor.model import Evidence, Finding, Fix, Status, file_reading
 from nodedoctor.steps import look, repair
 
 GIB = 1024**3
@@ -26,7 +26,7 @@ _NEAR_THE_LIMIT = 0.8  # of the open files allowed; sockets of one more communic
 
 @check(
     "limits.shm",
-    "Shared memory is large enough",
+    "Shared memory (/dev/shm)",
     tags={"fast"},
     without=(
         Container,
@@ -43,9 +43,16 @@ def shm(
 ) -> Iterator[Finding]:
     """Size and free space of /dev/shm, and Ray's object store against it.
 
-    Why: NCCL, data loaders and Ray exchange data there; when it is full NCCL fails to extend its file,
-    loaders die of a bus error, and Ray's object store falls back to the disk.
-    Fix disturbs: the container, which has to be started anew; on the host nothing.
+    Why: NCCL, data loaders and Ray exchange data there; when it is full, NCCL fails to extend its file, data
+    loaders die with SIGBUS, and Ray's object store falls back to disk.
+    Fix disturbs: the container (it must be recreated); on the host, nothing.
+    Judges: FAIL when there is no /dev/shm, or it is too small for NCCL on a node that trains; WARN below what
+    loaders and Ray take.
+    Fix: Start the container with a larger --shm-size, or remount /dev/shm.
+    Threshold: NVIDIA/nccl troubleshooting: 1 GiB; 8 GiB is what training guides set.
+    False positives: Jobs with one process and no loader workers.
+    Error texts:
+    - DataLoader worker is killed by signal: Bus error
     """
     found = limits.shm
     fix = more_shm(container.runtime if container else None)
@@ -65,24 +72,23 @@ def _trains(processes: Processes | None, pci: Pci | None, driver: Driver | None)
 
 def _no_shm(error: str | None, fix: Fix) -> Finding:
     if error == "ENOENT":
-        return Finding.fail("there is no /dev/shm", subject=_SHM_SUBJECT, fix=fix)
+        return Finding.fail("it does not exist", subject=_SHM_SUBJECT, fix=fix)
     if error == "TIMEOUT":
-        return Finding.unknown("timeout", "/dev/shm did not answer", subject=_SHM_SUBJECT)
-    why = error or "its size was not recorded"
+        return Finding.unknown("timeout", "it did not respond", subject=_SHM_SUBJECT)
+    why = error or "size not recorded"
     return Finding.unknown("not-visible-here", f"/dev/shm: {why}", subject=_SHM_SUBJECT)
 
 
 def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
     docker, least, usual = (limit(key) for key in ("shm_docker_default", "shm_nccl_min", "shm_training"))
-    line = f"{SHM}: {_size(shm.size_gib)}, {_size(shm.free_gib)} free ({shm.fstype or '?'})"
-    evidence = [Evidence("limits", line)]
+    evidence = shm_said("size_bytes", "free_bytes")
     bad = Finding.fail if trains else Finding.warn
     if shm.size_gib * 1024 <= docker.number:
         summary = f"{_size(shm.size_gib)}, Docker's default; NCCL needs {least.number:g} GiB ({least.source})"
         return bad(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
     if shm.free_gib < min(_NEARLY_FULL_GIB, shm.size_gib / 4):
         return bad(
-            f"{_size(shm.free_gib)} of {_size(shm.size_gib)} free: the next job finds no room",
+            f"{_size(shm.free_gib)} of {_size(shm.size_gib)} free, too little for the next job",
             subject=_SHM_SUBJECT,
             evidence=evidence,
             fix=_leftovers(fix),
@@ -91,10 +97,12 @@ def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
         summary = f"{_size(shm.size_gib)}; NCCL needs {least.number:g} GiB ({least.source})"
         return Finding.warn(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
     if not shm.own_mount:
-        summary = f"it is a directory on {shm.fstype or 'the root file system'}, not memory: slow"
+        summary = f"a directory on {shm.fstype or 'the root file system'}, not in memory: slow"
         return Finding.warn(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
     if shm.size_gib < usual.number:
-        summary = f"{_size(shm.size_gib)}; recipes start at {usual.number:g} GiB ({usual.source})"
+        summary = (
+            f"{_size(shm.size_gib)}; training recipes use at least {usual.number:g} GiB ({usual.source})"
+        )
         return Finding.info(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
     summary = f"{_size(shm.size_gib)}, {_size(shm.free_gib)} free"
     return Finding.ok(summary, subject=_SHM_SUBJECT, evidence=evidence)
@@ -103,8 +111,8 @@ def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
 def _leftovers(fix: Fix) -> Fix:
     """A full one is usually full of what killed jobs left behind."""
     text = (
-        "Killed jobs leave files behind: with no job running, remove the nccl-*, torch_* and plasma* files "
-        f"of the user who left them. If a running job needs it all: {fix.text[0].lower()}{fix.text[1:]}"
+        "Killed jobs leave files there: with no job running, remove the nccl-*, torch_* and plasma* files "
+        f"of their user. If a running job needs all of it: {fix.text[0].lower()}{fix.text[1:]}"
     )
     return replace(fix, text=text, steps=(look("ls -lSh /dev/shm | head -20"), *fix.steps))
 
@@ -116,13 +124,13 @@ def _ray_store(shm: Shm, limits: Limits, processes: Processes | None, fix: Fix) 
         return None
     share, most = limit("ray_object_store_fraction"), limit("ray_object_store_max_bytes")
     store = min(memory * share.number, most.number / GIB)
-    evidence = [Evidence("limits", f"{SHM}: {shm.size_gib:g} GiB; memory Ray sees: {memory:.0f} GiB")]
+    evidence = [*shm_said("size_bytes"), memory_line("MemTotal"), *limits.cgroup.said("memory_max_gib")]
     if shm.size_gib >= store * 0.95:
         summary = f"holds Ray's object store ({store:.0f} GiB by default)"
         return Finding.ok(summary, subject="ray", evidence=evidence)
     return Finding.warn(
-        f"smaller than Ray's object store by default ({store:.0f} GiB, {share.source}): Ray moves it to "
-        "/tmp, which is slow, unless ray start was given a smaller --object-store-memory",
+        f"smaller than Ray's default object store ({store:.0f} GiB, {share.source}): Ray uses /tmp, "
+        "which is slow, unless started with a smaller --object-store-memory",
         subject="ray",
         evidence=evidence,
         fix=fix,
@@ -134,7 +142,7 @@ def _memory_gib(memory: Memory | None, cgroup_gib: float | None) -> float | None
     return min(sizes, default=None)
 
 
-@check("limits.memlock", "Memory may be locked for RDMA", tags={"fast", "ib"}, without=(Container, Env))
+@check("limits.memlock", "Locked memory (RLIMIT_MEMLOCK)", tags={"fast", "ib"}, without=(Container, Env))
 def memlock(
     limits: Limits,
     rails: Rails | None,
@@ -144,12 +152,19 @@ def memlock(
 ) -> Iterator[Finding]:
     """The locked-memory limit (RLIMIT_MEMLOCK) of running ranks and raylets, else of this shell or container.
 
-    A shell on the host is only noted: slurmd, container runtimes and units set limits of their own. What a
-    container or a step of a Slurm job starts gets the limits seen there.
+    A shell on the host is only a note: slurmd, container runtimes and units set their own limits. Processes
+    of a container or a Slurm job step get the limits seen there.
 
-    Why: RDMA registers the buffers of every connection; below the need, ibv_reg_mr and ibv_create_qp fail,
+    Why: RDMA registers the buffers of every connection; with a low limit, ibv_reg_mr and ibv_create_qp fail,
     and with them ncclCommInit or the first collective between nodes.
-    Fix disturbs: jobs have to be started anew to get the new limit.
+    Fix disturbs: jobs (restart to get the new limit).
+    Judges: FAIL when running ranks may lock too little memory for RDMA, WARN for less than unlimited; the
+    limit of a shell alone is a note.
+    Fix: Set memlock to unlimited in the service, container or limits.conf, and start the job again.
+    Threshold: NVIDIA/nccl troubleshooting: unlimited; 16 GiB at least (AWS, Primus).
+    False positives: A shell whose launcher raises the limit for the job.
+    Error texts:
+    - Call to ibv_reg_mr failed
     """
     needed = rails is None or (not rails.off and any(port.active for port in rails.ports))
     runtime = container.runtime if container else None
@@ -157,12 +172,12 @@ def memlock(
         process = min(group, key=lambda one: _soft(one, "memlock_bytes"))
         bound = process.limits.get("memlock_bytes")
         fix = raise_limit("memlock", runtime, ray=role in _RAY)
-        evidence = Evidence("processes", f"{process.label}: Max locked memory {_amount(bound)}")
+        evidence = process.limit_said("Max locked memory")
         yield _judge_memlock(bound, needed, process.may_lock_memory, role, evidence, fix)
     if not (processes and processes.training):
         own = limits.rlimits.get("memlock_bytes")
         exempt = container is not None and container.may_lock_memory
-        evidence = Evidence("limits", f"Max locked memory {_amount(own)}")
+        evidence = own_limit("Max locked memory")
         judged = _judge_memlock(own, needed, exempt, "shell", evidence, raise_limit("memlock", runtime))
         given = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
         yield judged if given else _only_noted(judged)
@@ -186,21 +201,21 @@ def _judge_memlock(
         return Finding.ok("unlimited", subject=who, evidence=[evidence])
     amount = _amount(bound)
     if exempt:
-        summary = f"{amount}, which does not bind it: it has the capability IPC_LOCK"
+        summary = f"{amount}, not enforced (capability IPC_LOCK)"
         return Finding.info(summary, subject=who, evidence=[evidence])
     if not needed:
-        summary = f"{amount}; there is no active RDMA port that would need more"
+        summary = f"{amount}, no active RDMA port that needs more"
         return Finding.info(summary, subject=who, evidence=[evidence], fix=fix)
     if bound.soft < least.number * GIB:
-        summary = f"{amount}; RDMA needs it {best.value} ({best.source})"
+        summary = f"{amount}, RDMA needs {best.value} ({best.source})"
         return Finding.fail(summary, subject=who, evidence=[evidence], fix=fix)
-    summary = f"{amount}: enough for small jobs, and it should be {best.value} ({best.source})"
+    summary = f"{amount}, enough for small jobs only; recommended: {best.value} ({best.source})"
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 
 @check(
     "limits.nofile",
-    "Enough files may be open",
+    "Open files (RLIMIT_NOFILE)",
     tags={"fast"},
     without=(
         Container,
@@ -217,9 +232,15 @@ def nofile(
 ) -> Iterator[Finding]:
     """The real limit on open files of running raylets and ranks, and how many they have open.
 
-    Why: every connection to every peer is a descriptor; Ray and NCCL die or hang when they run out, mostly
-    late and with a message about something else.
-    Fix disturbs: jobs have to be started anew; prlimit raises the limit of a running process.
+    Why: every connection to every peer uses a file descriptor; without free ones Ray and NCCL fail or hang,
+    often late and with a misleading message.
+    Fix disturbs: jobs (restart); prlimit raises the limit of a running process.
+    Judges: FAIL at 1024 open files or fewer for a raylet, server or rank, WARN below 65536.
+    Fix: Raise the limit of the service or container that starts the process.
+    Threshold: NVIDIA/nccl troubleshooting names 131072; 65536 and 1024 are operational.
+    False positives: Small jobs run with less.
+    Error texts:
+    - OSError: [Errno 24] Too many open files
     """
     runtime = container.runtime if container else None
     training = processes.training if processes else ()
@@ -243,18 +264,24 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
         return Finding.unknown("denied", f"the limit of {process.label} could not be read", subject=role)
     opened = process.descriptors
     use = "use not visible" if opened is None else f"{opened} open"
-    evidence = [Evidence("processes", f"{process.label}: Max open files {_files(bound.soft)}, {use}")]
+    evidence = [
+        process.limit_said("Max open files"),
+        *(process.said("descriptors") if opened is not None else []),
+    ]
     fix = _nofile_fix(process, bound, runtime)
     among = f", the lowest of {count}" if count > 1 else ""
     if bound.soft is not None and bound.soft <= low.number:
-        summary = f"{process.label}: {bound.soft} open files allowed, {use}{among}. {low.text}"
-        lead = f"{role} (pid {process.pid}) may open {bound.soft} files, {use}"
+        summary = f"{process.label}: limit {bound.soft} open files, {use}{among}"
+        lead = f"{role} (pid {process.pid}) has an open-files limit of {bound.soft}, {use}"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix).led_by(lead)
     if bound.soft is not None and opened is not None and opened > bound.soft * _NEAR_THE_LIMIT:
         summary = f"{process.label}: {opened} of {bound.soft} open files used"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)
     if bound.soft is not None and bound.soft < recommended.number:
-        summary = f"{process.label}: {bound.soft} open files allowed, {use}{among}. {recommended.text}"
+        summary = (
+            f"{process.label}: limit {bound.soft} open files, {use}{among} (recommended: "
+            f"{recommended.number:.0f})"
+        )
         return Finding.warn(summary, subject=role, evidence=evidence, fix=fix)
     return Finding.ok(f"{role}: {_files(bound.soft)} allowed, {use}", subject=role, evidence=evidence)
 
@@ -264,7 +291,7 @@ def _nofile_fix(process: Process, bound: Bound, runtime: str | None) -> Fix:
     most = "1048576" if bound.hard is None else str(bound.hard)
     if bound.hard is not None and bound.soft is not None and bound.hard <= bound.soft:
         return fix
-    text = f"For this process at once, until it ends: prlimit. {fix.text}"
+    text = f"For this process until it exits: prlimit.  {fix.text}"
     at_once = repair("prlimit --pid {} --nofile={}", process.pid, most, disturbs="nothing")
     return replace(fix, text=text, steps=(at_once, *fix.steps))
 
@@ -275,24 +302,24 @@ def _judge_shell(bound: Bound | None, runtime: str | None, trains: bool) -> Find
     fix = raise_limit("nofile", runtime)
     if bound is None:
         return Finding.unknown("denied", "the limit of this shell could not be read", subject="shell")
-    evidence = [Evidence("limits", f"Max open files {_files(bound.soft)} {_files(bound.hard)}")]
+    evidence = [own_limit("Max open files")]
     if bound.hard is not None and bound.hard < recommended.number:
-        summary = f"no more than {bound.hard} can be asked for from here. {recommended.text}"
+        summary = f"hard limit {bound.hard} in this shell. {recommended.text}"
         judge = Finding.warn if trains else Finding.info
         return judge(summary, subject="shell", evidence=evidence, fix=fix)
     if bound.soft is not None and bound.soft < recommended.number:
-        summary = f"this shell starts jobs with {bound.soft}; up to {_files(bound.hard)} can be asked for"
+        summary = f"limit {bound.soft} in this shell, up to {_files(bound.hard)} possible"
         return Finding.info(summary, subject="shell", evidence=evidence, fix=fix)
-    return Finding.ok(f"this shell starts jobs with {_files(bound.soft)}", subject="shell", evidence=evidence)
+    return Finding.ok(f"{_files(bound.soft)} in this shell", subject="shell", evidence=evidence)
 
 
 def _whole_system(limits: Limits) -> Iterator[Finding]:
     most, opened = limits.sysctl.get("fs.file-max"), limits.open_files
     if most and opened is not None and opened > most * _NEAR_THE_LIMIT:
         steps = (repair("sudo sysctl -w fs.file-max={}", f"{limit('file_max').number:.0f}"),)
-        fix = Fix("Raise it.", steps, "config", "nothing", "nodedoctor limits.nofile")
-        evidence = [Evidence("limits", f"fs.file-nr {opened}, fs.file-max {most}")]
-        summary = f"{opened} of {most} open files of the whole node are used"
+        fix = Fix("Raise fs.file-max.", steps, "config", "nothing", "nodedoctor limits.nofile")
+        evidence = [file_reading("limits", f"/proc/sys/fs/{name}") for name in ("file-nr", "file-max")]
+        summary = f"{opened} of {most} open files used on the whole node"
         yield Finding.fail(summary, subject="node", evidence=evidence, fix=fix)
 
 

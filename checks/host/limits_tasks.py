@@ -6,16 +6,18 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.host.cgroup import Cgroup
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.limits import Limits
+from nodedoctor.facts.host.limits import Limits, own_limit
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.numa import cpu_list
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import last_resort, repair
+from nodedoctor.wording import counted
 
 _NEARLY = 0.9
 _CPUS_PER_GPU = 2
@@ -23,19 +25,26 @@ _CPUS_PER_GPU = 2
 _MANY_CPUS = 256
 
 
-@check("limits.processes", "Enough tasks may run", tags={"fast"}, without=(Machine,))
+@check("limits.processes", "Process and thread limits", tags={"fast"}, without=(Machine,))
 def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) -> Iterator[Finding]:
-    """The pids limit of our control group and its use, the process limit of running ranks, kernel.pid_max.
+    """The pids limit of our cgroup and its use, the process limit of running ranks, and kernel.pid_max.
 
-    Why: every rank starts hundreds of threads; at the limit fork and pthread_create fail, mostly in a loader
-    or in Ray, and the message is about something else.
-    Fix disturbs: the container or job: it has to be started anew.
+    Why: every rank starts hundreds of threads; at the limit fork and pthread_create fail, mostly in a data
+    loader or in Ray, with a misleading message.
+    Fix disturbs: the container or job (it must be restarted).
+    Judges: FAIL when a control group is at its limit of tasks, WARN when the limit is low.
+    Fix: Raise pids.max of the container or TasksMax of the service.
+    Threshold: 8192 tasks: operational experience.
+    False positives: Jobs with a single process.
+    Error texts:
+    - can't start new thread
+    - Resource temporarily unavailable
     """
     group = limits.cgroup
     low = limit("pids_warn")
     told: list[Finding] = []
     if group.pids_max is not None:
-        told.append(_group_tasks(group.pids_max, group.pids_current, bool(processes and processes.training)))
+        told.append(_group_tasks(group, group.pids_max, bool(processes and processes.training)))
     for process in processes.training if processes else ():
         bound = process.limits.get("nproc")
         if bound and bound.soft is not None and bound.soft < low.number and process.uid != 0:
@@ -45,65 +54,71 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     cpus = machine.cpus if machine else None
     if highest is not None and highest <= limit("pid_max_low").number and cpus and cpus >= _MANY_CPUS:
         told.append(
-            Finding.info(f"kernel.pid_max is {highest} with {cpus} processors", subject="kernel.pid_max")
+            Finding.info(f"kernel.pid_max is {highest} with {counted(cpus, 'CPU')}", subject="kernel.pid_max")
         )
     yield from told or [
         Finding.ok("no limit on tasks" if "pids" in group.controllers else "no limit on tasks seen")
     ]
 
 
-def _group_tasks(most: int, used: int | None, trains: bool) -> Finding:
-    low = limit("pids_warn")
-    summary = f"{most} tasks for our control group" + (f", {used} in use" if used is not None else "")
+def _group_tasks(group: Cgroup, most: int, trains: bool) -> Finding:
+    used, low = group.pids_current, limit("pids_warn")
+    summary = f"{most} tasks in our cgroup" + (f", {used} in use" if used is not None else "")
     fix = Fix(
-        "Raise it: --pids-limit=-1 for docker, TasksMax= in the unit, podPidsLimit of the kubelet.",
+        "Raise the limit: docker's --pids-limit=-1, TasksMax= in the unit, podPidsLimit of the kubelet.",
         (),
         "config",
-        "the container or job: it has to be started anew",
+        "the container or job (it must be restarted)",
         "nodedoctor limits.processes",
     )
-    evidence = [Evidence("limits", f"pids.max {most}, pids.current {used}")]
+    evidence = group.said("pids_max", "pids_current")
     if used is not None and used >= most * _NEARLY:
         return Finding.fail(
-            f"{summary}: the next threads fail", subject="cgroup:pids", evidence=evidence, fix=fix
+            f"{summary}: new threads fail soon", subject="cgroup:pids", evidence=evidence, fix=fix
         )
     if most >= low.number:
         return Finding.ok(summary, subject="cgroup:pids", evidence=evidence)
     build = Finding.warn if trains else Finding.info
     return build(
-        f"{summary}; training wants {low.number:g}", subject="cgroup:pids", evidence=evidence, fix=fix
+        f"{summary}, training needs {low.number:g}", subject="cgroup:pids", evidence=evidence, fix=fix
     )
 
 
 def _nproc(process: Process, soft: int) -> Finding:
     fix = Fix(
-        "Raise it where the job is started.",
+        "Raise the limit where the job is started.",
         (repair("ulimit -u unlimited"),),
         "config",
         "the job",
         "nodedoctor limits.processes",
     )
-    evidence = [Evidence("processes", f"{process.label}: Max processes {soft}")]
+    evidence = [process.limit_said("Max processes")]
     return Finding.warn(
-        f"{process.label} may have {soft} tasks of its user",
+        f"{process.label}: limit of {soft} tasks per user",
         subject="rlimit:nproc",
         evidence=evidence,
         fix=fix,
     )
 
 
-@check("limits.stack", "Threads get the stack NCCL needs", tags={"fast"})
+@check("limits.stack", "Stack size limit", tags={"fast"})
 def stack(limits: Limits, processes: Processes | None, target: TargetPython | None) -> Iterator[Finding]:
-    """The stack limit of running ranks, else of this shell: unlimited is what hurts.
+    """The stack limit of running ranks, else of this shell: unlimited is the problem.
 
-    Why: with an unlimited stack glibc gives threads 2 MiB, which NCCL before 2.28 overruns: it crashes.
-    Fix disturbs: the job: it has to be started anew.
+    Why: with an unlimited stack, glibc gives threads 2 MiB; NCCL before 2.28 overflows it and crashes.
+    Fix disturbs: the job (it must be restarted).
+    Judges: WARN when the stack is unlimited and this NCCL is older than the fix for it.
+    Fix: Set the stack limit to 8192 KiB, or upgrade NCCL.
+    Threshold: NVIDIA/nccl troubleshooting: safe since 2.28.
+    False positives: None known.
     """
     ranks = processes.training if processes else ()
     bounds = [(process.label, process.limits.get("stack_bytes")) for process in ranks]
     who, bound = next(
         ((w, b) for w, b in bounds if b and b.soft is None), ("this shell", limits.rlimits.get("stack_bytes"))
     )
+    one = next((process for process in ranks if process.label == who), None)
+    said = one.limit_said("Max stack size") if one else own_limit("Max stack size")
     if ranks and who == "this shell":
         bound = next((b for _, b in bounds if b), bound)
     if bound is None:
@@ -112,28 +127,26 @@ def stack(limits: Limits, processes: Processes | None, target: TargetPython | No
     if bound.soft is not None:
         yield Finding.ok(f"{bound.soft // 1024} KiB")
         return
-    yield _unlimited(who, _nccl(target))
+    yield _unlimited(who, _nccl(target), said)
 
 
-def _unlimited(who: str, nccl: str) -> Finding:
+def _unlimited(who: str, nccl: str, said: Evidence) -> Finding:
     since, usual = limit("stack_unlimited_safe_since"), limit("stack_kib")
     if nccl and numbers(nccl) >= numbers(str(since.value)):
-        return Finding.ok(f"unlimited for {who}; NCCL {nccl} sets its threads' stack itself")
+        return Finding.ok(f"unlimited for {who}; NCCL {nccl} sets its own thread stacks")
     fix = Fix(
-        "Use the default.",
+        "Use the default stack limit.",
         (repair("ulimit -s {}", f"{usual.number:g}"),),
         "config",
         "the job",
         "nodedoctor limits.stack",
     )
-    evidence = [Evidence("limits", f"{who}: Max stack size unlimited")]
+    evidence = [said]
     if not nccl:
         return Finding.info(
-            f"unlimited for {who}: bad for NCCL before {since.value}", evidence=evidence, fix=fix
+            f"unlimited for {who}: crashes NCCL before {since.value}", evidence=evidence, fix=fix
         )
-    return Finding.warn(
-        f"unlimited for {who}, and NCCL is {nccl} ({usual.source})", evidence=evidence, fix=fix
-    )
+    return Finding.warn(f"unlimited for {who} with NCCL {nccl} ({usual.source})", evidence=evidence, fix=fix)
 
 
 def _nccl(target: TargetPython | None) -> str:
@@ -141,57 +154,66 @@ def _nccl(target: TargetPython | None) -> str:
     return next((one.version for one in packages if one.name.startswith("nvidia-nccl-cu")), "")
 
 
-@check("limits.cpu", "There are processors for every GPU")
+@check("limits.cpu", "CPUs per GPU")
 def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[Finding]:
-    """The processor quota and cpuset of our control group against the GPUs we see.
+    """The CPU quota and cpuset of our cgroup against the number of visible GPUs.
 
-    Why: ranks that share a processor take turns; the slowest of them sets the pace, or looks like a hang.
-    Fix disturbs: the container or job: it has to be started anew.
+    Why: ranks that share a CPU take turns; the slowest one sets the pace, or looks hung.
+    Fix disturbs: the container or job (it must be restarted).
+    Judges: WARN when a control group has fewer than two processors for each GPU.
+    Fix: Ask the scheduler for more processors per GPU.
+    Threshold: Two per GPU is our threshold: a rank has its Python thread and NCCL's proxy.
+    False positives: Inference jobs that need fewer.
     """
     group, online = limits.cgroup, machine.cpus if machine else None
     own = len(cpu_list(group.cpus)) if group.cpus else online
     allowed = min((n for n in (group.cpu_cores, own) if n), default=None)
     if allowed is None:
-        yield Finding.unknown("not-visible-here", "neither quota nor processors could be read")
+        yield Finding.unknown("not-visible-here", "CPU quota and cpuset could not be read")
         return
     count = len(gpus.gpus) if gpus else 0
     told = f"{allowed:g} processors" + (f" of {online}" if online and allowed < online else "")
-    evidence = [Evidence("limits", f"cpu quota {group.cpu_cores}, cpuset {group.cpus}, online {online}")]
+    evidence = group.said("cpu_cores", "cpus")
     least = _CPUS_PER_GPU * count
     if not count:
         yield Finding.ok(told, evidence=evidence)
     elif allowed < least and (group.cpu_cores is not None or (online and allowed < online)):
         fix = Fix(
-            f"Ask for more processors: srun's --cpus-per-gpu={4 * _CPUS_PER_GPU}, docker run's --cpus.",
+            f"Request more CPUs: srun's --cpus-per-gpu={4 * _CPUS_PER_GPU}, docker run's --cpus.",
             (),
             "config",
             "the job",
             "nodedoctor limits.cpu",
         )
         yield Finding.warn(
-            f"{told} for {count} GPUs; a rank wants {_CPUS_PER_GPU} at least", evidence=evidence, fix=fix
+            f"{told} for {counted(count, 'GPU')}, at least {_CPUS_PER_GPU} per GPU needed",
+            evidence=evidence,
+            fix=fix,
         )
     else:
-        yield Finding.ok(f"{told} for {count} GPUs", evidence=evidence)
+        yield Finding.ok(f"{told} for {counted(count, 'GPU')}", evidence=evidence)
 
 
-@check("limits.removeipc", "Shared memory survives the end of a login", tags={"fast"}, without=(Container,))
+@check("limits.removeipc", "logind RemoveIPC", tags={"fast"}, without=(Container,))
 def removeipc(limits: Limits, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """systemd-logind's RemoveIPC, and whether ranks of ordinary users run outside a service.
 
-    Why: when a user's last session ends, logind deletes that user's files in /dev/shm, NCCL's among them.
-    Fix disturbs: nothing; logind reads it when it is restarted.
+    Why: when a user's last session ends, logind deletes that user's files in /dev/shm, also NCCL's.
+    Fix disturbs: nothing; logind reads it at its restart.
+    Judges: WARN when logind removes shared memory of users who log out.
+    Fix: Set RemoveIPC=no in logind.conf and restart systemd-logind.
+    Threshold: NVIDIA/nccl troubleshooting and logind.conf(5).
+    False positives: Jobs of system services are not affected.
     """
     if container is not None and container.inside:
-        yield Finding.skip("logind is the host's; this is a container")
+        yield Finding.skip("in a container: logind is on the host")
         return
-    row = limit("remove_ipc")
     if limits.remove_ipc is False:
         yield Finding.ok("RemoveIPC=no")
         return
-    said = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, and yes is the default"
+    said = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, the default is yes"
     fix = Fix(
-        "Set it in /etc/systemd/logind.conf.",
+        "Set RemoveIPC=no in /etc/systemd/logind.conf.",
         (
             last_resort(
                 "sudo systemctl restart systemd-logind",
@@ -208,11 +230,9 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
         for one in (processes.ranks if processes else ())
         if one.uid and "user.slice" in (one.cgroup or "")
     ]
-    evidence = [Evidence("limits", f"{said} ({row.source})")]
+    evidence = [reading("limits", 'errors["/etc/systemd/logind.conf"]', like="^#?RemoveIPC=.*|^.Login.$")]
     if loose:
         summary = f"{said}; {loose[0].label} of {loose[0].user or loose[0].uid} runs in a login session"
         yield Finding.warn(summary, evidence=evidence, fix=fix)
     else:
-        yield Finding.info(
-            f"{said}; it concerns jobs started from a login that ends", evidence=evidence, fix=fix
-        )
+        yield Finding.info(f"{said}; affects jobs whose login session ends", evidence=evidence, fix=fix)

@@ -6,44 +6,47 @@ from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.services import Service, Services
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 
 NEEDED_FOR = {
-    "slurmd": "Slurm starts no job here",
+    "slurmd": "Slurm starts no jobs here",
     "munge": "Slurm cannot authenticate",
-    "docker": "no container starts",
-    "containerd": "no container starts",
+    "docker": "no containers start",
+    "containerd": "no containers start",
     "nvidia-dcgm": "GPUs are not monitored",
     "dcgm": "GPUs are not monitored",
 }
 """Services around a job. The fabric manager, IMEX, persistence and time have checks of their own."""
 
 
-@check("host.services", "No service that jobs need has failed", tags={"fast", "service"})
+@check("host.services", "Failed services", tags={"fast", "service"}, stage="preview")
 def services(services: Services) -> Iterator[Finding]:
     """Slurm's, container and monitoring services that are installed, as systemd sees them.
 
-    A service that is stopped or disabled is somebody's choice; one that failed or restarts again and again
-    is not.
-    Why: a node whose slurmd or containerd is dead takes no job, and shows no fault of its hardware.
+    A stopped or disabled service is a choice; one that failed or keeps restarting is a fault.
+    Why: a node whose slurmd or containerd is dead runs no jobs, although its hardware is healthy.
     Fix disturbs: what the service runs.
+    Judges: WARN when an installed service around jobs (Slurm, containers, DCGM) has failed.
+    Fix: Read `systemctl status` of the unit, repair the reason and start it again.
+    Threshold: No threshold: systemd's own state.
+    False positives: Services that a site starts by hand, or only with a job.
     """
     there = [unit for name in NEEDED_FOR if (unit := services.get(name))]
     sick = [unit for unit in there if unit.active == "failed" or unit.sub == "auto-restart"]
     for unit in sick:
-        state = "starts and fails again and again" if unit.sub == "auto-restart" else "has failed"
+        state = "keeps failing and restarting" if unit.sub == "auto-restart" else "has failed"
         yield Finding.warn(
             f"{unit.name} {state}: {NEEDED_FOR[unit.name]}",
             subject=f"service:{unit.name}",
-            evidence=[Evidence("services", unit.text)],
+            evidence=[unit.said],
             fix=_fix(unit),
         )
     if sick:
         return
     asked = [name for name in NEEDED_FOR if services.reported(name)]
     if not asked:
-        yield Finding.unknown("not-visible-here", "systemd was not asked for these services")
+        yield Finding.unknown("not-visible-here", "these services were not queried")
     elif not there:
         yield Finding.skip("none of these services is installed")
     else:
@@ -53,7 +56,7 @@ def services(services: Services) -> Iterator[Finding]:
 
 def _fix(unit: Service) -> Fix:
     return Fix(
-        "Its log says why it fails; put that right and start it.",
+        "Read the service's log, fix the cause and start it.",
         (
             look("systemctl status {}", unit.name),
             look("sudo journalctl -u {} -b -n 50 --no-pager", unit.name),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.kernel.events import DriverEvent
+from nodedoctor.facts.kernel.events import DriverEvent, line_of
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.nvml_errors import OPEN_MODULES
-from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import keep, reboot
 
 from .pci_address import subject_of
@@ -17,16 +17,24 @@ from .pci_address import subject_of
 
 @check(
     "kernel.driver",
-    "The driver reported no failure to start",
+    "Driver errors in the kernel log",
     tags={"fast"},
     without=(Pci,),
     explained_by=("driver.answers", "driver.gpus-present"),
 )
 def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
-    """Messages of NVIDIA's modules about GPUs that do not initialise and versions that do not fit.
+    """NVIDIA module messages about GPUs that do not initialise and versions that do not match.
 
-    Why: without a working driver no program sees the GPU; the reason stands only in the kernel log.
+    Why: without a working driver no program sees the GPU; only the kernel log has the reason.
     Fix disturbs: every job on this node.
+    Judges: FAIL for failures of the driver in the kernel log: version mismatch, failed initialisation,
+    refused modules; WARN for nvidia_peermem.
+    Fix: Reboot or reinstall the driver for the running kernel, as the message says.
+    Threshold: The driver's messages (NVRM lines).
+    False positives: A failed first try at boot after which the driver started: newer evidence wins.
+    Error texts:
+    - NVRM: API mismatch
+    - NVRM: RmInitAdapter failed!
     """
     told: dict[tuple[str, str | None], list[DriverEvent]] = {}
     for event in log.driver:
@@ -35,15 +43,15 @@ def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]
     for events in told.values():
         yield _driver_trouble(events[-1], len(events), log, pci)
     if not told:
-        yield Finding.ok(f"no failure of the driver in {log.span}")
+        yield Finding.ok(f"no driver failure in {log.span}")
 
 
 _TROUBLE = {
-    "mismatch": "programs and the kernel module are of different driver versions",
+    "mismatch": "driver mismatch: libraries and kernel module have different versions",
     "gpu-failed": "a GPU did not initialise",
-    "no-gpu": "the driver was loaded and got no GPU",
-    "refused": "the kernel refused the driver's module",
-    "peermem": "the module for GPUDirect RDMA did not fit",
+    "no-gpu": "the driver was loaded but bound no GPU",
+    "refused": "the kernel rejected the driver module",
+    "peermem": "the GPUDirect RDMA module does not match",
 }
 
 _ROOTS = {
@@ -57,14 +65,10 @@ _ROOTS = {
 def _driver_trouble(event: DriverEvent, times: int, log: KernelLog, pci: Pci | None) -> Finding:
     """Before the last driver load it is history; a driver without any GPU to drive is no fault."""
     subject = subject_of(event.device, None, pci) if event.device else f"driver:{event.kind}"
-    evidence = [Evidence("kernel-log", f"{event.when.text} {event.text}".strip())]
+    evidence = [line_of(event)]
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
     summary = _TROUBLE[event.kind] + versions + (f", {times} times" if times > 1 else "")
-    excuse = (
-        "before the driver was loaded again"
-        if is_over(event.when, log.starts())
-        else _excuse(event, log, pci)
-    )
+    excuse = "before the last driver load" if is_over(event.when, log.starts()) else _excuse(event, log, pci)
     if excuse:
         return Finding.info(f"{summary}: {excuse}", subject=subject, evidence=evidence)
     build = Finding.warn if event.kind == "peermem" else Finding.fail
@@ -77,9 +81,9 @@ def _excuse(event: DriverEvent, log: KernelLog, pci: Pci | None) -> str:
     if event.kind != "no-gpu":
         return ""
     if pci is not None and not pci.gpus:
-        return "there is none on the bus"
+        return "none on the bus"
     holders = {other.version for other in log.driver if other.kind == "bound"}
-    return "they are kept for virtual machines" if holders == {"vfio-pci"} else ""
+    return "reserved for virtual machines" if holders == {"vfio-pci"} else ""
 
 
 def _driver_fix(kind: str, text: str = "") -> Fix:
@@ -87,14 +91,12 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
         return OPEN_MODULES
     if kind == "mismatch":
         return Fix(
-            "Reboot, so that the module matches the installed libraries, and hold the driver's packages back"
+            "Reboot, so that the module matches the installed libraries, and hold the driver packages back"
             " from unattended upgrades.",
             (reboot("the node is drained"),),
             "reboot",
             "every job on this node",
             "nodedoctor driver",
         )
-    advice = (
-        "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power the node off and on."
-    )
+    advice = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power-cycle the node."
     return Fix(advice, (keep("sudo nvidia-bug-report.sh"),), "investigate", "nothing", "nodedoctor driver")

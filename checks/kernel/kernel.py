@@ -11,29 +11,38 @@ from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 from .pci_address import role, subject_of
 
 _FLOOD = 100
 """Corrected errors of one device in one log from which its link deserves a look: operational experience."""
 _SEATING = (
-    "Reseat the card and its riser, look at the power cables, update firmware; replace it if it returns."
+    "Reseat the card and its riser, check the power cables, update firmware; replace the card if it returns."
 )
 
 
 @check(
     "kernel.pcie",
-    "No PCI error of a GPU or adapter in the kernel log",
+    "PCIe errors in the kernel log",
     tags={"fast"},
     without=(Pci,),
     explained_by=("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed"),
 )
 def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
-    """AER, DPC and lost links since boot or --since, by device. Corrected errors matter only in masses.
+    """AER, DPC and lost links since boot or --since, by device. A few corrected errors do not matter.
 
-    Why: an uncorrected error on the way to a GPU or network adapter ends the job, corrected ones in masses
-    slow every transfer.
+    Why: an uncorrected error on the path to a GPU or NIC kills the job; many corrected errors slow every
+    transfer.
     Fix disturbs: every job on this node.
+    Judges: FAIL for uncorrected PCIe errors of GPUs and adapters and lost links, WARN for floods of corrected
+    ones.
+    Fix: Reseat the card or riser; watch pcie.replays.
+    Threshold: 100 corrected errors of one device in one log: operational experience.
+    False positives: A drive that was pulled on purpose is reported as a surprise removal.
+    Error texts:
+    - PCIe Bus Error: severity=
+    - AER: Uncorrected (Fatal) error received
     """
     by_device: dict[str | None, list[PcieError]] = {}
     for event in log.pcie:
@@ -52,7 +61,7 @@ def _owner(events: Iterable[PcieError]) -> str | None:
     drivers = {event.driver or "" for event in events}
     if drivers & {"nvidia", "nvidia-nvswitch"}:
         return "GPU"
-    return "network adapter" if any(d.startswith(("mlx4_", "mlx5_", "bnxt_")) for d in drivers) else None
+    return "NIC" if any(d.startswith(("mlx4_", "mlx5_", "bnxt_")) for d in drivers) else None
 
 
 def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: KernelLog) -> Finding:
@@ -66,10 +75,10 @@ def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: 
     )
     if set(kinds) == {"corrected"}:
         if kinds["corrected"] < _FLOOD:
-            return Finding.info(f"{summary}: repaired by the link", subject=subject, evidence=evidence)
-        return Finding.warn(f"{summary}: a marginal link", subject=subject, evidence=evidence, fix=fix)
+            return Finding.info(f"{summary}, corrected by the link", subject=subject, evidence=evidence)
+        return Finding.warn(f"{summary}, marginal link", subject=subject, evidence=evidence, fix=fix)
     if owner is None and _elsewhere(events):
-        summary = f"{summary}: repaired by its driver"
+        summary = f"{summary}, recovered by its driver"
         return Finding.info(summary, subject=subject, evidence=evidence)
     if owner is None or all(event.when.at < log.booted for event in worst):
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
@@ -82,12 +91,19 @@ def _elsewhere(events: Iterable[PcieError]) -> bool:
     return mild and all(event.driver not in (None, "pcieport") for event in events)
 
 
-@check("kernel.iommu", "The IOMMU stopped no GPU or adapter", tags={"fast"}, without=(Pci,))
+@check("kernel.iommu", "IOMMU faults in the kernel log", tags={"fast"}, without=(Pci,), stage="preview")
 def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Faults that the IOMMU of Intel, AMD or ARM reported, by device.
 
-    Why: transfers between GPUs and adapters that it stops come back as wrong data or a hang.
-    Fix disturbs: every job on this node: it takes a boot parameter.
+    Why: blocked transfers between GPUs and NICs show up as wrong data or a hang.
+    Fix disturbs: every job on this node (boot parameter).
+    Judges: FAIL or WARN for DMAR and AMD-Vi faults of GPUs and adapters.
+    Fix: Boot with the IOMMU passed through (`iommu=pt`) and check the device's slot.
+    Threshold: The kernel's own fault reports.
+    False positives: Faults of other devices at boot are notes.
+    Error texts:
+    - DMAR: [DMA Read]
+    - AMD-Vi: Event logged [IO_PAGE_FAULT
     """
     by_device: dict[str | None, list[IommuFault]] = {}
     for event in log.iommu:
@@ -95,9 +111,12 @@ def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
             by_device.setdefault(event.device, []).append(event)
     for device, events in by_device.items():
         owner = role(device, None, log, pci) or _named_owner(events)
-        summary = f"{len(events)} accesses of {owner or 'another device'} refused{times(events)}"
+        summary = (
+            f"{counted(len(events), 'access', 'accesses')} of {owner or 'another device'} "
+            f"blocked{times(events)}"
+        )
         fix = Fix(
-            "On bare metal boot with iommu=pt (or the IOMMU off); else look for a driver or firmware update.",
+            "On bare metal boot with iommu=pt (or IOMMU off); else check for a driver or firmware update.",
             (),
             "reboot",
             "every job on this node",
@@ -107,22 +126,28 @@ def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
         build = Finding.fail if grave else Finding.warn
         yield build(summary, subject=subject_of(device, None, pci), evidence=evidence_of(events), fix=fix)
     if not by_device:
-        yield Finding.ok(f"no fault in {log.span}")
+        yield Finding.ok(f"no IOMMU fault in {log.span}")
 
 
 def _named_owner(events: Iterable[IommuFault]) -> str | None:
     text = next(iter(events)).text
     if text.startswith("nvidia "):
         return "GPU"
-    return "network adapter" if text.startswith(("mlx4_", "mlx5_", "bnxt_")) else None
+    return "NIC" if text.startswith(("mlx4_", "mlx5_", "bnxt_")) else None
 
 
-@check("kernel.memory", "The host's memory has no errors", tags={"fast"})
+@check("kernel.memory", "Host memory errors", tags={"fast"}, stage="preview")
 def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Errors of the host's memory modules (EDAC, machine checks); corrected ones matter only in masses.
+    """Errors of the host's memory modules (EDAC, machine checks); a few corrected ones do not matter.
 
-    Why: an uncorrected one kills the process that owned the page, with SIGBUS, or halts the node.
+    Why: an uncorrected error kills the process that owns the page (SIGBUS), or halts the node.
     Fix disturbs: every job on this node.
+    Judges: FAIL for uncorrected errors of the host's memory, WARN for many corrected ones.
+    Fix: Drain the node and replace the DIMM that the log names.
+    Threshold: The kernel's EDAC and machine check reports.
+    False positives: A single corrected error.
+    Error texts:
+    - EDAC MC0: 1 UE
     """
     groups: dict[tuple[bool, str | None], list[RamError]] = {}
     for event in log.ram:
@@ -133,7 +158,8 @@ def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         summary = f"{place or 'the host memory'}: {what} error{times(events)}"
         subject, evidence = f"ram:{place or 'unknown'}", evidence_of(events)
         fix = Fix(
-            "Reboot so that the firmware can repair or map out the row; replace the module if it returns.",
+            "Reboot so that the firmware can repair or map out the row; replace the memory "
+            "module if it returns.",
             (look("sudo ras-mc-ctl --errors"),),
             "drain",
             "every job on this node",

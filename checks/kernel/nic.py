@@ -9,6 +9,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment
+from nodedoctor.wording import counted
 
 from .pci_address import NO_ADDRESS
 
@@ -18,12 +19,19 @@ _BOOT_SECONDS = 300.0
 """Links that are still without a cable are reported within minutes of boot."""
 
 
-@check("kernel.nic", "RDMA adapters reported no trouble", tags={"fast"})
+@check("kernel.nic", "NIC errors in the kernel log", tags={"fast"})
 def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """What the drivers of ConnectX and its like said: firmware, cable module, power, temperature, link.
+    """Messages of NIC drivers (ConnectX and others): firmware, cable module, power, temperature, link.
 
-    Why: a dead or flapping adapter stops every collective that crosses nodes.
-    Fix disturbs: every job that uses the adapter.
+    Why: a dead or flapping NIC stops every collective across nodes.
+    Fix disturbs: every job that uses the NIC.
+    Judges: FAIL when an adapter's driver failed to start or its firmware reported a fault; WARN when a link
+    is down or flaps.
+    Fix: Check cable and firmware; reload the adapter's driver when no job runs.
+    Threshold: 3 flaps: Azure/azurehpc-health-checks; 300 s after boot are excused.
+    False positives: Ports without a cable at boot, and mlx5's line about slot power.
+    Error texts:
+    - mlx5_core: Port module event
     """
     events = [event for event in log.nics if log.counts(event.when, moment)]
     by_device: dict[str | None, list[NicEvent]] = {}
@@ -32,23 +40,23 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     for device, told in by_device.items():
         yield from _adapter(f"pci:{device}" if device else NO_ADDRESS, told, log)
     if not events:
-        yield Finding.ok(f"no trouble of an adapter in {log.span}")
+        yield Finding.ok(f"no NIC error in {log.span}")
 
 
 _NIC: dict[NicKind, tuple[str, str, Action]] = {
     "dead": (
-        "the driver could not start or recover it",
-        "Update driver and firmware together, or power the node off and on.",
+        "its driver could not start or recover it",
+        "Update driver and firmware together, or power-cycle the node.",
         "investigate",
     ),
     "firmware": (
         "its firmware failed or stopped answering",
-        "Reset the adapter or reboot; update its firmware.",
+        "Reset the NIC or reboot; update its firmware.",
         "reboot",
     ),
     "queue": (
         "it stopped sending for seconds",
-        "Update driver and firmware together; look for pause frames at the switch.",
+        "Update driver and firmware together; check the switch for pause frames.",
         "investigate",
     ),
     "module": (
@@ -57,13 +65,13 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "replace",
     ),
     "power": (
-        "too little power for it or its module",
-        "Look at the slot's power limit and the module's class.",
+        "too little power for it or its cable module",
+        "Check the slot's power limit and the module's power class.",
         "investigate",
     ),
     "temperature": (
-        "it or its module is too hot",
-        "Look at the air flow and the fans.",
+        "it or its cable module is too hot",
+        "Check air flow and fans.",
         "investigate",
     ),
 }
@@ -71,9 +79,9 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
 
 _NOTES: dict[NicKind, str] = {
     "slow-slot": "limited by its slot",
-    "slot-power": "its slot advertises less power than the adapter may draw; said at every boot",
-    "errors": "work requests ended in errors",
-    "register": "a register command of its firmware was refused, as a monitor's may be",
+    "slot-power": "its slot advertises less power than it may draw (logged at every boot)",
+    "errors": "work requests failed",
+    "register": "its firmware rejected a register command (monitoring tools can cause this)",
 }
 """Slot power and register commands: linux, drivers/net/ethernet/mellanox/mlx5/core/events.c and cmd.c."""
 
@@ -85,7 +93,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
         if same:
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
-            fix = Fix(advice, (), action, "every job that uses the adapter", "nodedoctor kernel.nic ib")
+            fix = Fix(advice, (), action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
     links = [event for event in events if event.kind in ("link-down", "link-up")]
@@ -108,7 +116,7 @@ def _link(subject: str, events: list[NicEvent]) -> Finding:
     late = [event for event in downs if _after_boot(event)]
     stays = events[-1].kind == "link-down"
     fix = Fix(
-        "Reseat or replace cable and transceiver; look at the switch port.",
+        "Reseat or replace cable and transceiver; check the switch port.",
         (),
         "investigate",
         "",
@@ -117,7 +125,7 @@ def _link(subject: str, events: list[NicEvent]) -> Finding:
     evidence = evidence_of(events)
     if len(downs) >= _FLAPS and (was_up or late):
         return Finding.warn(
-            f"its link went down {len(downs)} times", subject=subject, evidence=evidence, fix=fix
+            f"its link went down {counted(len(downs), 'time')}", subject=subject, evidence=evidence, fix=fix
         )
     if stays and (was_up or late):
         return Finding.warn(f"its link is down{times(downs)}", subject=subject, evidence=evidence, fix=fix)

@@ -37,15 +37,15 @@ def role(device: str | None, vendor: str | None, log: KernelLog, pci: Pci | None
     if found.is_gpu or found.is_nvswitch:
         return "GPU" if found.is_gpu else "NVSwitch"
     if found.is_nic and found.vendor == MELLANOX:
-        return "network adapter"
+        return "NIC"
     below = [other for other in pci.devices if device in other.upstream] if pci else []
     if any(other.is_gpu or other.is_nvswitch for other in below):
         return "bridge above a GPU"
     adapter = any(other.is_nic and other.vendor == MELLANOX for other in below)
-    return "bridge above a network adapter" if adapter else None
+    return "bridge above a NIC" if adapter else None
 
 
 def _by_maker(vendor: str | None, driver: str) -> str | None:
     if vendor == NVIDIA or driver == "nvidia":
         return "GPU"
-    return "network adapter" if vendor == MELLANOX or driver.startswith(("mlx4_", "mlx5_", "bnxt_")) else None
+    return "NIC" if vendor == MELLANOX or driver.startswith(("mlx4_", "mlx5_", "bnxt_")) else None

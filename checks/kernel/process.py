@@ -19,18 +19,25 @@ _LIBRARY = re.compile(
 _DRIVERS = re.compile(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
 
 
-@check("kernel.oom", "The kernel killed no process for want of memory", tags={"fast"})
+@check("kernel.oom", "OOM kills", tags={"fast"})
 def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Processes the OOM killer ended since boot or --since, with their size and the group whose limit it was.
+    """Processes killed by the OOM killer since boot or --since, with their size and the cgroup limit.
 
-    Why: it explains a rank that died without a word; the other ranks then wait until their timeout.
-    Fix disturbs: the job, which is started with less memory or a higher limit.
+    Why: an OOM kill explains a rank that died without a message; the other ranks wait until their timeout.
+    Fix disturbs: the job (restart with lower memory use or a higher limit).
+    Judges: FAIL when the kernel killed a process that trains, by its name; WARN for any other process.
+    Fix: Give the job more memory or lower its loaders and caches.
+    Threshold: No threshold: the kernel's own reports.
+    False positives: Kills that a test or another user provoked in a control group of their own.
+    Error texts:
+    - Out of memory: Killed process
+    - Memory cgroup out of memory: Killed process
     """
     killed = [kill for kill in log.oom if log.counts(kill.when, moment)]
     for name, victims in _by_name(killed).items():
         yield _killed(name, victims)
     if not killed:
-        yield Finding.ok(f"nothing was killed in {log.span}")
+        yield Finding.ok(f"no OOM kill in {log.span}")
 
 
 def _by_name(killed: Iterable[OomKill]) -> dict[str, list[OomKill]]:
@@ -44,27 +51,37 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     """One finding per program: FAIL when it is of the kind that trains, WARN for anything else."""
     last = victims[-1]
     size = f" with {last.rss_gib:g} GiB" if last.rss_gib is not None else ""
-    whose = f"its control group's limit ({last.cgroup})" if last.cgroup else "its control group's limit"
-    summary = f"{name} (pid {last.pid}) was killed{size} at {last.when.short or 'an unknown time'}"
-    summary += f" by {whose if last.limited else 'want of memory on the node'}"
-    summary += f"; {len(victims)} processes of this name in all" if len(victims) > 1 else ""
+    whose = f"its cgroup limit ({last.cgroup})" if last.cgroup else "its cgroup limit"
+    summary = f"OOM kill of {name} (pid {last.pid}){size} at {last.when.short or 'an unknown time'}"
+    summary += f", by {whose}" if last.limited else ", node out of memory"
+    summary += f"; {len(victims)} processes of this name in total" if len(victims) > 1 else ""
     text = (
-        "Raise the group's memory limit, or let the job use less: fewer loader workers, less pinned memory."
+        "Raise the cgroup's memory limit, or reduce the job's memory use: fewer data-loader "
+        "workers, less pinned memory."
         if last.limited
-        else "Let the job use less host memory: fewer data-loader workers, a smaller object store or offload."
+        else "Reduce the job's host memory use: fewer data-loader workers, a smaller object store or offload."
     )
     build = Finding.fail if _TRAINING.search(name) else Finding.warn
     fix = Fix(text, (), "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
 
 
-@check("kernel.hung", "No hang, lockup, kernel fault or crash in a GPU library", tags={"fast"})
+@check("kernel.hung", "Hung tasks, lockups and crashes", tags={"fast"})
 def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Tasks blocked for minutes, locked-up processors, faults of the kernel, crashes inside NCCL or CUDA.
+    """Tasks blocked for minutes, CPU lockups, kernel faults, and crashes inside NCCL or CUDA.
 
-    Why: a rank that sleeps inside a driver cannot be killed and holds up all others; a segfault in a library
+    Why: a rank that sleeps inside a driver cannot be killed and blocks all others; a segfault in a library
     kills its rank without a Python traceback.
-    Fix disturbs: the job; where the driver hangs every job on this node.
+    Fix disturbs: the job; every job on this node where the driver hangs.
+    Judges: FAIL for tasks that hang in GPU, network or disk code and for lockups since boot, WARN for lesser
+    ones; notes for crashes of other programs.
+    Fix: Read the stack in the log; reboot when a task never ends.
+    Threshold: The kernel's own limit: hung_task_timeout_secs, 120 s by default.
+    False positives: A slow network file system at boot, and crashes of programs that have nothing to do with
+    training.
+    Error texts:
+    - blocked for more than 120 seconds
+    - watchdog: BUG: soft lockup
     """
     stalls = [stall for stall in log.stalls if log.counts(stall.when, moment)]
     groups: dict[tuple[str, str | None], list[Stall]] = {}
@@ -74,17 +91,17 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     for events in groups.values():
         yield _stalled(events, log)
     if not stalls:
-        yield Finding.ok(f"no hang and no crash in {log.span}")
+        yield Finding.ok(f"no hung task or crash in {log.span}")
 
 
 _STALLS = {
-    "hung-task": "waited without waking",
-    "soft-lockup": "held a processor without yielding",
-    "hard-lockup": "a processor stopped taking interrupts",
-    "rcu-stall": "a processor made no progress",
+    "hung-task": "hung (uninterruptible sleep)",
+    "soft-lockup": "soft lockup (CPU held without yielding)",
+    "hard-lockup": "hard lockup (CPU took no interrupts)",
+    "rcu-stall": "RCU stall (CPU made no progress)",
     "crash": "crashed",
-    "oops": "the kernel itself failed",
-    "dead-mount": "a file server does not answer",
+    "oops": "kernel fault",
+    "dead-mount": "a file server does not respond",
 }
 
 
@@ -100,13 +117,16 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     trains = bool(_TRAINING.search(last.name or ""))
     if last.kind == "crash":
         known = bool(_LIBRARY.search(where or ""))
-        text = "Look at the library's version and the job's log; a core dump names the call."
+        text = "Check the library's version and the job's log; a core dump shows the call."
         fix = Fix(text, (), "investigate", "nothing", "nodedoctor stack")
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     grave = last.kind in ("hard-lockup", "oops") or trains or bool(_DRIVERS.match(where or ""))
-    text = "Look for a lost GPU, a dead file system or a starved host then; what sleeps so ends by reboot."
+    text = (
+        "Check for a lost GPU, a dead file system or an overloaded host at that time; only a "
+        "reboot ends such a process."
+    )
     fix = Fix(text, (), "investigate", "every job on this node", "nodedoctor kernel host driver")
     build = Finding.fail if grave and last.when.at >= log.booted else Finding.warn
     return build(summary, subject=subject, evidence=evidence, fix=fix)

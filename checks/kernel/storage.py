@@ -22,41 +22,50 @@ _SPELL_SECONDS = 300.0
 
 _STORAGE: dict[StorageKind, tuple[str, str, Action]] = {
     "dead": (
-        "the controller stopped answering",
-        "Power the node off and on; replace the disk if it returns.",
+        "the controller stopped responding",
+        "Power-cycle the node; replace the disk if it returns.",
         "replace",
     ),
     "raid": ("the array lost a disk", "Replace the disk and let the array rebuild.", "replace"),
     "read-only": (
         "the file system was shut down or made read-only",
-        "Unmount it, check it with the tool of its kind, and look at the disk below it.",
+        "Unmount it, run its file system check, and check the disk below it.",
         "drain",
     ),
     "file-system": (
         "the file system is damaged",
-        "Unmount it and check it; look at the disk below it.",
+        "Unmount it, run its file system check, and check the disk below it.",
         "drain",
     ),
     "io-error": (
         "reads or writes failed",
-        "Look at the disk's own records and replace it if it has errors.",
+        "Check the disk's SMART data and replace the disk if it has errors.",
         "investigate",
     ),
     "timeout": (
-        "commands were not answered in time",
+        "commands timed out",
         "Update the disk's firmware; replace it if it returns.",
         "investigate",
     ),
-    "interrupt": ("answers came without their interrupt", "Update kernel and disk firmware.", "investigate"),
+    "interrupt": ("completions arrived without interrupt", "Update kernel and disk firmware.", "investigate"),
 }
 
 
-@check("kernel.storage", "Disks and file systems reported no trouble", tags={"fast"})
+@check("kernel.storage", "Disk and file system errors", tags={"fast"}, stage="preview")
 def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """NVMe controllers, arrays (md), ext4, XFS, Btrfs and Lustre in the kernel log, by device.
+    """NVMe controllers, arrays (md), ext4, XFS, Btrfs, servers of Lustre and Ceph in the kernel log.
 
-    Why: ranks wait for data or die writing a checkpoint, and the training log only shows a slow step.
+    An NFS server that does not respond is kernel.hung's.
+
+    Why: ranks wait for data or fail to write a checkpoint; the training log only shows a slow step.
     Fix disturbs: every job on this node.
+    Judges: WARN for unanswered commands and errors of disks, file systems, RAID and network file systems.
+    Fix: Look at the disk's SMART data and the server, and move data off a failing disk.
+    Threshold: 3 timeouts of 30 s (nvme_core.io_timeout) are our threshold.
+    False positives: A network file system that was restarted on purpose.
+    Error texts:
+    - nvme nvme0: controller is down
+    - EXT4-fs error
     """
     by_device: dict[str, list[StorageEvent]] = {}
     for event in log.storage:
@@ -65,7 +74,7 @@ def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     findings = [one for device, events in by_device.items() for one in _device(device, events, log)]
     yield from findings
     if not findings:
-        yield Finding.ok(f"no trouble of a disk or file system in {log.span}")
+        yield Finding.ok(f"no disk or file system error in {log.span}")
 
 
 def _device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iterator[Finding]:
@@ -100,35 +109,49 @@ def _look(device: str) -> tuple[Step, ...]:
     return (look("lsblk"), look("findmnt"))
 
 
+_NAMES = {"lustre": "Lustre", "ceph": "Ceph"}
+_SERVERS = {
+    "lustre": (look("lfs check servers"),),
+    "ceph": (look("findmnt -t ceph"),),
+}
+
+
 def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
-    """A server of Lustre that was lost: over again as soon as it is back."""
+    """A server of a network file system that was lost: over again as soon as it is back."""
     losses = [event for event in events if event.kind == "connection-lost"]
-    subject, evidence = f"lustre:{device}", evidence_of(events)
+    system = events[-1].system
+    subject, evidence = f"{system}:{device}", evidence_of(events)
     if events[-1].kind == "connection-back":
         return Finding.info(
-            f"{device}: the connection was lost and is back{times(losses)}"
+            f"{device}: connection lost and restored{times(losses)}"
             if losses
-            else f"{device}: the connection is back",
+            else f"{device}: connection restored",
             subject=subject,
             evidence=evidence,
         )
     fix = Fix(
-        "Look at the server and at the network on the way to it.",
-        (look("lfs check servers"),),
+        "Check the server and the network path to it.",
+        _SERVERS[system],
         "investigate",
         "nothing",
         "nodedoctor kernel.storage",
     )
-    summary = f"{device}: the connection to this Lustre server is lost{times(losses)}"
+    summary = f"{device}: connection to this {_NAMES[system]} server lost{times(losses)}"
     return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-@check("kernel.cpu", "The processors reported no errors and no heat", tags={"fast"})
+@check("kernel.cpu", "CPU errors and throttling", tags={"fast"}, stage="preview")
 def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Machine checks, errors reported by the firmware, and processors that slow down because of heat.
+    """Machine checks, errors reported by the firmware, and CPUs throttled by heat.
 
-    Why: an uncorrected error ends programs or the node; a hot processor delays every rank on it.
+    Why: an uncorrected error kills programs or the node; a hot CPU delays every rank on it.
     Fix disturbs: every job on this node.
+    Judges: WARN for machine checks, many corrected errors and repeated overheating of processors.
+    Fix: Run the vendor's hardware diagnostic and drain the node when it is idle.
+    Threshold: 100 corrected errors and 3 hot spells are our thresholds, no external source.
+    False positives: Test injections, and corrected errors that a firmware counts loudly.
+    Error texts:
+    - mce: [Hardware Error]: Machine check events logged
     """
     events = [event for event in log.cpus if log.counts(event.when, moment)]
     now = [event for event in events if event.when.at >= log.booted]
@@ -139,14 +162,14 @@ def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
             findings.append(_processors(kind, same, [event for event in now if event.kind == kind]))
     yield from findings
     if not findings:
-        yield Finding.ok(f"no error and no heat of a processor in {log.span}")
+        yield Finding.ok(f"no CPU error or throttling in {log.span}")
 
 
 _MEANING = {
-    "uncorrected": "errors that the hardware could not correct",
-    "corrected": "errors that the hardware corrected",
-    "recorded": "machine checks were recorded, without details in this log",
-    "hot": "a processor slowed down because of heat",
+    "uncorrected": "uncorrected hardware errors",
+    "corrected": "corrected hardware errors",
+    "recorded": "machine checks recorded, no details in this log",
+    "hot": "CPU throttled by heat",
 }
 
 
@@ -159,7 +182,7 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
     if kind == "hot":
         steps = (look("sudo ipmitool sdr type Temperature"), look("sudo ipmitool sdr type Fan"))
         fix = Fix(
-            "Look at fans, filters and the processors' coolers.",
+            "Check fans, filters and CPU coolers.",
             steps,
             "investigate",
             "nothing",
@@ -168,7 +191,8 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
     else:
         steps = (look("sudo ras-mc-ctl --errors"), look("sudo ipmitool sel list | tail -20"))
         fix = Fix(
-            "Drain the node, update its firmware and have processor, board or memory replaced if it returns.",
+            "Drain the node and update its firmware; if errors return, request a replacement "
+            "of CPU, board or memory.",
             steps,
             "drain",
             "every job on this node",

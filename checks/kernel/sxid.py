@@ -6,22 +6,28 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.kernel.events import LoggedXid, Sxid
+from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
-from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.model import Finding, Fix, Moment
 
 DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 _FOLLOWS_SECONDS = 60.0
 """NVSwitches report the loss of a GPU within seconds (leptonai/gpud: 12 s between Xid 79 and SXid 20034)."""
 
 
-@check("kernel.sxid", "No NVSwitch error in the kernel log", tags={"fast"})
+@check("kernel.sxid", "NVSwitch errors (SXid)", tags={"fast"})
 def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Every SXid since boot or --since, by switch; a fatal one that follows the loss of a GPU is its echo.
+    """Every SXid since boot or --since, by NVSwitch; a fatal one right after a GPU loss follows from that.
 
-    Why: a fatal one takes the job on the GPU behind that port with it, some of them the whole fabric.
+    Why: a fatal SXid kills the job on the GPU behind that port; some stop the whole fabric.
     Fix disturbs: every job on the GPUs of the fabric.
+    Judges: FAIL for fatal errors of an NVSwitch, WARN for others.
+    Fix: Reset the GPUs of the board; if it comes back, request a replacement.
+    Threshold: NVIDIA's fabric manager guide: fatal and non-fatal SXid.
+    False positives: Switches report a lost GPU within seconds: then the GPU is the cause (leptonai/gpud).
+    Error texts:
+    - nvidia-nvswitch: SXid (PCI:
     """
     by_switch: dict[tuple[str, int], list[Sxid]] = {}
     for event in log.sxids:
@@ -42,7 +48,7 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     summary = f"SXid {code}" + (f" {row.name}" if row else "")
     summary += f" on link {', '.join(map(str, links))}" if links else ""
     summary += f", {len(events)} times" if len(events) > 1 else ""
-    evidence = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:3]]
+    evidence = [line_of(e) for e in events[:3]]
     subject = f"nvswitch:{switch.removeprefix('nvswitch')}"
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, (), kind.action, "every job on the fabric's GPUs", verify, DOCS)
@@ -51,7 +57,7 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
         build = Finding.warn if _repeats(events) else Finding.info
         return build(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
     if cause is not None:
-        summary += f": follows Xid {cause.code} of GPU {cause.device}, which is the cause"
+        summary += f": caused by Xid {cause.code} of GPU {cause.device}"
         finding = Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
         return finding.explained_by(f"kernel.xid@pci:{cause.device}")
     return Finding.fail(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.kernel.events import LoggedXid
+from nodedoctor.facts.kernel.events import LoggedXid, line_of
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
@@ -19,6 +19,7 @@ from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.record import record
 from nodedoctor.steps import keep, look, reboot
+from nodedoctor.wording import counted, sentences
 
 from .pci_address import gpu_index, subject_of
 
@@ -73,7 +74,7 @@ class Judged:
 
 @check(
     "kernel.xid",
-    "No GPU error in the kernel log",
+    "GPU errors (Xid)",
     tags={"fast"},
     without=(
         Gpus,
@@ -81,12 +82,18 @@ class Judged:
     ),
 )
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
-    """Every Xid since boot or --since: what NVIDIA's catalogue says of it, on which GPU, of whose process.
+    """Every Xid since boot or --since: its meaning in NVIDIA's catalogue, its GPU and its process.
 
-    Errors of programs are noted once they are a day old or hit several GPUs of one job: by NVIDIA's rule for
-    Xid 13 and 31 it is different programs on the same GPU that speak against the GPU.
-    Why: the driver tells there first that a GPU was lost, that memory failed or that a program went wrong.
-    Fix disturbs: as the error demands: nothing, the job, every job on the GPU, or the node.
+    Program errors are only noted when a day old or on several GPUs of one job: by NVIDIA's rule for Xid 13
+    and 31 the GPU is suspect when different programs fail on it.
+    Why: the driver first reports there that a GPU was lost, memory failed or a program crashed.
+    Fix disturbs: nothing, the job, every job on the GPU, or the node, depending on the error.
+    Judges: FAIL for Xids of hardware and driver, WARN for those of programs, notes for the harmless ones.
+    Fix: Follow the resolution of that Xid: `nodedoctor explain` with its number.
+    Threshold: NVIDIA's Xid catalogue and its resolution buckets (xids table).
+    False positives: Xid 13 and 31 are usually bugs of the program; Xid 45 follows a killed job.
+    Error texts:
+    - NVRM: Xid (PCI:
     """
     by_device: dict[str | None, list[LoggedXid]] = {}
     for event in log.xids:
@@ -161,11 +168,9 @@ def _excused(events: list[LoggedXid]) -> Finding:
     )
     names = ", ".join(sorted({event.name for event in events if event.name})[:3])
     devices = len({event.device for event in events})
-    summary = (
-        f"{codes} on {devices} GPU{'s' if devices > 1 else ''}: of programs{f' ({names})' if names else ''}"
-    )
-    lines = [Evidence("kernel-log", f"{e.when.text} {e.text}".strip()) for e in events[:2]]
-    return Finding.info(f"{summary}, not of the hardware", subject="xid:programs", evidence=lines)
+    summary = f"{codes} on {counted(devices, 'GPU')}: program errors{f' ({names})' if names else ''}"
+    lines = [line_of(e) for e in events[:2]]
+    return Finding.info(f"{summary}, not hardware", subject="xid:programs", evidence=lines)
 
 
 def _gpu(
@@ -184,7 +189,7 @@ def _gpu(
     harmless = all(one.of_program or one.status is Status.PASS for one in before)
     if not now and before and (done >= 0 or harmless or (gpu is not None and clean(gpu))):
         codes = ", ".join(one.times for one in before)
-        summary = f"{codes}: before the last reset or driver load, and no sign of it is left"
+        summary = f"{codes}: before the last reset or driver load, resolved"
         return Finding.info(summary, subject=subject, evidence=_evidence(before))
     index = gpu_index(device, gpus, pci) if device else None
     return _finding(now or before, subject, device if index is None else str(index))
@@ -209,7 +214,7 @@ def _judged(events: Iterable[LoggedXid], branch: int) -> list[Judged]:
 def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | None:
     row = table.xid(code)
     if row is None:
-        return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Ask the vendor.", events)
+        return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events)
     if code == 154:
         return _recovery(events)
     advice = row.what_to_do
@@ -240,12 +245,14 @@ def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
     if asked is None:
         number = "an action" if value is None else f"recovery action 0x{value:x}"
         what, advice = (
-            f"{number} that this version does not know",
-            "Ask the driver: `nvidia-smi -q` names it.",
+            f"{number} unknown to this version",
+            "Run `nvidia-smi -q`: it shows the action.",
         )
-        return Judged(154, Status.FAIL, f"the driver asks for {what}", "investigate", advice, events)
+        return Judged(154, Status.FAIL, f"the driver requests {what}", "investigate", advice, events)
     text = recovery_fix(asked.word, 0).text
-    return Judged(154, Status.FAIL, f"the driver asks for: {asked.name}", asked.action, text, events)
+    return Judged(
+        154, Status.FAIL, f"the driver requests a recovery action: {asked.name}", asked.action, text, events
+    )
 
 
 def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
@@ -286,21 +293,24 @@ def _badness(one: Judged) -> int:
 
 def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     if not judged:
-        return Finding.info("Xid 154: the driver asks for no recovery any more", subject=subject)
+        return Finding.info("Xid 154: the driver requests no recovery any more", subject=subject)
     worst, evidence = judged[0], _evidence(judged)
-    summary = f"{worst.times}{_whom(worst)}: {worst.meaning.rstrip('.')}"
+    meaning, *more = sentences(worst.meaning)
+    summary = f"{worst.times}{_whom(worst)}: {meaning}"
     rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
     ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
     summary += f"; also {', '.join(rest)}" if rest else ""
     if worst.status is Status.PASS:
         codes = ", ".join([worst.times, *ignored])
-        return Finding.info(f"{codes}: nothing to do. {worst.meaning}", subject=subject, evidence=evidence)
-    summary += f" ({', '.join(ignored)} only follow: ignore)" if ignored else ""
+        return Finding.info(f"{codes}: no action needed. {worst.meaning}", subject=subject, evidence=evidence)
+    summary += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
     asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
     fix = _fix(asked, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
     lead = f"GPU {subject.partition(':')[2]}: Xid {worst.code}: {worst.meaning}"
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
+    if more:
+        finding = finding.matters_as(" ".join(f"{sentence}." for sentence in more))
     return finding.explained_by(*seen_by([one.code for one in judged if one.status is worst.status]))
 
 
@@ -329,7 +339,7 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
         steps += gpu_reset(index, disturbs)
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)
-        steps += (reboot("the evidence is kept and the node is drained"),) if asked.action == "reboot" else ()
+        steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()
     return Fix(text, steps, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
 
 
@@ -349,7 +359,7 @@ def _evidence(judged: list[Judged]) -> list[Evidence]:
     lines = [one.events[0] for one in judged[:3]]
     if judged and len(judged[0].events) > 1:
         lines.insert(1, judged[0].events[-1])
-    return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in lines]
+    return [line_of(event) for event in lines]
 
 
 def _asked(event: LoggedXid) -> int | None:

@@ -1,15 +1,16 @@
 """Do copies with the host and inside a GPU reach what they should, and arrive unharmed?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.measured.bandwidth import Bandwidth, HostCopy
+from nodedoctor.facts.measured.bandwidth import DEEP, Bandwidth, HostCopy
 from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
 from nodedoctor.knowledge.gpus import gpu_model, pcie_gen
-from nodedoctor.model import Evidence, Finding
+from nodedoctor.model import Evidence, Finding, reading
+from nodedoctor.wording import counted
 
 LOW = 0.9
 """Of the median of the peers; ours, for the reasons in bandwidth.py."""
@@ -24,58 +25,73 @@ MEMORY_FLOOR = 0.45
 
 @check(
     "bandwidth.host",
-    "Copies with the host are fast and arrive unharmed",
+    "Host-GPU copies: bandwidth and data",
     tags={"gpu", "pcie"},
     explained_by=("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed"),
+    stage="preview",
 )
 def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
-    """GB/s to and from pinned memory of the NUMA node next to each idle GPU, and the data that came back.
+    """GB/s to and from pinned memory of the nearest NUMA node for each idle GPU, and the data read back.
 
-    Why: batches, offloaded optimizers and checkpoints go this way; half the lanes is half the speed.
-    Fix disturbs: every job on the node when a card has to be reseated.
+    Why: batches, offloaded optimizers and checkpoints use this path; half the PCIe lanes is half the speed.
+    Fix disturbs: every job on the node when a card must be reseated.
+    Judges: FAIL when copied data differs, or a GPU is below half of the median of its peers or below the
+    floor of its PCIe generation. A smaller lag behind the peers is a WARN.
+    Fix: Check the link's width and speed (pcie.width, pcie.speed), reseat the card or riser, and measure
+    again.
+    Threshold: Floors per PCIe generation are rows of the limits table; 0.9 and 0.5 of the peers' median are
+    our thresholds, no external source.
+    False positives: Confidential computing encrypts host copies and is much slower by design; a GPU that
+    starts work during the measurement looks slow.
     """
     copies = [copy for copy in bandwidth.host if copy.kind == "near"]
     good = [copy for copy in copies if not copy.error]
     encrypted = gpus is not None and gpus.encrypted
     findings = [*_unstarted(bandwidth), *_host_errors(bandwidth)]
     if bandwidth.cut_short:
-        findings.append(Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}"))
+        findings.append(Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}"))
     for copy in [copy for copy in bandwidth.host if copy.wrong]:
-        summary = "data copied to this GPU and back is not what was sent"
-        said = Evidence("bandwidth", f"GPU {copy.index}: {_first_wrong(copy.wrong)}")
-        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=[said], fix=WRONG))
-    findings += _slow_hosts(good, {} if encrypted else _by_index(gpus))
+        summary = "data corruption in host-GPU copies"
+        said = bandwidth.host_said(copy, "wrong")
+        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=said, fix=WRONG))
+    findings += _slow_hosts(bandwidth, good, {} if encrypted else _by_index(gpus))
     yield from findings
     if encrypted and good:
-        summary = (
-            "confidential computing encrypts these copies: no table's speed is expected, only the peers'"
-        )
+        summary = "confidential computing encrypts these copies: compared with peers only"
         yield Finding.info(summary, subject="mode:confidential-computing")
     if good and not findings:
         low = min(min(_both_ways(copy)) for copy in good)
         yield Finding.ok(
-            f"at least {low:.0f} GB/s to and from {len(good)} GPUs", evidence=map(_host_line, good)
+            f"at least {low:.0f} GB/s to and from {counted(len(good), 'GPU')}",
+            evidence=_host_lines(bandwidth, good),
         )
     elif not findings and not bandwidth.left_out:
-        yield Finding.unknown("crash", "no copy with the host was measured")
+        yield Finding.unknown("crash", "no host-GPU copy was measured")
     yield from _busy(bandwidth)
 
 
 @check(
     "bandwidth.memory",
-    "GPU memory is as fast as its model's",
+    "GPU memory bandwidth",
     tags={"gpu", "deep"},
     explained_by=("memory.remap", "memory.ecc", "thermal.throttle", "clock.limits"),
+    stage="preview",
 )
 def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
-    """GB/s of copies inside each idle GPU, read plus written, against the data sheet and the other GPUs.
+    """GB/s (read plus written) of copies inside each idle GPU, against the data sheet and the other GPUs.
 
-    Why: most kernels wait for memory; one GPU with slow memory makes all ranks wait.
+    Why: most kernels are limited by memory bandwidth; one GPU with slow memory makes all ranks wait.
     Fix disturbs: every job on the GPU while it is reset.
+    Judges: FAIL when a copy inside the GPU is far below the data sheet and the peers; WARN when only one of
+    them says so.
+    Fix: Check ECC and clocks of that GPU, reset it, and replace it if it stays slow.
+    Threshold: 0.45 of the data sheet lies just below the lowest of DCGM's limits (NVIDIA/DCGM,
+    nvvs/diag-skus.yaml.in); the peers' median times 0.9 is our threshold.
+    False positives: A GPU with lowered memory clocks, or one that another program uses meanwhile.
     """
     speeds, known = bandwidth.memory_gbytes_s, _by_index(gpus)
     if bandwidth.deep and bandwidth.cut_short:
-        yield Finding.unknown("timeout", f"measuring ended early: {bandwidth.cut_short}")
+        yield Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}")
     elif not speeds:
         yield Finding.skip(
             "measured only with --deep" if not bandwidth.deep else "no GPU memory was measured"
@@ -87,12 +103,12 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     for index, speed in speeds.items():
         model = gpu_model(known[index].name or "") if index in known else None
         sheet = (model.memory_bandwidth_gbps if model else None) or 0.0
-        evidence = [Evidence("bandwidth-deep", f"GPU {index}: {speed:.0f} GB/s, median {usual:.0f} GB/s")]
+        evidence = [reading(DEEP, f"steps[step=memory&index={index}].gbytes_s")]
         if speed < MEMORY_FLOOR * sheet:
             summary = f"{speed:.0f} GB/s, below {MEMORY_FLOOR:.0%} of the data sheet's {sheet:.0f}"
             yield Finding.fail(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
         elif speed < LOW * usual:
-            summary = f"{speed:.0f} GB/s where the other GPUs reach {usual:.0f}"
+            summary = f"{speed:.0f} GB/s , other GPUs {usual:.0f}"
             yield Finding.warn(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
         low |= speed < max(MEMORY_FLOOR * sheet, LOW * usual)
     if not low:
@@ -109,7 +125,7 @@ def _host_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
             )
 
 
-def _slow_hosts(copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Finding]:
+def _slow_hosts(bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Finding]:
     if not copies:
         return
     usual = median(min(_both_ways(copy)) for copy in copies)
@@ -120,16 +136,16 @@ def _slow_hosts(copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Fi
         if speed < max(floor, wanted, LOW * usual):
             low.append((copy, speed, max(floor, BROKEN * usual), max(wanted, LOW * usual)))
     if len(low) == len(copies) > 2:
-        said = [_host_line(copy) for copy, *_ in low[:4]]
+        said = _host_lines(bandwidth, [copy for copy, *_ in low[:4]])
         broken = any(speed < floor for _, speed, floor, _ in low)
         judge = Finding.fail if broken else Finding.warn
-        summary = f"copies with the host are slow on every GPU: {usual:.0f} GB/s, {low[0][3]:.0f} is usual"
+        summary = f"host-GPU copies slow on every GPU: {usual:.0f} GB/s, expected {low[0][3]:.0f}"
         yield judge(summary, evidence=said, fix=SYSTEM)
         return
     for copy, speed, floor, wanted in low:
         judge = Finding.fail if speed < floor else Finding.warn
-        summary = f"copies with the host reach {speed:.0f} GB/s, {wanted:.0f} is the least that is usual"
-        yield judge(summary, subject=f"gpu:{copy.index}", evidence=[_host_line(copy)], fix=HOST)
+        summary = f"host-GPU copies slow: {speed:.0f} GB/s, expected at least {wanted:.0f}"
+        yield judge(summary, subject=f"gpu:{copy.index}", evidence=_host_lines(bandwidth, [copy]), fix=HOST)
 
 
 def _host_floors(gpu: Gpu | None) -> tuple[float, float]:
@@ -149,23 +165,16 @@ def _both_ways(copy: HostCopy) -> tuple[float, float]:
     return copy.h2d_gbytes_s or 0.0, copy.d2h_gbytes_s or 0.0
 
 
-def _host_line(copy: HostCopy) -> Evidence:
-    where = f"node {copy.node}" if copy.node is not None else "anywhere"
-    up, down = _both_ways(copy)
-    return Evidence("bandwidth", f"GPU {copy.index}, {copy.kind} memory ({where}): to {up} from {down} GB/s")
+def _host_lines(bandwidth: Bandwidth, copies: Iterable[HostCopy]) -> list[Evidence]:
+    return [one for copy in copies for one in bandwidth.host_said(copy, "h2d_gbytes_s", "d2h_gbytes_s")]
 
 
 def _unstarted(bandwidth: Bandwidth) -> Iterator[Finding]:
     if bandwidth.unstarted:
-        said = Evidence("bandwidth", f"cuInit: {bandwidth.unstarted}")
-        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=[said], fix=UNSTARTED)
+        said = bandwidth.start_said()
+        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=said, fix=UNSTARTED)
 
 
 def _busy(bandwidth: Bandwidth) -> Iterator[Finding]:
     for index, why in bandwidth.left_out.items():
         yield Finding.skip(f"not measured: {why}", subject=f"gpu:{index}")
-
-
-def _first_wrong(wrong: Mapping[str, int] | None) -> str:
-    told = wrong or {}
-    return f"byte {told.get('offset')} is {told.get('found')}, not {told.get('wanted')}"

@@ -1,5 +1,6 @@
 """NVIDIA's own tests, where they are installed: their verdicts and their numbers beside ours."""
 
+import re
 from collections.abc import Iterator
 from statistics import mean
 
@@ -8,11 +9,12 @@ from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import WRONG
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, quoted_like
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 _DIAG = Fix(
-    "Read DCGM's own report; what it fails is what the vendor accepts as a reason to replace a part.",
+    "Read DCGM's report; vendors accept its failures as a reason for RMA.",
     (look("dcgmi diag -r 3 -j"),),
     "drain",
     "every job on the node",
@@ -21,46 +23,64 @@ _DIAG = Fix(
 )
 
 
-@check("deep.dcgm", "DCGM's diagnostic passes", tags={"gpu", "deep"})
+@check("deep.dcgm", "DCGM diagnostic", tags={"gpu", "deep"}, stage="preview")
 def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     """The table of `dcgmi diag -r 2`.
 
-    Why: it loads memory and PCIe, and finds what no counter shows.
-    Fix disturbs: every job on the node while it is out of service.
+    Why: it tests memory and PCIe under load, and finds faults that no counter shows.
+    Fix disturbs: every job on the node while it is drained.
+    Judges: FAIL for each test of the diagnostic that failed, WARN for one that ended otherwise.
+    Fix: Follow DCGM's own advice for the failed test; drain the node first.
+    Threshold: DCGM's own limits (`dcgmi diag -r 2`).
+    False positives: A GPU in use while the test runs.
     """
     bad = [row for row in diag.results if row[1] in ("Fail", "Warn")]
     for name, result, more in bad:
-        said = [Evidence("dcgmi-diag", f"{name}: {result} {more}".strip())]
+        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{result}.*$")]
         judge = Finding.fail if result == "Fail" else Finding.warn
         yield judge(f"{name}: {result} {more}".strip(), subject=f"test:{name}", evidence=said, fix=_DIAG)
     if not bad:
-        yield Finding.ok(f"{sum(row[1] == 'Pass' for row in diag.results)} tests pass")
+        yield Finding.ok(f"{sum(row[1] == 'Pass' for row in diag.results)} tests passed")
 
 
-@check("deep.nvbandwidth", "nvbandwidth was run", tags={"gpu", "deep"}, without=(Bandwidth,))
+@check("deep.nvbandwidth", "nvbandwidth", tags={"gpu", "deep"}, without=(Bandwidth,), stage="preview")
 def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Finding]:
-    """The sums nvbandwidth prints, beside what we measured.
+    """The totals nvbandwidth prints, next to our own measurement.
 
-    Why: two programs that agree leave little doubt about a number.
+    Why: two programs that agree confirm the number.
     Fix disturbs: nothing.
+    Judges: Never a FAIL: it shows the sums beside what nodedoctor measured.
+    Fix: Compare both numbers; bandwidth.host and bandwidth.p2p judge them.
+    Threshold: No threshold.
+    False positives: None known.
     """
     ours = [pair.read_gbytes_s for pair in bandwidth.pairs if pair.read_gbytes_s] if bandwidth else []
-    beside = f"; ours between GPUs: {mean(ours):.0f} GB/s on average" if ours else ""
-    said = [Evidence("nvbandwidth", f"SUM {test} {value}") for test, value in told.sums_gbytes_s.items()]
-    yield Finding.info(f"{len(said)} tests ran{beside}", evidence=said)
+    beside = f"; ours between GPUs: {mean(ours):.0f} GB/s average" if ours else ""
+    said = [quoted_like("nvbandwidth", rf"^.*SUM {re.escape(test)}\b.*$") for test in told.sums_gbytes_s]
+    yield Finding.info(f"{counted(len(said), 'test')} ran{beside}", evidence=said)
 
 
-@check("deep.nccl-tests", "all_reduce_perf computes rightly", tags={"gpu", "deep"}, without=(Collective,))
+@check(
+    "deep.nccl-tests",
+    "all_reduce_perf (nccl-tests)",
+    tags={"gpu", "deep"},
+    without=(Collective,),
+    stage="preview",
+)
 def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
-    """Bus bandwidth and wrong results of nccl-tests, beside those of our own job.
+    """Bus bandwidth and wrong results of nccl-tests, next to our own job's.
 
-    Why: it is what vendors and clouds compare with; a wrong result ruins every model.
-    Fix disturbs: every job on the node while it is out of service.
+    Why: vendors and clouds compare with it; a wrong result ruins every model.
+    Fix disturbs: every job on the node while it is drained.
+    Judges: FAIL when all_reduce_perf reports wrong results or an error.
+    Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
+    Threshold: No threshold: any wrong result is a fault.
+    False positives: None known.
     """
     largest = max(told.busbw_gbytes_s)
-    said = [Evidence("all-reduce-perf", f"{size} bytes: {v} GB/s") for size, v in told.busbw_gbytes_s.items()]
+    said = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
     if told.wrong:
-        yield Finding.fail(f"{told.wrong} results were wrong", evidence=said, fix=WRONG)
+        yield Finding.fail(f"{counted(told.wrong, 'wrong result')}", evidence=said, fix=WRONG)
         return
     speeds = [
         one.busbw_gbytes_s for one in (job.runs[0].operations if job else ()) if one.name == "all_reduce"

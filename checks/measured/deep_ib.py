@@ -1,27 +1,30 @@
 """Does every rail carry what its port promises? Measured with perftest, on this host alone."""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
 from nodedoctor.facts.rdma.ports import Ib
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 BROKEN = 0.5
 """Of the port's rate; ours: a PCIe slot with half its lanes, or of the generation before, gives half."""
 _SLOW = Fix(
-    "See whether its PCIe link has full width and speed, and whether ACS or an IOMMU slows it; then compare "
+    "Check whether its PCIe link has full width and speed, and whether ACS or an IOMMU slows "
+    "it; then compare "
     "firmware and settings with those of a rail that is fast.",
     (look("nodedoctor pcie ib topo"), look("sudo lspci -vv -d 15b3:")),
     "investigate",
-    "nothing to look; every job on the node when a card is reseated",
+    "nothing for the look-ups; every job on the node when a card is reseated",
     "nodedoctor deep.ib-write-bw",
     "https://github.com/linux-rdma/perftest",
 )
 _FAILED = Fix(
-    "Run the test by hand, the first line in one shell, the second in another; see limits.memlock when "
+    "Run the test by hand, the first line in one shell, the second in another; check limits.memlock if "
     "memory cannot be registered.",
     (),
     "investigate",
@@ -33,17 +36,23 @@ _FAILED = Fix(
 
 @check(
     "deep.ib-write-bw",
-    "Every rail carries what its port promises",
+    "RDMA loopback bandwidth",
     tags={"ib", "deep"},
     without=(Ib,),
     explained_by=("ib.ports", "ib.width", "ib.rate"),
+    stage="preview",
 )
 def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     """Gbit/s of ib_write_bw from this host through each active rail and back, against the port's rate.
 
-    The adapter reads from host memory and writes to it: this tests card and slot, not cable and switch.
+    The NIC reads from and writes to host memory: this tests card and slot, not cable and switch.
     Why: between nodes every collective is as slow as its slowest rail.
-    Fix disturbs: every job on the node when a card has to be reseated.
+    Fix disturbs: every job on the node when a card must be reseated.
+    Judges: FAIL below half of the port's rate, WARN below what a healthy slot gives.
+    Fix: Check the adapter's PCIe link (nic.inventory, pcie.width) and reseat the card.
+    Threshold: Half of the rate is our threshold (half the lanes); Azure/azurehpc-health-checks names 180 of
+    200 and 380 of 400 Gbit/s.
+    False positives: Traffic of a running job on the same port.
     """
     share, rates = _share(), {port.name: port.rate_gbps for port in ib.ports} if ib else {}
     good = 0
@@ -54,7 +63,9 @@ def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
         good += not finding
     if good:
         said = [_line(loop, rates.get(loop.port)) for loop in told.ports if loop.average_gbps is not None]
-        yield Finding.ok(f"{good} of {len(told.ports)} rails carry what they promise", evidence=said)
+        yield Finding.ok(
+            f"{good} of {counted(len(told.ports), 'rail')} at the rated bandwidth", evidence=said
+        )
 
 
 def _share() -> float:
@@ -69,25 +80,26 @@ def _unmeasured(loop: Loop) -> Finding | None:
     if not loop.error:
         return None
     subject, lines = f"port:{loop.port}", [line for line in loop.said.splitlines() if line.strip()]
-    said = [Evidence("ib-write-bw", line.strip()[:200]) for line in lines[-2:]]
+    said = [Evidence("ib-write-bw", line.strip()) for line in lines[-2:]]
     if loop.error == "failed":
-        why = f"ib_write_bw failed: {said[-1].text if said else 'it said nothing'}"
+        why = f"ib_write_bw failed: {said[-1].text if said else 'no output'}"
         return Finding.unknown("crash", why, subject=subject, evidence=said, fix=_FAILED)
-    why = "no time was left for it" if loop.error == "late" else "ib_write_bw did not end in 8 s"
+    why = "no time left for this test" if loop.error == "late" else "ib_write_bw did not finish in 8 s"
     return Finding.unknown("timeout", why, subject=subject, evidence=said, fix=_FAILED)
 
 
 def _slow(loop: Loop, rate: float, share: float) -> Finding | None:
     average, subject = loop.average_gbps or 0.0, f"port:{loop.port}"
     if not rate:
-        summary = f"{average:.0f} Gb/s measured, but the port's rate is not known: see ib.rate"
+        summary = f"{average:.0f} Gb/s measured, the port's rate is unknown (see ib.rate)"
         return Finding.unknown("not-visible-here", summary, subject=subject, evidence=[_line(loop, rate)])
     if average >= share * rate:
         return None
     judge = Finding.fail if average < BROKEN * rate else Finding.warn
-    summary = f"{average:.0f} Gb/s through a port of {rate:.0f}; {share * rate:.0f} is the least usual"
+    summary = f"{average:.0f} Gb/s, port rate {rate:.0f}, expected at least {share * rate:.0f}"
     return judge(summary, subject=subject, evidence=[_line(loop, rate)], fix=_SLOW)
 
 
 def _line(loop: Loop, rate: float | None) -> Evidence:
-    return Evidence("ib-write-bw", f"{loop.port}: BW average {loop.average_gbps} Gb/sec, rate {rate or '?'}")
+    row = rf"^.*\b{re.escape(f'{loop.average_gbps:g}')}\d*\b.*$" if loop.average_gbps is not None else r"\S.*"
+    return quoted_like("ib-write-bw", row, f"ports[port={loop.port}].text")

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.network.net import Interface, Net
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
+from nodedoctor.wording import counted
 
 FLAPS = 20
 """Times a link came or went from which it flaps: loading a driver and an adapter's reset make a handful."""
@@ -20,12 +21,16 @@ _CARRIER: tuple[Attribute[Interface], ...] = (
 )
 
 
-@check("net.link", "No link flaps and no bond has lost a leg", tags={"fast"})
+@check("net.link", "Link flaps and bonds", tags={"fast"}, stage="preview")
 def link(net: Net) -> Iterator[Finding]:
-    """Legs of bonds that are down while another one is up, and how often links changed, against peers.
+    """Bond members that are down while another one is up, and link changes against peers.
 
-    Why: a bond on one leg has half the bandwidth and no spare; a flapping link ends jobs at random.
-    Fix disturbs: what uses that interface.
+    Why: a bond with one member has half the bandwidth and no spare; a flapping link kills jobs at random.
+    Fix disturbs: traffic on that interface.
+    Judges: WARN when a link came and went often, or a bond runs on fewer legs than it has.
+    Fix: Check cable, transceiver and switch port of the named interface.
+    Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source.
+    False positives: Reloaded drivers and adapter resets make a handful of changes.
     """
     bonds = [one for one in net.interfaces if one.bond]
     legs = {bond.name: [one for one in net.interfaces if one.master == bond.name] for bond in bonds}
@@ -33,20 +38,20 @@ def link(net: Net) -> Iterator[Finding]:
     real = [one for one in net.interfaces if one.physical and one.up]
     for odd in odd_ones(real, _CARRIER):
         one = odd.device
-        said = [Evidence("net", f"{one.name}: carrier_changes {odd.value}")]
-        summary = f"{one.name}: its link changed {odd.value} times; {odd.peers} others: {odd.usual:g}"
-        fix = _fix(one.name, "Reseat or replace cable and transceiver; look at the switch port.")
+        said = [reading("net", f'interfaces["{one.name}"].carrier_changes')]
+        summary = f"{one.name}: link changed {odd.value} times, others {odd.usual:g}"
+        fix = _fix(one.name, "Reseat or replace cable and transceiver; check the switch port.")
         findings.append(Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix))
     yield from findings
     if findings:
         return
     if not real:
-        yield Finding.skip("no interface with a device behind it is up here")
+        yield Finding.skip("no physical interface is up here")
     elif not bonds and all(one.carrier_changes is None for one in real):
-        yield Finding.unknown("not-visible-here", "how often links changed was not reported")
+        yield Finding.unknown("not-visible-here", "link changes were not reported")
     else:
-        pairs = f", {len(bonds)} bonds with all legs" if bonds else ""
-        yield Finding.ok(f"{len(real)} interfaces up, no link flaps{pairs}")
+        pairs = f", {counted(len(bonds), 'bond')} complete" if bonds else ""
+        yield Finding.ok(f"{counted(len(real), 'interface')} up, no link flaps{pairs}")
 
 
 def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
@@ -54,13 +59,17 @@ def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
     down = [one for one in members if not one.up]
     if not down or len(down) == len(members):
         return
-    said = [Evidence("net", f"{one.name}: {'up' if one.up else 'down'}, master {bond}") for one in members]
+    said = [
+        reading("net", f'interfaces["{one.name}"].{key}')
+        for one in members
+        for key in ("operstate", "master")
+    ]
     names = ", ".join(one.name for one in down)
-    summary = f"{bond}: {len(down)} of {len(members)} legs down: {names}"
-    fix = _fix(down[0].name, "Look at cable, transceiver and switch port of the leg that is down.")
+    summary = f"{bond}: {len(down)} of {counted(len(members), 'bond member')} down ({names})"
+    fix = _fix(down[0].name, "Check cable, transceiver and switch port of the member that is down.")
     yield Finding.warn(summary, subject=f"net:{bond}", evidence=said, fix=fix)
 
 
 def _fix(interface: str, text: str) -> Fix:
     steps = (look("ip -details link show {}", interface), look("sudo ethtool {}", interface))
-    return Fix(text, steps, "investigate", "what uses that interface", "nodedoctor net.link")
+    return Fix(text, steps, "investigate", "traffic on that interface", "nodedoctor net.link")

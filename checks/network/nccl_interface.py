@@ -9,7 +9,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, several_nodes
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _VIRTUAL = re.compile(
@@ -17,12 +17,19 @@ _VIRTUAL = re.compile(
 )
 
 
-@check("net.interface", "NCCL and gloo find the right interface", tags={"fast"}, explained_by=("env.lint",))
+@check("net.interface", "Network interface of NCCL and Gloo", tags={"fast"}, explained_by=("env.lint",))
 def interface(net: Net, env: Env | None, processes: Processes | None) -> Iterator[Finding]:
-    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME against the interfaces there are; unset, what NCCL picks.
+    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME against the existing interfaces; if unset, NCCL's choice.
 
-    Why: ranks that listen on docker0 or on an interface that is down are waited for until the timeout.
+    Why: the other ranks cannot reach a rank on docker0 or on a down interface, and wait until the timeout.
     Fix disturbs: the job.
+    Judges: FAIL when NCCL_SOCKET_IFNAME or its like names an interface that is not there; WARN when NCCL
+    would take one that leads nowhere.
+    Fix: Set the variable to the interface that reaches the other nodes.
+    Threshold: NCCL's own rules of choice (NCCL environment documentation).
+    False positives: Interfaces that appear only while a job runs.
+    Error texts:
+    - Bootstrap : no socket interface found
     """
     told = False
     for variable, prefixes in (("NCCL_SOCKET_IFNAME", True), ("GLOO_SOCKET_IFNAME", False)):
@@ -51,12 +58,10 @@ def _settings(variable: str, env: Env | None, processes: Processes | None) -> di
 
 def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bool) -> Finding:
     subject = f"env:{variable}"
-    evidence = [
-        Evidence("net", ", ".join(f"{one.name} {'up' if one.up else 'down'}" for one in net.interfaces))
-    ]
+    evidence = [reading("net", f'interfaces["{one.name}"].operstate') for one in net.interfaces]
     chosen = matching(value, net.interfaces, prefixes)
     fix = Fix(
-        f"Name an interface that is up: {_usable(net)}.",
+        f"Set it to an interface that is up: {_usable(net)}.",
         (),
         "config",
         "the job",
@@ -70,7 +75,7 @@ def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bo
         summary = f"{variable}={value} in {where}: {', '.join(one.name for one in chosen)} is down"
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     up = ", ".join(one.name for one in chosen if one.up)
-    return Finding.ok(f"{variable}={value} means {up}", subject=subject, evidence=evidence)
+    return Finding.ok(f"{variable}={value} matches {up}", subject=subject, evidence=evidence)
 
 
 def matching(value: str, interfaces: tuple[Interface, ...], prefixes: bool = True) -> list[Interface]:
@@ -101,7 +106,7 @@ def _picked(net: Net, several: bool) -> Finding:
         return Finding.unknown("not-visible-here", "no interface with an address was seen")
     first = order[0]
     address = first.addresses[0]
-    summary = f"nothing is set; NCCL would take {first.name} ({address})"
+    summary = f"not set; NCCL would use {first.name} ({address})"
     if not (first.loopback or _VIRTUAL.match(first.name)) or not several:
         return Finding.ok(summary)
     fix = Fix(
@@ -112,4 +117,4 @@ def _picked(net: Net, several: bool) -> Finding:
         "nodedoctor net.interface",
         NCCL_ENV,
     )
-    return Finding.warn(f"{summary}, which leads to no other node", subject=f"net:{first.name}", fix=fix)
+    return Finding.warn(f"{summary}, which reaches no other node", subject=f"net:{first.name}", fix=fix)

@@ -13,8 +13,9 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, is_loopback, several_nodes
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted, listed
 
 _FEW_PORTS = 4096
 """Every connection of NCCL and gloo takes a port; the kernel's default range has 28 232 of them."""
@@ -23,58 +24,62 @@ _SLOW_SECONDS = 1.0
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd")
 
 
-@check("net.hostname", "The node's own name leads to its own address", tags={"fast"}, without=(Container,))
+@check("net.hostname", "Hostname resolution", tags={"fast"}, without=(Container,))
 def hostname(
     net: Net, processes: Processes | None, container: Container | None, peers: Peers | None
 ) -> Iterator[Finding]:
-    """What /etc/hosts, else the resolver, makes of this node's name.
+    """The address of this host's name in /etc/hosts, else from the resolver.
 
-    Why: gloo and launchers announce the address of the own name to other nodes; 127.0.1.1 leads them astray.
-    Fix disturbs: nothing; jobs see it when they are started anew.
+    Why: Gloo and launchers announce this address to other nodes; with 127.0.1.1 the others connect to
+    themselves.
+    Fix disturbs: nothing; jobs see it after a restart.
+    Judges: WARN when the host's name resolves to nothing, to 127.0.0.1 or to an address this node lacks.
+    Fix: Correct the entry of the name in /etc/hosts or DNS.
+    Threshold: No threshold.
+    False positives: Fine on a single node: there it is only noted.
     """
-    evidence = [
-        Evidence(
-            "net", f"{net.hostname}: {', '.join(net.name_addresses) or net.name_error} ({net.name_source})"
-        )
-    ]
+    by = "hosts" if net.name_source == "hosts" else "resolved"
+    evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
-        "Give the name its real address in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
+        "Set the real address of this host in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
         (),
         "config",
         "nothing",
         "nodedoctor net.hostname",
     )
     if not net.name_source:
-        yield Finding.unknown(
-            "not-visible-here", f"{net.hostname}: not in /etc/hosts; the resolver was not asked"
-        )
+        yield Finding.unknown("not-visible-here", f"{net.hostname}: not in /etc/hosts, resolver not queried")
     elif not net.name_addresses:
         why = net.name_error or "no address"
         yield Finding.warn(f"{net.hostname} cannot be resolved: {why}", evidence=evidence, fix=fix)
     elif all(is_loopback(address) for address in net.name_addresses):
-        summary = f"{net.hostname} is {net.name_addresses[0]}"
+        summary = f"{net.hostname} resolves to {net.name_addresses[0]}"
         if peers is not None or several_nodes(processes):
-            yield Finding.warn(f"{summary}: other nodes cannot use it", evidence=evidence, fix=fix)
+            yield Finding.warn(f"{summary}, unreachable from other nodes", evidence=evidence, fix=fix)
         else:
-            yield Finding.info(f"{summary}: right for one node only", evidence=evidence)
+            yield Finding.info(f"{summary}, correct for single-node jobs only", evidence=evidence)
     else:
         yield _own_address(net, container, evidence, fix)
 
 
 def _own_address(net: Net, container: Container | None, evidence: list[Evidence], fix: Fix) -> Finding:
     owned = [net.owns(address) for address in net.name_addresses]
-    summary = f"{net.hostname} is {', '.join(net.name_addresses)}"
+    summary = f"{net.hostname} resolves to {listed(net.name_addresses)}"
     if any(owned) or None in owned or (container is not None and container.inside):
         return Finding.ok(summary, evidence=evidence)
-    return Finding.warn(f"{summary}, which no interface of this node has", evidence=evidence, fix=fix)
+    return Finding.warn(f"{summary}, not an address of this node", evidence=evidence, fix=fix)
 
 
-@check("net.mtu", "Packet sizes agree", tags={"fast"})
+@check("net.mtu", "MTU of network interfaces", tags={"fast"})
 def mtu(net: Net) -> Iterator[Finding]:
-    """The MTU of interfaces in one bundle, and of the one the default route uses.
+    """The MTU of the interfaces of one bond or group, and of the default route's interface.
 
-    Why: where two ends differ, large packets vanish while small ones pass: connections open and then hang.
+    Why: with different MTUs, large packets are lost and small ones pass: connections open, then hang.
     Fix disturbs: the network connections of this node.
+    Judges: WARN when the parts of a bond or bridge differ in MTU.
+    Fix: Set one MTU on all parts.
+    Threshold: No threshold: values are compared.
+    False positives: None known.
     """
     bundles: dict[str, list[Interface]] = {}
     for one in net.interfaces:
@@ -87,36 +92,42 @@ def mtu(net: Net) -> Iterator[Finding]:
             "Set one MTU on all of them and on the switch.",
             (),
             "config",
-            "this node's connections",
+            "network connections of this node",
             "nodedoctor net.mtu",
         )
-        yield Finding.warn(f"parts of {name} differ: {told}", subject=f"net:{name}", fix=fix)
+        yield Finding.warn(f"members of {name} have different MTUs: {told}", subject=f"net:{name}", fix=fix)
     ways = [one for one in map(net.get, net.default_routes) if one and one.mtu]
     if not odd and ways:
-        yield Finding.ok(f"{ways[0].name} has MTU {ways[0].mtu}")
+        yield Finding.ok(f"MTU {ways[0].mtu} on {ways[0].name}")
     elif not odd:
-        yield Finding.skip("no default route over an interface seen here")
+        yield Finding.skip("no default route over a visible interface")
 
 
-@check("net.ports", "Ports for connections between nodes are free and open", tags={"fast"})
+@check("net.ports", "Local ports and firewall", tags={"fast"})
 def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Iterator[Finding]:
-    """The range of local ports, and firewalls of this node that may drop connections between nodes.
+    """The local port range, and firewalls of this node that may drop connections between nodes.
 
-    Why: NCCL and gloo listen on ports of that range; a dropped one shows as a hang at the first collective.
+    Why: NCCL and Gloo listen on ports of that range; a dropped connection hangs the first collective.
     Fix disturbs: nothing.
+    Judges: WARN when fewer than 4096 local ports can be used, or a local rule drops what comes in.
+    Fix: Widen net.ipv4.ip_local_port_range; allow the job's ports in the firewall.
+    Threshold: 4096 is our threshold; NVIDIA/nccl names 32768 to 60999.
+    False positives: Firewalls outside the node are not seen.
     """
     row = limit("local_port_range")
     span = limits.local_ports if limits else None
     if span is not None and span[1] - span[0] + 1 < _FEW_PORTS:
         fix = Fix(
-            "Widen it.",
+            "Widen the local port range.",
             (repair("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"),),
             "config",
             "nothing",
             "nodedoctor net.ports",
         )
         yield Finding.warn(
-            f"only {span[1] - span[0] + 1} local ports: {span[0]} to {span[1]}", subject="net:ports", fix=fix
+            f"only {counted(span[1] - span[0] + 1, 'local port')} ({span[0]}-{span[1]})",
+            subject="net:ports",
+            fix=fix,
         )
     wall = _firewall(net)
     several = several_nodes(processes)
@@ -129,16 +140,16 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
             "nodedoctor net.ports",
         )
         build = Finding.warn if several else Finding.info
-        yield build(f"{wall}: ports {row.value} must pass between nodes", subject="net:firewall", fix=fix)
+        yield build(f"{wall}: ports {row.value} must be open between nodes", subject="net:firewall", fix=fix)
     elif net.input_rules is None:
-        where = "only root may read the packet filter" if span else "the local port range was not told"
+        where = "only root can read the packet filter" if span else "local port range not reported"
         yield Finding.info(f"{_span(span)}; {where}", subject="net:firewall")
     else:
-        yield Finding.ok(f"{_span(span)}; no rule here drops what comes in")
+        yield Finding.ok(f"{_span(span)}; no rule drops incoming packets")
 
 
 def _span(span: tuple[int, int] | None) -> str:
-    return f"local ports {span[0]} to {span[1]}" if span else "local ports unknown"
+    return f"local ports {span[0]}-{span[1]}" if span else "local ports unknown"
 
 
 def _firewall(net: Net) -> str:
@@ -149,29 +160,33 @@ def _firewall(net: Net) -> str:
         rule for rule in rules if re.match(r"-A INPUT(?: -m comment --comment \S+)? -j (?:DROP|REJECT)", rule)
     ]
     if closed:
-        return f"the packet filter refuses what it does not know ({closed[0]})"
+        return f"the packet filter rejects by default ({closed[0]})"
     return "ufw is enabled" if net.ufw else ""
 
 
-@check("net.clock", "The clock is synchronised", tags={"fast"}, without=(Services,))
+@check("net.clock", "Clock synchronisation", tags={"fast"}, without=(Services,))
 def clock(net: Net, services: Services | None) -> Iterator[Finding]:
-    """The kernel's word on its clock (adjtimex), and the time services that run.
+    """The kernel's clock state (adjtimex), and the running time services.
 
-    Why: logs of nodes can only be put in order, and tokens only be checked, when their clocks agree.
+    Why: logs of several nodes can be ordered, and tokens verified, only with synchronised clocks.
     Fix disturbs: nothing.
+    Judges: WARN when no service keeps the clock in step.
+    Fix: Start chrony or systemd-timesyncd.
+    Threshold: The kernel's own state (adjtimex).
+    False positives: Virtual machines whose host sets their clock.
     """
     running = (
         [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
     )
     told = f" ({', '.join(running)})" if running else ""
     if net.synchronised is None:
-        yield Finding.unknown("not-visible-here", "the kernel does not tell")
+        yield Finding.unknown("not-visible-here", "the kernel does not report it")
     elif net.synchronised:
         bound = net.clock_error_seconds
         yield Finding.ok(f"synchronised{told}" + (f", within {bound:.3g} s" if bound is not None else ""))
     else:
         fix = Fix(
-            "Run one time service.",
+            "Enable one time service.",
             (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
             "config",
             "nothing",
@@ -180,14 +195,18 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
         yield Finding.warn(f"not synchronised{told}", fix=fix).led_by("the clock is not synchronised")
 
 
-@check("net.dns", "Names are resolved in time", tags={"fast"})
+@check("net.dns", "DNS response", tags={"fast"})
 def dns(net: Net) -> Iterator[Finding]:
-    """Name servers in /etc/resolv.conf, and how long the lookup of the own name took where it was needed.
+    """Name servers in /etc/resolv.conf, and the time to look up this host's name, where needed.
 
-    Why: a resolver that waits for a dead server makes every start and every rendezvous late.
+    Why: a resolver that waits for a dead server delays every job start and rendezvous.
     Fix disturbs: nothing.
+    Judges: WARN when the resolver does not answer or takes longer than 1 s.
+    Fix: Repair /etc/resolv.conf or add the nodes to /etc/hosts.
+    Threshold: 1 s is our threshold: resolvers answer in milliseconds.
+    False positives: Nodes that name all peers in /etc/hosts are not asked.
     """
-    servers = f"{len(net.nameservers)} name servers" if net.nameservers else "no name server"
+    servers = f"{counted(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
     fix = Fix(
         "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
         (look("resolvectl status"),),
@@ -197,7 +216,7 @@ def dns(net: Net) -> Iterator[Finding]:
     )
     if net.name_error == "TIMEOUT":
         yield Finding.warn(
-            f"the resolver did not answer in {net.name_seconds:.0f} s; {servers}"
+            f"the resolver did not respond in {net.name_seconds:.0f} s; {servers}"
             if net.name_seconds
             else "no answer",
             fix=fix,
@@ -205,8 +224,8 @@ def dns(net: Net) -> Iterator[Finding]:
     elif net.name_seconds is not None and net.name_seconds > _SLOW_SECONDS:
         yield Finding.warn(f"the resolver took {net.name_seconds:.1f} s; {servers}", fix=fix)
     elif net.name_seconds is not None:
-        yield Finding.ok(f"answered in {net.name_seconds:.2f} s; {servers}")
+        yield Finding.ok(f"responded in {net.name_seconds:.2f} s; {servers}")
     elif not net.nameservers:
-        yield Finding.info("no name server; the own name stands in /etc/hosts")
+        yield Finding.info("no name server; this host's name is in /etc/hosts")
     else:
-        yield Finding.info(f"{servers}, not asked: the own name stands in /etc/hosts")
+        yield Finding.info(f"{servers}, not queried: this host's name is in /etc/hosts")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.network.net import is_loopback
 from nodedoctor.facts.network.peers import Peer, Peers
-from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.model import Evidence, Finding, Fix, Step, quoted_like, reading
 from nodedoctor.steps import line, look, repair
 
 _LOSS_FAILS = 0.2
@@ -16,12 +16,17 @@ _VERIFY = "nodedoctor net.peers --peers {}"
 _TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 
 
-@check("net.peers", "The other nodes are reached")
+@check("net.peers", "Connections to other nodes", stage="preview")
 def reached(peers: Peers) -> Iterator[Finding]:
-    """Name, loss, latency, path MTU and the rendezvous port of every host named with --peers.
+    """Name resolution, packet loss, latency, path MTU and rendezvous port of every host in --peers.
 
-    Why: one node that the others cannot reach, or only with small packets, stops the job at its first step.
-    Fix disturbs: nothing here; a change of MTU or firewall is felt by every connection of that node.
+    Why: one unreachable node, or one reachable only with small packets, stops the job at its first step.
+    Fix disturbs: nothing here; an MTU or firewall change affects all connections of that node.
+    Judges: FAIL when a peer cannot be resolved or reached, or large packets do not pass; WARN for losses and
+    closed ports.
+    Fix: Check firewall, route and MTU on the way to that peer.
+    Threshold: Two of ten packets lost; TCP slows with the root of the loss (RFC 5348).
+    False positives: Networks that drop ping: the port is tried as well.
     """
     if not peers.peers:
         yield Finding.unknown("unparsable", "the answer names no peer")
@@ -36,24 +41,24 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
     if not peer.addresses:
         yield _nameless(peer)
     elif peer.by_name and all(is_loopback(address) for address in peer.addresses):
-        summary = f"{peer.host} is {peer.addresses[0]} here, which leads back to this node"
-        fix = _fix(peer, "Give it its real address in /etc/hosts of every node.")
+        summary = f"{peer.host} resolves to {peer.addresses[0]}, an address of this node"
+        fix = _fix(peer, "Set its real address in /etc/hosts of every node.")
         yield Finding.warn(summary, subject=_subject(peer), evidence=evidence, fix=fix)
     elif not peer.answers and _tried(peer, peers):
         fix = _fix(
             peer,
-            "See that it is up, and how packets leave for it.",
+            "Check that it is up, and the route to it.",
             look("ip route get {}", peer.addresses[0]),
         )
-        summary = f"{peer.host} ({peer.addresses[0]}) does not answer: {_heard(peer)}"
+        summary = f"{peer.host} ({peer.addresses[0]}) does not respond: {_heard(peer)}"
         yield Finding.fail(summary, subject=_subject(peer), evidence=evidence, fix=fix)
     elif not peer.answers_ping:
         yield _blind(peer)
     elif peer.ping is not None and peer.ping.loss > 0:
-        lost = f"{peer.ping.sent - peer.ping.received} of {peer.ping.sent} packets to {peer.host} got lost"
+        lost = f"{peer.ping.sent - peer.ping.received} of {peer.ping.sent} packets to {peer.host} lost"
         build = Finding.fail if peer.ping.loss >= _LOSS_FAILS else Finding.warn
         fix = _fix(
-            peer, "Look for errors at both ends' interfaces, cables and the switch.", look("ip -s link")
+            peer, "Check interfaces and cables at both ends, and the switch, for errors.", look("ip -s link")
         )
         yield build(lost, subject=_subject(peer), evidence=evidence, fix=fix)
 
@@ -66,33 +71,33 @@ def _tried(peer: Peer, peers: Peers) -> bool:
 
 def _nameless(peer: Peer) -> Finding:
     if not peer.finished and not peer.name_error:
-        why, hint = "the resolver did not answer in time", "Repair the resolver (net.dns), or use /etc/hosts."
+        why, hint = "the resolver timed out", "Repair the resolver (net.dns), or use /etc/hosts."
     else:
-        why, hint = peer.name_error or "no address", "Put it into /etc/hosts or DNS, or correct the name."
+        why, hint = peer.name_error or "no address", "Add it to /etc/hosts or DNS, or correct the name."
     fix = _fix(peer, hint, look("getent hosts {}", peer.host))
     return Finding.fail(f"{peer.host} cannot be resolved: {why}", subject=_subject(peer), fix=fix)
 
 
 def _blind(peer: Peer) -> Finding:
     """Loss and packet sizes were not seen, whatever the port said."""
-    told = f"{peer.host}: {_port_word(peer)}; loss and packet sizes were not seen, "
+    told = f"{peer.host}: {_port_word(peer)}; loss and packet sizes not tested, "
     subject, refused = _subject(peer), peer.ping.refused if peer.ping else None
     if peer.ping_error == "ENOENT":
         fix = Fix("Install ping: iputils-ping (Debian, Ubuntu) or iputils (RHEL, SLES).", action="none")
-        return Finding.unknown("missing-tool", f"{told}there is no ping here", subject=subject, fix=fix)
+        return Finding.unknown("missing-tool", f"{told}no ping here", subject=subject, fix=fix)
     if refused == "denied" or peer.ping_error in ("EACCES", "EPERM"):
         fix = Fix(
-            "Let everybody ping, or run as root.",
+            "Allow ping for all users, or run as root.",
             (repair("sudo sysctl -w net.ipv4.ping_group_range='0 2147483647'"),),
             "none",
         )
-        return Finding.unknown("denied", f"{told}ping is not allowed to send", subject=subject, fix=fix)
+        return Finding.unknown("denied", f"{told}ping has no permission to send", subject=subject, fix=fix)
     if peer.ping is None:
-        return Finding.unknown("timeout", f"{told}ping was not done in time", subject=subject)
+        return Finding.unknown("timeout", f"{told}ping timed out", subject=subject)
     if refused == "unsupported" or not peer.ping.sent:
-        return Finding.unknown("unparsable", f"{told}this ping is of an unknown kind", subject=subject)
-    fix = Fix("Let ICMP echo pass between the nodes.", action="none")
-    return Finding.unknown("not-visible-here", f"{told}it answers no ping", subject=subject, fix=fix)
+        return Finding.unknown("unparsable", f"{told}unknown version of ping", subject=subject)
+    fix = Fix("Allow ICMP echo between the nodes.", action="none")
+    return Finding.unknown("not-visible-here", f"{told}no answer to ping", subject=subject, fix=fix)
 
 
 def _packets(peer: Peer) -> Iterator[Finding]:
@@ -104,18 +109,18 @@ def _packets(peer: Peer) -> Iterator[Finding]:
     subject, evidence = f"{_subject(peer)}/mtu", _evidence(peer)
     fix = _fix(
         peer,
-        "Set one MTU at both ends and at every switch between.",
+        "Set one MTU at both ends and on every switch between them.",
         look("tracepath -n {}", peer.addresses[0]),
     )
-    told = f"the interface sends {whole} bytes, the way to {peer.host} carries"
+    told = f"interface MTU {whole}, path to {peer.host}"
     if peer.told_mtu is not None:
         summary = f"{told} {peer.told_mtu}: TCP adapts, RDMA and UDP do not"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     elif most:
-        summary = f"{told} {most}: larger packets vanish without a word"
+        summary = f"{told} {most}: larger packets are lost silently"
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif peer.finished:
-        summary = f"{peer.host} answers small pings and none of 576 bytes or more"
+        summary = f"{peer.host} answers small pings, none of 576 bytes or more"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 
@@ -130,7 +135,7 @@ def _port(peer: Peer, peers: Peers) -> Iterator[Finding]:
     named = "MASTER_PORT names it" if peers.port_named else "torchrun's default; MASTER_PORT is not set here"
     fix = _fix(
         peer,
-        "Let the firewalls pass all TCP ports between the nodes.",
+        "Open all TCP ports between the nodes in the firewalls.",
         look("sudo iptables -S INPUT"),
         _TORCHRUN,
     )
@@ -141,17 +146,17 @@ def _port(peer: Peer, peers: Peers) -> Iterator[Finding]:
 
 def _fine(peer: Peer, peers: Peers) -> Finding:
     ping = peer.ping
-    parts = [f"none of {ping.sent if ping else 0} packets lost"]
+    parts = [f"0 of {ping.sent if ping else 0} packets lost"]
     parts += [f"{ping.average_ms:.3g} ms"] if ping and ping.average_ms is not None else []
-    parts.append(f"packets of {peer.path_mtu} bytes pass" if peer.path_mtu else "packet sizes were not tried")
+    parts.append(f"packets of {peer.path_mtu} bytes pass" if peer.path_mtu else "packet sizes not tested")
     if peer.tcp:
         parts.append(
-            f"port {peers.port} {'is open' if peer.tcp == 'open' else 'is not used: nothing listens'}"
+            f"port {peers.port} {'is open' if peer.tcp == 'open' else 'is closed (nothing listens)'}"
         )
     summary, subject, evidence = "; ".join(parts), _subject(peer), _evidence(peer)
     if not peer.finished:
         return Finding.unknown(
-            "timeout", f"{summary}; the rest was not done in time", subject=subject, evidence=evidence
+            "timeout", f"{summary}; the rest timed out", subject=subject, evidence=evidence
         )
     build = Finding.ok if peer.tcp == "open" and peer.path_mtu else Finding.info
     return build(summary, subject=subject, evidence=evidence)
@@ -164,8 +169,8 @@ def _port_word(peer: Peer) -> str:
 
 
 def _heard(peer: Peer) -> str:
-    ping = f"{peer.ping.received} of {peer.ping.sent} pings came back" if peer.ping and peer.ping.sent else ""
-    refused = "no way leads there" if peer.ping and peer.ping.refused == "unreachable" else ""
+    ping = f"{peer.ping.received} of {peer.ping.sent} pings answered" if peer.ping and peer.ping.sent else ""
+    refused = "no route to it" if peer.ping and peer.ping.refused == "unreachable" else ""
     return ", ".join(word for word in (ping, refused, f"TCP says {peer.tcp}" if peer.tcp else "") if word)
 
 
@@ -174,7 +179,10 @@ def _subject(peer: Peer) -> str:
 
 
 def _evidence(peer: Peer) -> tuple[Evidence, ...]:
-    return (Evidence("peers", f"{peer.host} ({', '.join(peer.addresses)}): {_heard(peer)}"),)
+    here = f'peers["{peer.host}"]'
+    said = [quoted_like("peers", r"^.*packets transmitted.*$", f"{here}.ping.text")] if peer.ping else []
+    said += [reading("peers", f"{here}.tcp")] if peer.tcp else []
+    return (*said, reading("peers", f"{here}.addresses"))
 
 
 def _fix(peer: Peer, text: str, command: Step | None = None, docs: str = "") -> Fix:

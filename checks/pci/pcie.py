@@ -1,5 +1,6 @@
 """Is every PCIe link as wide and fast as it must be, and does it repeat packets?"""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -7,14 +8,17 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.links.error_growth import GROWTH, ErrorGrowth
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.facts.pci.pci import Pci, PciDevice
-from nodedoctor.knowledge.fixes.gpu import card, look_at
+from nodedoctor.facts.pci.lspci import Lspci
+from nodedoctor.facts.pci.pci import Pci, PciDevice, said_of
+from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.knowledge.limits import Limit, limit
-from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
+from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
 from nodedoctor.steps import look
+from nodedoctor.wording import agree, counted, listed
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -27,25 +31,35 @@ REPLAYS_LEAST = 1000
 _REPLAY_LIMITS = {gen: limit(f"pcie_replays_gen{gen}_per_minute") for gen in (3, 4, 5)}
 
 _LOOK = Fix(
-    "Run where NVML or nvidia-smi answers, or paste `nvidia-smi -q`.", (look("nvidia-smi -q"),), action="none"
+    "Run where NVML or nvidia-smi works, or paste the output of `nvidia-smi -q`.",
+    (look("nvidia-smi -q"),),
+    action="none",
 )
 _RESEAT = (
-    "Reseat the card, its riser or the module; compare the slot's BIOS setting (bifurcation). A link that "
+    "Reseat the card, its riser or the module; check the slot's BIOS setting (bifurcation). A link that "
     "stays narrow has a bad lane: board, riser or card."
 )
 
 
 @check(
     "pcie.width",
-    "Every PCIe link has its full width",
+    "PCIe link width",
     tags={"fast", "gpu", "pcie"},
     explained_by=("driver.answers", "driver.gpus-present"),
+    without=(Lspci,),
 )
-def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expect) -> Iterator[Finding]:
-    """Lanes of each GPU's and RDMA adapter's link, against what both ends can do, and against its peers.
+def width(
+    gpus: Gpus | None, pci: Pci | None, board: Board | None, lspci: Lspci | None, expect: Expect
+) -> Iterator[Finding]:
+    """Lanes of each GPU's and RDMA NIC's link, against what both ends support and against its peers.
 
-    Why: a GPU on 8 of 16 lanes loads data and reaches adapters at half the speed, and all others wait for it.
+    Why: a GPU with 8 of 16 lanes reaches host memory and NICs at half the speed, and all others wait for it.
     Fix disturbs: every job on the node while a card is reseated.
+    Judges: FAIL when a GPU or adapter runs on fewer lanes than its peers or, on a module board, than its
+    model has.
+    Fix: Reseat the card, riser or module; check bifurcation in the BIOS.
+    Threshold: Lanes per model in the gpus table, and the peers.
+    False positives: Workstation slots and single cloud cards with fewer lanes are only noted.
     """
     told = [gpu for gpu in gpus.gpus if gpu.pcie_width] if gpus else []
     source = gpus.source if gpus else ""
@@ -55,26 +69,30 @@ def width(gpus: Gpus | None, pci: Pci | None, board: Board | None, expect: Expec
     unasked = pci.gpus if pci and not (gpus and gpus.gpus) else ()
     devices = (*unasked, *(pci.mellanox_nics if pci else ()))
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
+    if lspci and pci is None:
+        shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
+        findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
+        devices = (*devices, *shown)
     looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
     if gpus and gpus.gpus and not told:
-        yield not_reported("the width of PCIe links", gpus.gpus, "pcie_width")
+        yield not_reported("PCIe link width", gpus.gpus, "pcie_width")
     elif not looked:
         yield _nothing(gpus, pci)
     elif not any(finding.severity.is_problem for finding in findings):
-        yield Finding.ok(f"{' and '.join(looked)} at the width expected here")
+        yield Finding.ok(f"{listed(looked)} at the expected width")
 
 
 def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
     if pci and not pci.gpus and not (gpus and gpus.gpus):
-        return Finding.skip("neither a GPU nor an RDMA adapter to look at")
+        return Finding.skip("no GPU or RDMA NIC here")
     return (
-        none_shown(gpus) if gpus else Finding.unknown("not-visible-here", "no PCIe link was told", fix=_LOOK)
+        none_shown(gpus) if gpus else Finding.unknown("not-visible-here", "no PCIe link reported", fix=_LOOK)
     )
 
 
 def _counted(count: int, noun: str) -> list[str]:
-    return [f"{count} {noun}{'s' if count > 1 else ''}"] if count else []
+    return [counted(count, noun)] if count else []
 
 
 def _expected(expect: Expect) -> tuple[int, int]:
@@ -98,15 +116,15 @@ def _gpu_width(
     if now >= wanted:
         return None
     said = [
-        Evidence(source, f"GPU {gpu.index}: PCIe link width {now}x, at most {most or '?'}x"),
-        card(source, gpu),
+        *values(source, gpu, "pcie_width", "pcie_width_max"),
+        *card(source, gpu),
     ]
     fix = look_at(gpu, _RESEAT, "pcie.width", _link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
     if not expected and (why := _by_design(model, now, most, peers)):
-        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:1])
+        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:2])
     if now < widest:
-        summary += f": {sum(peer > now for peer in peers)} like GPUs have a wider link"
+        summary += f": {sum(peer > now for peer in peers)} peers have a wider link"
     return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
@@ -116,13 +134,13 @@ def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]
         return None
     wider = sum(peer > now for peer in peers)
     if not peers:
-        return "a single card of its kind"
+        return "no peers to compare"
     if not wider:
-        return f"like the other {len(peers)} of its kind"
+        return f"the same on {counted(len(peers), 'peer')}"
     if model and model.datacentre:
         return None
     few = wider < 3 or wider * 2 <= len(peers)
-    return "slots of a workstation differ" if few or now == most else None
+    return "workstation slots differ" if few or now == most else None
 
 
 def _link_steps(address: str | None) -> tuple[Step, ...]:
@@ -137,34 +155,48 @@ def _lanes(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
-def _device_width(device: PciDevice, devices: Sequence[PciDevice]) -> Finding | None:
+def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str = "pci") -> Finding | None:
     """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
     now, most = _lanes(device), (device.link.max_width or 0) if device.link else 0
     peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
     if not now or now >= most:
         return None
-    said = [Evidence("pci", f"{device.address} {device.pci_id}: width x{now}, at most x{most}")]
+    said = said_of(device, "current_link_width", "max_link_width")
+    if source != "pci":
+        short = re.escape(device.address.removeprefix("0000:"))
+        lines = ("LnkCap:.*", "LnkSta:.*")
+        said = [quoted_like(source, rf"{short} .*(?:\n[ \t]+.*)*?\n[ \t]+({line})") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     if wider * 2 <= len(peers) or len(peers) < 2:
-        return Finding.info(f"{summary}; no better slot is known here", subject=subject, evidence=said)
+        return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=said)
     fix = Fix(
         _RESEAT, _link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width"
     )
-    return Finding.fail(f"{summary}: {wider} like devices have more", subject=subject, evidence=said, fix=fix)
+    return Finding.fail(
+        f"{summary}: {counted(wider, 'peer')} {agree(wider, 'has', 'have')} more",
+        subject=subject,
+        evidence=said,
+        fix=fix,
+    )
 
 
 @check(
     "pcie.speed",
-    "Every PCIe link runs at its generation",
+    "PCIe link speed",
     tags={"fast", "gpu", "pcie"},
     explained_by=("pcie.width", "driver.answers", "driver.gpus-present"),
 )
 def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
-    """PCIe generation of each GPU's link under load, and the best that slot and card can do, against peers.
+    """PCIe generation of each GPU's link under load, and the maximum of slot and card, against peers.
 
-    Why: each generation halves the way to host memory and adapters; a link falls back when signals are bad.
+    Why: each generation lost halves the bandwidth to host memory and NICs; bad signals make a link fall back.
     Fix disturbs: every job on the node while a card is reseated.
+    Judges: FAIL when a loaded GPU's link stays below the generation of slot and peers; WARN where only one
+    sign of it was seen.
+    Fix: Reseat the card or riser; check the slot's speed in the BIOS.
+    Threshold: The lower of slot and card, and the peers; idle GPUs lower their link (nvidia-smi(1)).
+    False positives: Idle GPUs, and slots of an older generation.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -174,14 +206,14 @@ def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
     findings = [finding for gpu in told if (finding := _generation(gpu, told, gpus.source, wanted))]
     yield from findings
     if not told and any(_grace(gpu) for gpu in gpus.gpus):
-        why = "these GPUs reach their CPU over NVLink-C2C, not over PCIe"
+        why = "these GPUs use NVLink-C2C to the CPU, not PCIe"
         yield Finding.info(why) if wanted else Finding.skip(why)
     elif not told:
-        yield not_reported("the speed of PCIe links", gpus.gpus, "pcie_generation")
+        yield not_reported("PCIe link speed", gpus.gpus, "pcie_generation")
     elif not findings:
         slower = [gpu for gpu in told if (gpu.pcie_generation or 0) < (gpu.pcie_generation_max or 0)]
-        idle = f"; {len(slower)} clocked down while idle, which is normal" if slower else ""
-        yield Finding.ok(f"{all_of(told)} at the speed expected now{idle}")
+        idle = f"; {len(slower)} at a lower speed while idle (normal)" if slower else ""
+        yield Finding.ok(f"{all_of(told)} at the expected speed{idle}")
 
 
 def _grace(gpu: Gpu) -> bool:
@@ -193,29 +225,27 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
     now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
     peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
     said = [
-        Evidence(source, f"GPU {gpu.index}: PCIe generation {now}, at most {most or '?'}"),
-        card(source, gpu),
+        *values(source, gpu, "pcie_generation", "pcie_generation_max"),
+        *card(source, gpu),
     ]
-    text = f"Reseat the card or riser, look at the slot's speed in the BIOS. {_RESEAT}"
+    text = f"Check the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", _link_steps(gpu.bus_id), "drain", "every job on this node")
     if expected and (most or now) < expected:
-        summary = f"generation {most or now} at its best; {expected} expected"
+        summary = f"PCIe generation {most or now} at most, expected {expected}"
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
     usual = Counter(peer.pcie_generation_max or 0 for peer in peers).most_common(1)
     if len(peers) > 1 and most and usual[0][0] > most and usual[0][1] == len(peers):
-        summary = (
-            f"slot and card manage generation {most} together; {len(peers)} like GPUs manage {usual[0][0]}"
-        )
+        summary = f"PCIe generation {most} at most, {counted(len(peers), 'peer')}: {usual[0][0]}"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if now >= most or (gpu.gpu_utilization_percent or 0) < LOADED_PERCENT or (gpu.pstate or 0) > 2:
         return None
     judge = Finding.fail if now * 2 <= most else Finding.warn
-    return judge(f"generation {now} of {most} under load", subject=gpu.subject, evidence=said, fix=fix)
+    return judge(f"PCIe generation {now} of {most} under load", subject=gpu.subject, evidence=said, fix=fix)
 
 
 @check(
     "pcie.replays",
-    "PCIe links do not repeat packets",
+    "PCIe replays",
     tags={"gpu", "pcie"},
     without=(
         ErrorGrowth,
@@ -224,10 +254,15 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
     explained_by=("pcie.width", "pcie.speed", "driver.answers", "driver.gpus-present"),
 )
 def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:
-    """Replay counters: their growth within a second, their mean rate since boot, and peers.
+    """Replay counters: growth within a second, mean rate since boot, and peers.
 
-    Why: every replay is a packet that arrived broken; many make a link slow, and it may drop out altogether.
+    Why: every replay is a corrupted packet sent again; many make a link slow, and it may fail completely.
     Fix disturbs: every job on the node while a card is reseated.
+    Judges: WARN when a GPU repeats packets faster than the limit, or far more than its peers.
+    Fix: Reseat the card, riser or module.
+    Threshold: NVIDIA/DCGM, DcgmHealthWatch.cpp: rates per lane and generation; 100 times the peers and 1000
+    at least are ours.
+    False positives: A handful of replays at link training is normal.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -237,10 +272,10 @@ def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> 
     findings = [f for gpu in told if (f := _replays(gpu, told, growth, uptime, gpus.source))]
     yield from findings
     if not told:
-        yield not_reported("a replay counter", gpus.gpus, "pcie_replays")
+        yield not_reported("replay counters", gpus.gpus, "pcie_replays")
     elif not any(finding.severity.is_problem for finding in findings):
-        seen = "" if growth else "; totals only, their growth was not looked at"
-        yield Finding.ok(f"no more replays than a sound link has on {all_of(told)}{seen}")
+        seen = "" if growth else " (totals only, growth not measured)"
+        yield Finding.ok(f"replay counters normal on {all_of(told)}{seen}")
 
 
 def _replays(
@@ -250,20 +285,20 @@ def _replays(
     allowed = _REPLAY_LIMITS.get(gpu.pcie_generation_max or 0, _REPLAY_LIMITS[5])
     per_second = allowed.number * (gpu.pcie_width or 16) / 60
     gained = growth.gpu(gpu.index) if growth else None
-    grown = gained.gained.get("pcie_replays", 0) if gained else 0
-    said = [Evidence(source, f"GPU {gpu.index}: {count} replays"), card(source, gpu)]
+    more = gained.gained.get("pcie_replays", 0) if gained else 0
+    said = [*values(source, gpu, "pcie_replays"), *card(source, gpu)]
     others = sorted(peer.pcie_replays or 0 for peer in told if peer is not gpu)
     median = others[len(others) // 2] if len(others) > 1 else None
     # Two in a second may be chance where one in two seconds is allowed; five are not.
-    if growth and grown > max(5.0, per_second * growth.seconds):
-        said.insert(0, Evidence(GROWTH, f"GPU {gpu.index}: +{grown} replays in {growth.seconds} s"))
-        summary = f"{grown / growth.seconds:.0f} replays a second now"
+    if growth and more > max(5.0, per_second * growth.seconds):
+        said = [*grown(gpu.index, "pcie_replays"), *said]
+        summary = f"{more / growth.seconds:.0f} replays per second"
     elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
-        summary = f"{count} replays since boot, more than DCGM allows in that time"
+        summary = f"{counted(count, 'replay')} since boot, above DCGM's limit"
     elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * max(median, 1):
-        summary = f"{count} replays; the median of its peers is {median}"
+        summary = f"{counted(count, 'replay')}, median of its peers {median}"
     elif count >= REPLAYS_LEAST:
-        return Finding.info(f"{count} replays in total", subject=gpu.subject, evidence=said)
+        return Finding.info(f"{counted(count, 'replay')} in total", subject=gpu.subject, evidence=said)
     else:
         return None
     return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_replay_fix(gpu, allowed))

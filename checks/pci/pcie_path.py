@@ -5,21 +5,22 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import Bridge, PcieTree
-from nodedoctor.facts.pci.iommu import Iommu
+from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import look, reboot, repair
+from nodedoctor.wording import counted, listed
 
 NCCL_ACS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"
 _TRANSLATED = ("DMA", "DMA-FQ")
 
 _AS_ROOT = Fix(
-    "Run as root: an ordinary user reads 64 bytes of configuration space, ACS stands behind them.",
+    "Run as root: other users can read only 64 bytes of configuration space, and ACS is after them.",
     (look("sudo nodedoctor pcie.acs"), look("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")),
     action="none",
 )
 _PASS_THROUGH = Fix(
-    "Boot with the IOMMU passed through (`iommu=pt`), or with it off where no virtual machine needs it.",
+    "Boot with the IOMMU in passthrough mode (`iommu=pt`), or off where no virtual machine needs it.",
     (
         look("cat /proc/cmdline"),
         look("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
@@ -50,18 +51,24 @@ _PASS_THROUGH = Fix(
 
 @check(
     "pcie.acs",
-    "ACS does not redirect traffic between GPUs and adapters",
+    "PCIe ACS redirection",
     tags={"fast", "pcie"},
     without=(Machine,),
+    stage="preview",
 )
 def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
-    """The ACS control register of every bridge above GPUs and RDMA adapters (needs root).
+    """The ACS control register of every bridge above GPUs and RDMA NICs (needs root).
 
-    A host that passes devices below a switch through to virtual machines needs the redirection there, and
-    with ATS translated requests pass all the same (ACS Direct Translated P2P):
+    A host that passes devices below a switch through to virtual machines needs the redirection there; with
+    ATS, translated requests are not redirected (ACS Direct Translated P2P):
     docs.nvidia.com/ai-enterprise/planning-resource/optimizing-vm-configuration-ai-inference/latest/appendix.html
-    Why: redirected traffic goes up to the CPU and back: slow, and with an IOMMU translating it may hang NCCL.
-    Fix disturbs: nothing; isolation between virtual machines is lost.
+    Why: redirected traffic goes to the CPU and back: slow, and with IOMMU translation NCCL may hang.
+    Fix disturbs: nothing; but isolation between virtual machines is lost.
+    Judges: FAIL when ACS redirects traffic of GPUs and adapters at a switch on bare metal.
+    Fix: Switch redirection off at the named bridge or in the BIOS.
+    Threshold: NVIDIA/nccl, GPU troubleshooting.
+    False positives: Hosts of virtual machines, ARM hosts and bridges with ATS need or excuse it and are left
+    out.
     """
     if why := _no_direct_path(tree, machine):
         yield Finding.skip(why)
@@ -73,40 +80,33 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     for bridge in bad:
         yield _redirected(bridge)
     if blind:
-        evidence = [Evidence("pci", f"{bridge.address}: {_SHORT}") for bridge in blind[:4]]
-        summary = f"{len(blind)} of {len(tree.bridges)} bridges could not be read"
+        evidence = [bridge.said for bridge in blind[:4]]
+        summary = f"{len(blind)} of {counted(len(tree.bridges), 'bridge')} could not be read"
         yield Finding.unknown("denied", summary, evidence=evidence, fix=_AS_ROOT)
     elif not bad:
         roots = [bridge.address for bridge in tree.bridges if bridge.redirects]
         if redirecting:
             lent = any(_lent(bridge, tree.bridges) for bridge in redirecting)
-            why = (
-                "devices there are passed through to virtual machines"
-                if lent
-                else "with ATS, which passes it"
-            )
+            why = "needed for passthrough to virtual machines" if lent else "not applied to ATS requests"
             addresses = ", ".join(bridge.address for bridge in redirecting[:8])
-            yield Finding.info(f"redirection at {len(redirecting)} bridges, {why}: {addresses}")
+            yield Finding.info(f"redirection at {counted(len(redirecting), 'bridge')} ({why}): {addresses}")
         elif roots:
-            text = f"redirection only at ports that lead to the CPU anyway: {', '.join(roots[:8])}"
+            text = f"redirection only at root ports, harmless: {', '.join(roots[:8])}"
             yield Finding.info(text)
         else:
-            yield Finding.ok(f"no redirection on {len(tree.bridges)} bridges above GPUs and adapters")
-
-
-_SHORT = "64 bytes of configuration space"
+            yield Finding.ok(f"no redirection on {counted(len(tree.bridges), 'bridge')} above GPUs and NICs")
 
 
 def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:
     """Why ACS does not matter here; None when it does."""
     if machine is not None and machine.virtual:
-        return "a virtual machine: here address translation services (ATS) decide, not the guest's bridges"
+        return "a virtual machine: ATS decides here, not the guest's bridges"
     if machine is not None and machine.arch == "aarch64":
         return "an ARM host: GPUs and CPU share translated addresses by design (ATS over the SMMU)"
     if tree.gpus == 0:
         return "no GPU on the PCI bus"
     if tree.gpus + tree.adapters < 2:
-        return "one GPU and no RDMA adapter: nothing to talk to directly"
+        return "one GPU and no RDMA NIC: no peer-to-peer traffic"
     if not tree.bridges:
         return "no bridge above the GPUs is visible"
     return None
@@ -127,8 +127,8 @@ def _lent(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
 
 def _acs_off(address: str) -> Fix:
     return Fix(
-        "Switch ACS redirection off on this bridge, at every boot, or off in the BIOS. Virtual machines that "
-        "share the switch need it on: then do not use P2P between them.",
+        "Disable ACS redirection on this bridge at every boot, or in the BIOS. Virtual machines that "
+        "share the switch need it: then do not use P2P between them.",
         (
             look("sudo lspci -s {} -vv | grep ACSCtl", address),
             repair(
@@ -136,32 +136,34 @@ def _acs_off(address: str) -> Fix:
             ),
         ),
         "config",
-        "nothing; isolation between virtual machines is lost",
+        "nothing; but isolation between virtual machines is lost",
         "sudo nodedoctor pcie.acs",
         NCCL_ACS,
     )
 
 
 def _redirected(bridge: Bridge) -> Finding:
-    said = f"{bridge.address} {bridge.kind}: ACSCtl {' '.join(f'{name}+' for name in bridge.redirects or ())}"
-    summary = f"redirects what {', '.join(bridge.beneath)} sends to its neighbours on the switch"
+    summary = f"ACS redirects P2P traffic of {listed(bridge.beneath, 3)} to the CPU"
     subject = f"pci:{bridge.address}"
-    return Finding.fail(
-        summary, subject=subject, evidence=[Evidence("pci", said)], fix=_acs_off(bridge.address)
-    )
+    return Finding.fail(summary, subject=subject, evidence=[bridge.said], fix=_acs_off(bridge.address))
 
 
 @check(
     "pcie.iommu",
-    "The IOMMU does not translate what GPUs and adapters send",
+    "IOMMU translation",
     tags={"fast", "pcie"},
     without=(Machine,),
+    stage="preview",
 )
 def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
-    """IOMMU units, the type of the groups GPUs and adapters are in, and the kernel's parameters.
+    """IOMMU units, the type of the IOMMU groups of GPUs and NICs, and kernel parameters.
 
-    Why: translated addresses send GPU-to-GPU traffic through the CPU: slow, wrong data or hangs in NCCL.
-    Fix disturbs: every job on the node: it takes a reboot.
+    Why: translation sends GPU-to-GPU traffic through the CPU: slow, wrong data or hangs in NCCL.
+    Fix disturbs: every job on the node (reboot).
+    Judges: WARN when GPUs or adapters are in IOMMU groups whose addresses are translated.
+    Fix: Boot with `iommu=pt`.
+    Threshold: NVIDIA/nccl, GPU troubleshooting: off or passthrough.
+    False positives: Hosts that pass devices to virtual machines.
     """
     devices = tuple(one for one in (*pci.gpus, *pci.mellanox_nics) if one.driver not in GIVEN_AWAY)
     if why := _no_translation(iommu, devices, sum(device.is_gpu for device in devices), machine):
@@ -170,22 +172,22 @@ def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     held = [(device, iommu.types.get(device.iommu_group or "", "")) for device in devices]
     translated = [(device, kind) for device, kind in held if kind in _TRANSLATED]
     told = [kind for _, kind in held if kind]
-    parameters = " ".join(iommu.parameters) or "none about the IOMMU"
-    said = [Evidence("iommu", f"kernel parameters: {parameters}; units: {' '.join(iommu.units[:8])}")]
-    said += [Evidence("iommu", f"{d.address} in group {d.iommu_group}: {kind}") for d, kind in translated[:8]]
+    said = [quoted_like("iommu", r"\S.*", 'files["/proc/cmdline"]'), reading("iommu", f'lists["{UNITS}"]?')]
+    groups = dict.fromkeys(device.iommu_group for device, _ in translated)
+    said += [file_reading("iommu", f"{GROUPS}/{group}/type") for group in list(groups)[:8]]
     if translated:
-        summary = f"the IOMMU translates for {len(translated)} of {len(devices)} GPUs and adapters"
+        summary = f"the IOMMU translates addresses for {len(translated)} of {len(devices)} GPUs and NICs"
         yield Finding.warn(summary, evidence=said, fix=_PASS_THROUGH)
     elif told:
         kinds = ", ".join(sorted(set(told)))
-        yield Finding.ok(f"GPUs and adapters are in IOMMU groups of type {kinds}", evidence=said)
+        yield Finding.ok(f"GPUs and NICs are in IOMMU groups of type {kinds}", evidence=said)
     elif any(device.iommu_group for device in devices):
-        summary = "the type of IOMMU groups cannot be read here"
+        summary = "type of IOMMU groups not readable here"
         yield Finding.unknown(
             "denied", summary, evidence=said, fix=Fix("Run on the host as root.", action="none")
         )
     else:
-        yield Finding.ok("GPUs and adapters are in no IOMMU group", evidence=said)
+        yield Finding.ok("GPUs and NICs are in no IOMMU group", evidence=said)
 
 
 _ELSEWHERE = ("a virtual machine", "an ARM host", "one GPU", "no GPU", "WSL2")
@@ -201,5 +203,5 @@ def _no_translation(
     if machine is not None and machine.arch == "aarch64":
         return "an ARM host: GPUs and CPU share translated addresses by design (ATS over the SMMU)"
     if len(devices) < 2:
-        return "one GPU and no RDMA adapter: nothing to talk to directly"
-    return None if iommu.units else "no IOMMU is switched on"
+        return "one GPU and no RDMA NIC: no peer-to-peer traffic"
+    return None if iommu.units else "no IOMMU enabled"

@@ -14,6 +14,7 @@ from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_mana
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted, listed
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
@@ -25,17 +26,23 @@ _SETS = (8, 16)
 
 @check(
     "ib.ports",
-    "Every port that NCCL uses is active",
+    "RDMA port state",
     tags={"fast", "ib"},
     without=(Container,),
     explained_by=("kernel.nic",),
 )
 def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
-    """State of the ports chosen by NCCL_IB_HCA, else of the class of equal ports that carries most.
+    """State of the ports in NCCL_IB_HCA, else of the largest group of equal ports.
 
-    Why: NCCL leaves out a port that is not active; all traffic between nodes then shares the others, or the
-    job falls back to TCP.
-    Fix disturbs: nothing but what uses that port.
+    Why: NCCL skips a port that is not active; all traffic between nodes then shares the others, or the job
+    falls back to TCP.
+    Fix disturbs: traffic on that port.
+    Judges: FAIL when a rail is down or a device has no driver; WARN when it cannot be told whether a port is
+    meant to have a link.
+    Fix: Check cable and switch port, then the port's mode and driver.
+    Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
+    False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
+    rails.
     """
     wanted = expect.get("ib")
     for name in ib.silent:
@@ -66,18 +73,18 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
         if not port.active:
             yield _not_active(port, rails, ib)
         elif physical is not None and not physical.healthy:
-            summary = f"ACTIVE, yet {port.phys_state}: {physical.meaning}"
+            summary = f"ACTIVE, but {port.phys_state}: {physical.meaning}"
             yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=cable())
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
-        yield Finding.info(f"they manage the NVSwitches and are no network: {names}", subject="ib:bridges")
+        yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")
     idle = [port for port in rails.others if not port.active]
     if idle:
         names = ", ".join(f"{port.name} {port.phys_state or port.state or 'not active'}" for port in idle)
-        yield Finding.info(f"not used by NCCL and without a link: {names}", subject="ib:others")
+        yield Finding.info(f"no link, not used by NCCL: {names}", subject="ib:others")
     elif not rails.ports and rails.others:
         yield Finding.info(
-            f"NCCL uses none of {len(rails.others)} ports ({rails.chosen_by})", subject="ib:others"
+            f"NCCL uses none of {counted(len(rails.others), 'port')} ({rails.chosen_by})", subject="ib:others"
         )
 
 
@@ -88,7 +95,7 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
     summary = f"{port.state or '?'}, {port.phys_state or 'physical state unknown'}: {why}"
     evidence = ib.evidence(port)
     if port.state is None and port.phys_state is None:
-        return Finding.unknown("unparsable", "its state is not told", subject=port.subject, evidence=evidence)
+        return Finding.unknown("unparsable", "state not reported", subject=port.subject, evidence=evidence)
     if rails.off:
         return Finding.info(f"{summary}; NCCL_IB_DISABLE=1", subject=port.subject, evidence=evidence)
     if not rails.explicit and (spare := _spare(port, rails)):
@@ -96,8 +103,13 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     if not (rails.sure or port.carried or port.phys_state in _CABLED) and any(p.active for p in rails.ports):
-        summary = f"{summary}; whether it is meant to have a link cannot be told"
-        return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        summary = f"{summary}; unknown whether it should have a link"
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        return unsure.in_preview()
+    if not rails.explicit and not port.infiniband and all(p.rate_gbps is None for p in rails.ports):
+        summary = f"{summary}; no rate is told, so it may be of the node's own network"
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        return unsure.in_preview()
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
 
@@ -115,14 +127,14 @@ def _spare(port: IbPort, rails: Rails) -> str:
     shared = {other.card for other in rails.ports if other.card}
     several = max(Counter(other.card for other in rails.ports if other.card).values(), default=1)
     if several > 1 and len(set(cards.values())) == 1 and set(cards) == shared:
-        return "the same port of every such card is unused"
+        return "this port is unused on every such card"
     if len(active) in _SETS and len(idle) < len(active) / 2:
         return f"all {len(active)} rails are active without it"
     if port.infiniband or len(idle) == len(rails.ports):
         return ""
-    rates = [other.rate_gbps or 0 for other in active]
+    rates = [other.rate_gbps or 0 for other in active if other.rate_gbps is not None] or [_RAIL_GBPS]
     rail = len(active) > max(1, len(idle)) and min(rates, default=0) >= _RAIL_GBPS
-    return "" if rail else "an Ethernet port nobody may use"
+    return "" if rail else "an Ethernet port, possibly unused"
 
 
 def _fix(port: IbPort) -> Fix:
@@ -136,23 +148,25 @@ def _fix(port: IbPort) -> Fix:
 
 def _silent(name: str) -> Finding:
     fix = Fix(
-        "Reset the adapter or reboot; update its firmware.",
+        "Reset the NIC or reboot; update its firmware.",
         (),
         "reboot",
         "every job on this node",
         "nodedoctor ib",
     )
     return Finding.unknown(
-        "stuck", f"{name} does not answer: a read of its files hangs", subject=f"hca:{name}", fix=fix
+        "stuck", f"{name} does not respond: reading its files hangs", subject=f"hca:{name}", fix=fix
     )
 
 
 def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
-    summary = f"{len(addresses)} InfiniBand adapters on the bus ({addresses[0]} ...) and no RDMA device"
+    summary = (
+        f"{counted(len(addresses), 'InfiniBand adapter')} on the bus ({addresses[0]} ...), but no RDMA device"
+    )
     if inside:
         fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")
         return Finding.unknown("not-visible-here", summary, subject="ib:driver", fix=fix)
-    text = "Load the adapters' driver; where that fails the kernel's log says why."
+    text = "Load the NIC driver; if that fails, the kernel log shows why."
     steps = (repair("sudo modprobe mlx5_ib"), look("nodedoctor kernel.nic"))
     fix = Fix(text, steps, "config", "nothing", "nodedoctor ib.ports")
     return Finding.fail(summary, subject="ib:driver", fix=fix)
@@ -160,14 +174,14 @@ def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
 
 def _no_such(word: str, rails: Rails) -> Finding:
     fix = Fix(
-        "Name adapters that exist, or leave the variable out.",
+        "Set it to existing NICs, or unset it.",
         (repair("unset NCCL_IB_HCA"),),
         "config",
         "the job",
         "nodedoctor ib.ports",
     )
     return Finding.fail(
-        f"{rails.chosen_by} names {word}, which this node does not have", subject=f"hca:{word}", fix=fix
+        f"{rails.chosen_by} contains {word}, not present on this node", subject=f"hca:{word}", fix=fix
     ).explained_by("env.lint@env:NCCL_IB_HCA")
 
 
@@ -176,11 +190,13 @@ def _expected(wanted: str, rails: Rails) -> Finding:
     found = re.fullmatch(r"(\d{1,3})(?:x(\d{1,4}(?:\.\d)?))?", wanted.strip())
     if found is None:
         return Finding.unknown(
-            "unparsable", f"--expect ib={wanted}: not of the form 8x400", subject="ib:expected"
+            "unparsable",
+            f"--expect ib: expected COUNTxRATE like 8x400, got '{wanted}'",
+            subject="ib:expected",
         )
     count, rate = int(found.group(1)), float(found.group(2) or 0)
     have = [port for port in rails.ports if port.active and (port.rate_gbps or 0) >= rate]
-    summary = f"{len(have)} active ports of {wanted} expected"
+    summary = f"{len(have)} of {wanted} expected ports active"
     if len(have) < count:
         return Finding.fail(
             summary,
@@ -192,15 +208,20 @@ def _expected(wanted: str, rails: Rails) -> Finding:
 
 @check(
     "ib.sm",
-    "A subnet manager has configured every InfiniBand rail",
+    "InfiniBand subnet manager",
     tags={"fast", "ib"},
     explained_by=("ib.ports",),
 )
 def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """State Initializing, and the address (LID) of the subnet manager, of InfiniBand rails with a link.
+    """State Initializing, and the subnet manager's address (LID), of InfiniBand rails with a link.
 
-    Why: without one no port becomes active; when it is lost, new connections fail.
+    Why: without a subnet manager no port becomes active; when it is lost, new connections fail.
     Fix disturbs: nothing.
+    Judges: FAIL when links are up and no subnet manager has configured them; WARN when an active port knows
+    none.
+    Fix: Start the subnet manager (opensm, UFM or the switch's own).
+    Threshold: InfiniBand architecture: a port stays INIT without a subnet manager.
+    False positives: Back-to-back test links without a subnet manager.
     """
     linked = [p for p in rails.ports if p.infiniband and (p.active or p.state in ("INIT", "ARMED"))]
     if not linked:
@@ -209,44 +230,44 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     waiting = [port for port in linked if port.state == "INIT"]
     lost = [port for port in linked if port.active and port.sm_lid == 0]
     for port in waiting:
-        summary = "the link is up and no subnet manager has configured it"
+        summary = "link up, not configured by any subnet manager"
         yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=subnet_manager())
     for port in lost:
-        yield Finding.warn(
-            "active, but it knows no subnet manager", subject=port.subject, fix=subnet_manager()
-        )
+        yield Finding.warn("active, but no subnet manager known", subject=port.subject, fix=subnet_manager())
     if not waiting and not lost:
         lids = sorted({port.sm_lid for port in linked if port.sm_lid})
-        yield Finding.ok(
-            f"{len(linked)} ports, subnet manager at LID {', '.join(map(str, lids)) or 'unknown'}"
-        )
+        yield Finding.ok(f"{counted(len(linked), 'port')}, subnet manager at LID {listed(lids) or 'unknown'}")
 
 
-@check("ib.firmware", "Adapters of one kind run one firmware", tags={"fast", "ib"})
+@check("ib.firmware", "NIC firmware versions", tags={"fast", "ib"})
 def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """Firmware versions of the rails' adapters, by model.
+    """Firmware versions of the rails' NICs, by model.
 
-    Why: mixed firmware behaves differently under congestion and is the first thing a vendor asks about.
-    Fix disturbs: the adapter is reset; every job on this node.
+    Why: mixed firmware behaves differently under congestion, and vendors ask about it first.
+    Fix disturbs: every job on this node (NIC reset).
+    Judges: WARN when like rails run different firmware; a note where only some adapters differ.
+    Fix: Bring all adapters of the model to one firmware.
+    Threshold: No threshold: versions are compared within the model.
+    False positives: Adapters for storage or management, which may have their own firmware.
     """
     by_model: dict[str, Counter[str]] = {}
     for port in rails.ports:
         if port.firmware:
             by_model.setdefault(port.model or "adapter", Counter())[port.firmware] += 1
     if not by_model:
-        yield ib.nothing(rails, "no firmware version is told")
+        yield ib.nothing(rails, "no firmware version reported")
     for model, versions in by_model.items():
         told = ", ".join(f"{n} x {version}" for version, n in versions.most_common())
         if len({version.rpartition(".")[0] for version in versions}) > 1:
             fix = Fix(
-                "Bring them to one release.",
+                "Update all NICs to one firmware release.",
                 (look("sudo mlxfwmanager --query"),),
                 "config",
                 "every job on this node",
                 "nodedoctor ib.firmware",
             )
             finding = Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
-            yield finding.led_by(f"{model} adapters run {len(versions)} versions of firmware")
+            yield finding.led_by(f"{model} NICs run {len(versions)} firmware versions")
         elif len(versions) > 1:
             yield Finding.info(f"{model}: {told}", subject=f"model:{model}")
         else:

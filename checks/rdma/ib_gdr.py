@@ -6,19 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.driver.driver import PEER_MODULES, Driver
+from nodedoctor.facts.driver.driver import PEER_MODULES, Driver, module_line, module_version
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.facts.rdma.sysfs import CLASS
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, versions_in_use
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.fixes.rdma import NCCL_DOCS, port_fix
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Evidence, Finding, Fix, file_reading, reading
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted
 
 _DMABUF_KERNEL = (5, 12)
 """The first kernel with DMA-BUF for RDMA (NVIDIA/nccl, GPU troubleshooting: kernel >= 5.12, open module)."""
@@ -29,7 +31,7 @@ _ROCE_HEADERS = 96
 """Bytes RoCE needs beside its payload: linux, include/rdma/ib_addr.h, iboe_get_mtu."""
 
 
-@check("ib.gdr", "Adapters reach GPU memory directly", tags={"fast", "ib"}, without=(Machine,))
+@check("ib.gdr", "GPUDirect RDMA", tags={"fast", "ib"}, without=(Machine,), stage="preview")
 def gdr(
     rails: Rails,
     driver: Driver,
@@ -38,10 +40,14 @@ def gdr(
     libraries: Libraries | None,
     target: TargetPython | None,
 ) -> Iterator[Finding]:
-    """GPUDirect RDMA: nvidia_peermem loaded and known to this NCCL, or DMA-BUF by kernel and open module.
+    """GPUDirect RDMA: nvidia_peermem loaded and supported by this NCCL, or DMA-BUF (kernel and open module).
 
-    Why: without it every byte between nodes takes the way through host memory, several times slower.
-    Fix disturbs: nothing; jobs use it when they are started anew.
+    Why: without it all traffic between nodes goes through host memory, several times slower.
+    Fix disturbs: nothing; jobs use it after a restart.
+    Judges: WARN when neither nvidia_peermem nor DMA-BUF is usable for GPUDirect RDMA.
+    Fix: Load nvidia_peermem, or use the open kernel module with Linux 5.12 and newer.
+    Threshold: NVIDIA/nccl, GPU troubleshooting; NVIDIA/nccl issue 1676 for old NCCL.
+    False positives: Clouds with an RDMA driver of their own; EFA is recognised.
     """
     if not rails.ports or not any(port.active for port in rails.ports):
         yield Finding.skip("NCCL uses no active RDMA port here")
@@ -62,7 +68,7 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
     if loaded is not None:
         missed = loaded == "nvidia_peermem" and not _OLD_NAMES & set(driver.peer_memory)
         blind = [one for one in nccl if missed and _misses_peermem(one, dmabuf)]
-        evidence = [Evidence("driver-files", f"{loaded} in /proc/modules")]
+        evidence = [module_line(loaded)]
         if blind:
             return _not_recognised(blind[0], nccl[blind[0]], evidence)
         return Finding.ok(f"{loaded} is loaded", evidence=evidence)
@@ -72,48 +78,44 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
             f"DMA-BUF: kernel {machine.kernel if machine else ''}, open module; NCCL >= {since} uses it"
         )
     if driver.modules is None or driver.kind is None or (driver.kind == "open" and kernel is None):
-        return Finding.unknown(
-            "not-visible-here", "neither the loaded modules nor the kind of driver are told"
-        )
+        return Finding.unknown("not-visible-here", "loaded modules and driver type not reported")
     row = limit("peermem")
-    summary = (
-        f"nvidia_peermem is not loaded, and DMA-BUF needs the open module and kernel 5.12 ({row.source})"
-    )
+    summary = f"nvidia_peermem not loaded, and DMA-BUF needs the open module and kernel 5.12 ({row.source})"
     fix = Fix(
-        "Load the module, now and at every boot.",
+        "Load nvidia_peermem now and at every boot.",
         (
             repair("sudo modprobe nvidia_peermem"),
             repair("echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf"),
         ),
         "config",
-        "nothing; jobs use it when they are started anew",
+        "nothing; jobs use it after a restart",
         "nodedoctor ib.gdr",
         NCCL_DOCS,
     )
-    return Finding.warn(summary, evidence=[Evidence("driver-files", driver.version_text)], fix=fix)
+    return Finding.warn(summary, evidence=[module_version()], fix=fix)
 
 
 def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Finding:
     """Amazon's adapters: their driver says itself whether it reaches GPU memory, by a module of its own."""
     ours = [port for port in rails.ports if port.efa]
     denied = [port for port in ours if port.gdr is False]
-    evidence = [Evidence("rdma", f"{port.hca}/gdr: {int(port.gdr)}") for port in ours if port.gdr is not None]
+    evidence = [file_reading("rdma", f"{CLASS}/{port.hca}/gdr") for port in ours if port.gdr is not None]
     if ours and all(port.gdr for port in ours):
-        return Finding.ok(f"{len(ours)} EFA adapters reach GPU memory", evidence=evidence)
+        return Finding.ok(f"{counted(len(ours), 'EFA adapter')} with GPUDirect RDMA", evidence=evidence)
     if dmabuf or (loaded and not denied):
         return Finding.ok(f"EFA: {'DMA-BUF' if dmabuf else f'{loaded} is loaded'}", evidence=evidence)
     if not denied and driver.modules is None:
-        return Finding.unknown("not-visible-here", "whether EFA reaches GPU memory cannot be seen here")
+        return Finding.unknown("not-visible-here", "unknown whether EFA has GPUDirect RDMA")
     fix = Fix(
         "Run Amazon's EFA installer again: it builds efa_nv_peermem for this NVIDIA driver. "
-        "The open kernel module of NVIDIA's driver does without it.",
+        "NVIDIA's open kernel module does not need it.",
         (),
         "config",
         "nothing; jobs use it when they are restarted",
         "nodedoctor ib.gdr",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html",
     )
-    summary = "EFA does not reach GPU memory: neither efa_nv_peermem nor DMA-BUF"
+    summary = "no GPUDirect RDMA for EFA: neither efa_nv_peermem nor DMA-BUF"
     return Finding.warn(summary, evidence=evidence, fix=fix)
 
 
@@ -131,25 +133,34 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
         "it looks for nv_mem, copies through host memory, and is about ten times slower between nodes"
     )
     fix = Fix(
-        "Use NCCL 2.23.4 or newer. Until then: the open kernel module, with which DMA-BUF does the same.",
+        "Use NCCL 2.23.4 or newer. Until then: the open kernel module, whose DMA-BUF does the same.",
         (look("ls /sys/kernel/mm/memory_peers"),),
         "config",
         "the Python environment, and the job",
         "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
         row.source,
     )
-    evidence = [*evidence, Evidence("driver-files", "no nv_mem below /sys/kernel/mm/memory_peers")]
+    evidence = [*evidence, reading("driver-files", 'stats["/sys/kernel/mm/memory_peers/nv_mem/version"]?')]
     return Finding.warn(summary, subject="nccl:peermem", evidence=evidence, fix=fix)
 
 
 @check(
-    "ib.roce", "RoCE rails have addresses and large packets", tags={"fast", "ib"}, explained_by=("ib.ports",)
+    "ib.roce",
+    "RoCE addresses and MTU",
+    tags={"fast", "ib"},
+    explained_by=("ib.ports",),
+    stage="preview",
 )
 def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     """GID table, NCCL_IB_GID_INDEX and MTU of the rails whose link layer is Ethernet.
 
-    Why: without a RoCE v2 address no connection is made, with a wrong index it goes nowhere or unprotected.
-    Fix disturbs: what uses that port.
+    Why: without a RoCE v2 address no connection works; a wrong index uses the wrong network or no QoS.
+    Fix disturbs: traffic on that port.
+    Judges: FAIL when a RoCE port has no usable GID or NCCL_IB_GID_INDEX points at none; WARN when rails
+    differ in MTU.
+    Fix: Give the interface its address back, set the index of a RoCE v2 entry, and one MTU on all rails.
+    Threshold: linux, include/rdma/ib_addr.h for the MTU; the kernel's GID table.
+    False positives: Rails of separate networks with different MTU on purpose.
     """
     ours = [port for port in rails.ports if port.active and port.link_layer == "Ethernet"]
     readable = [port for port in ours if port.gids]
@@ -158,7 +169,7 @@ def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
         return
     if not readable and ib.source != "rdma":
         yield Finding.unknown(
-            "not-visible-here", f"{ib.source} prints no GID table; /sys/class/infiniband has it"
+            "not-visible-here", f"{ib.source} shows no GID table (/sys/class/infiniband has it)"
         )
         return
     told = [finding for port in ours for finding in _addresses(port, ib)]
@@ -166,20 +177,18 @@ def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     told += _packets(ours)
     yield from told
     if not told:
-        yield Finding.ok(f"{len(ours)} ports with RoCE v2 addresses")
+        yield Finding.ok(f"{counted(len(ours), 'port')} with RoCE v2 addresses")
 
 
 def _addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
     kinds = {gid.kind for gid in port.gids if gid.kind}
     fix = port_fix(
-        "Give its network interface an address; the driver then makes the RoCE v2 entries.", (), "config"
+        "Give its network interface an IP address; the driver then creates the RoCE v2 entries.", (), "config"
     )
     if not port.gids:
-        yield Finding.fail(
-            "its GID table is empty", subject=port.subject, evidence=ib.evidence(port), fix=fix
-        )
+        yield Finding.fail("GID table empty", subject=port.subject, evidence=ib.evidence(port), fix=fix)
     elif kinds and "RoCE v2" not in kinds:
-        summary = "its GID table has no RoCE v2 entry"
+        summary = "no RoCE v2 entry in the GID table"
         yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
 
 
@@ -188,7 +197,7 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
     if said is None or not re.fullmatch(r"\d{1,3}", said):
         return
     fix = Fix(
-        "Leave NCCL_IB_GID_INDEX out (NCCL >= 2.21 finds the row), or name a RoCE v2 row.",
+        "Unset NCCL_IB_GID_INDEX (NCCL >= 2.21 finds the entry), or set it to a RoCE v2 entry.",
         (look("show_gids"),),
         "config",
         "the job",
@@ -196,10 +205,10 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
     for port in ports:
         row = next((gid for gid in port.gids if gid.index == int(said)), None)
         if row is None and port.gids and int(said) <= 15:
-            summary = f"NCCL_IB_GID_INDEX={said}, and its GID table has no such row"
+            summary = f"NCCL_IB_GID_INDEX={said}, not in the GID table"
             yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
         elif row is not None and row.kind not in (None, "RoCE v2"):
-            summary = f"NCCL_IB_GID_INDEX={said} is {row.kind}, which switches do not route"
+            summary = f"NCCL_IB_GID_INDEX={said} is {row.kind}, not routable"
             yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
 
 
@@ -214,10 +223,10 @@ def _packets(ports: list[IbPort]) -> Iterator[Finding]:
     if len(set(mtus.values())) > 1:
         told = ", ".join(f"{name} {mtu}" for name, mtu in mtus.items())
         fix = port_fix("Set one MTU on all rails and on the switch.", (), "config")
-        yield Finding.warn(f"the rails differ in MTU: {told}", subject="ib:mtu", fix=fix)
+        yield Finding.warn(f"the rails have different MTUs: {told}", subject="ib:mtu", fix=fix)
     elif mtus:
         mtu = next(iter(mtus.values()))
         payload = max((size for size in _IB_MTUS if size + _ROCE_HEADERS <= mtu), default=0)
         if payload < 4096:
-            summary = f"MTU {mtu} makes RDMA packets of {payload} bytes; 4200 and more makes 4096"
+            summary = f"MTU {mtu} gives RDMA packets of {payload} bytes; 4200 or more gives 4096"
             yield Finding.info(summary, subject="ib:mtu")

@@ -11,7 +11,8 @@ from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable
 from nodedoctor.knowledge.infiniband import Counter, adapter, counter
 from nodedoctor.knowledge.infiniband import rate as generation
-from nodedoctor.model import Finding
+from nodedoctor.model import Finding, reading
+from nodedoctor.wording import counted
 
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
@@ -21,18 +22,21 @@ _SYMBOLS_PER_SECOND = 10
 """Symbol errors a second above which a link is bad (NVIDIA/NVSentinel:docs/nic-health-monitor)."""
 
 
-@check(
-    "ib.rate", "Every rail runs at the full rate", tags={"fast", "ib"}, explained_by=("ib.ports", "ib.width")
-)
+@check("ib.rate", "RDMA port rate", tags={"fast", "ib"}, explained_by=("ib.ports", "ib.width"))
 def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """The rate of each active rail against its peers and against what the adapter can do.
+    """The rate of each active rail against its peers and the NIC's maximum.
 
-    Why: a collective runs at the pace of its slowest rail.
-    Fix disturbs: what uses that port.
+    Why: a collective runs at the speed of its slowest rail.
+    Fix disturbs: traffic on that port.
+    Judges: FAIL when a rail is slower than most of its peers, WARN when it is less certain which rate is
+    right.
+    Fix: Reseat or change the cable; check the switch port's speed.
+    Threshold: Rates per lane in the ib table, and the peers; 20 Gb/s at least (four lanes of DDR).
+    False positives: Ports that a site runs at a lower rate on purpose, all alike.
     """
     known = [port for port in rails.ports if port.active and port.rate_gbps is not None]
     if not known:
-        yield ib.nothing(rails, "no rate is told of an active port")
+        yield ib.nothing(rails, "no active port reports its rate")
         return
     top = max(port.rate_gbps or 0 for port in known)
     slow = [port for port in known if port.rate_gbps != top]
@@ -41,7 +45,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield _slow(port, top, full, len(slow), ib, rails.sure)
     if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
         summary = (
-            f"{len(known)} ports at {top:g} Gb/s, what InfiniBand falls back to when a link trains badly"
+            f"{counted(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after failed link training"
         )
         yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable())
     elif not slow:
@@ -49,17 +53,17 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
 
 
 def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:
-    summary = f"{port.rate_gbps:g} Gb/s, the other rails {top:g}"
+    summary = f"{port.rate_gbps:g} Gb/s, other rails {top:g} Gb/s"
     evidence = ib.evidence(port)
     if full in _SETS and slow < full / 2:
         return Finding.info(
-            f"{summary}; all {full} rails run at it without this port",
+            f"{summary}; all {full} rails have it without this port",
             subject=port.subject,
             evidence=evidence,
         )
     fix = cable()
     build = Finding.warn if slow >= full or full < 3 or not sure else Finding.fail
-    lead = f"{port.hca} port {port.number} runs at {port.rate_gbps:g} Gb/s, the others at {top:g}"
+    lead = f"{port.hca} port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {top:g}"
     return build(summary, subject=port.subject, evidence=evidence, fix=fix).led_by(lead)
 
 
@@ -67,21 +71,32 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     """Equal rates below what the adapter can do are what the switch or the contract gives: worth a note."""
     card = adapter(known[0].model or "")
     if card and card.max_port_gbps and top < card.max_port_gbps:
-        could = f"{card.name} could do {card.max_port_gbps} ({card.source})"
-        return Finding.info(f"{len(known)} ports at {top:g} Gb/s; {could}")
-    return Finding.ok(f"{len(known)} ports at {top:g} Gb/s")
+        could = f"{card.name} supports {card.max_port_gbps} ({card.source})"
+        return Finding.info(f"{counted(len(known), 'port')} at {top:g} Gb/s; {could}")
+    return Finding.ok(f"{counted(len(known), 'port')} at {top:g} Gb/s")
 
 
-@check("ib.width", "Every rail runs on all its lanes", tags={"fast", "ib"}, explained_by=("ib.ports",))
+@check(
+    "ib.width",
+    "RDMA link width",
+    tags={"fast", "ib"},
+    explained_by=("ib.ports",),
+    stage="preview",
+)
 def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The link width of each active rail (4X, 2X, 1X) against its peers.
 
-    Why: a lane that failed halves or quarters the bandwidth of the whole collective.
-    Fix disturbs: what uses that port.
+    Why: a failed lane cuts the bandwidth of the whole collective to a half or a quarter.
+    Fix disturbs: traffic on that port.
+    Judges: FAIL when a few rails run on fewer lanes than the others, WARN when half of them do or a width is
+    unusual.
+    Fix: Reseat the cable; replace it when the width stays low.
+    Threshold: InfiniBand links run on 4 or 2 lanes (ib table).
+    False positives: Split cables that give each port two lanes.
     """
     known = [port for port in rails.ports if port.active and port.width]
     if not known:
-        yield ib.nothing(rails, "no link width is told; /sys/class/infiniband has it")
+        yield ib.nothing(rails, "no link width reported (/sys/class/infiniband has it)")
         return
     lanes = {port.name: int((port.width or "0").rstrip("X")) for port in known}
     most = max(lanes.values())
@@ -90,44 +105,56 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     for port in narrow:
         build = Finding.warn if len(narrow) * 2 >= len(known) else Finding.fail
         yield build(
-            f"{port.width}, the others {most}X", subject=port.subject, evidence=ib.evidence(port), fix=fix
+            f"link width {port.width}, others {most}X",
+            subject=port.subject,
+            evidence=ib.evidence(port),
+            fix=fix,
         ).led_by(f"{port.hca} port {port.number} runs on {lanes[port.name]} of {most} lanes")
     if not narrow:
         one = most == 1 and known[0].infiniband
-        summary = f"{len(known)} ports at {most}X"
+        summary = f"{counted(len(known), 'port')} at {most}X"
         yield (
-            Finding.warn(f"{summary}: InfiniBand runs on 4 or 2 lanes", fix=fix)
-            if one
-            else Finding.ok(summary)
+            Finding.warn(f"{summary}, InfiniBand uses 4 or 2 lanes", fix=fix) if one else Finding.ok(summary)
         )
 
 
 @check(
-    "ib.counters", "The rails count no errors", tags={"ib"}, explained_by=("ib.ports", "ib.width", "ib.rate")
+    "ib.counters",
+    "RDMA port errors",
+    tags={"ib"},
+    explained_by=("ib.ports", "ib.width", "ib.rate"),
+    stage="preview",
 )
 def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Finding]:
-    """Error counters of the rails: their growth within a second, and their totals against the time they ran.
+    """Error counters of the rails: growth within a second, and totals against their running time.
 
-    Why: a link that retrains or loses packets stalls every collective for the time it takes to send again.
-    Fix disturbs: what uses that port.
+    Why: a link that retrains or loses packets stalls every collective until the data is sent again.
+    Fix disturbs: traffic on that port.
+    Judges: FAIL when error counters grow fast while nodedoctor looks, WARN when they grow slowly or totals
+    are high.
+    Fix: Clean and reseat the cable, try another one, then another switch port.
+    Threshold: NVIDIA/NVSentinel, docs/nic-health-monitor: link-counter rules.
+    False positives: Counters of a cable that was changed since boot: totals stay, growth is zero.
     """
     counting = [port for port in rails.ports if port.counters or port.hw_counters]
     if not counting:
         yield (
-            ib.nothing(rails, "no error counter could be read; /sys/class/infiniband has them")
+            ib.nothing(rails, "no error counter readable (/sys/class/infiniband has them)")
             if rails.ports
             else (Finding.skip(ib.absent or "NCCL uses no RDMA port here"))
         )
         return
     for port in counting:
         yield from _growing(port, growth, ib) if growth else ()
-        yield from _totals(port, growth.uptime_seconds if growth else None)
+        yield from _totals(port, growth.uptime_seconds if growth else None, ib)
     if growth is None:
         yield Finding.unknown(
-            "not-visible-here", "whether they grow: only totals were read", subject="ib:growth"
+            "not-visible-here", "growth unknown: only totals were read", subject="ib:growth"
         )
     else:
-        yield Finding.ok(f"{len(counting)} ports watched for {growth.seconds:g} s", subject="ib:growth")
+        yield Finding.ok(
+            f"no new errors on {counted(len(counting), 'port')} in {growth.seconds:g} s", subject="ib:growth"
+        )
 
 
 def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
@@ -138,7 +165,8 @@ def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
         if where != port.name or not grown or row is None or row.limit is None:
             continue
         summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}; suspect: {row.suspect}"
-        subject, told = f"{port.subject}/{short}", ib.evidence(port)
+        subject = f"{port.subject}/{short}"
+        told = [reading("rdma-growth", f'growth["{name}"]'), *port.counted(ib.source, short)]
         if row.limit_unit == "growth":
             yield Finding.fail(summary, subject=subject, evidence=told, fix=cable())
         elif grown / growth.seconds > _per_second(row, port):
@@ -152,20 +180,24 @@ def _per_second(row: Counter, port: IbPort) -> float:
     return (row.limit or 0.0) / {"per_minute": 60.0, "per_hour": 3600.0}.get(row.limit_unit, 1.0)
 
 
-def _totals(port: IbPort, uptime_seconds: float | None) -> Iterator[Finding]:
+def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Finding]:
     """What was counted since the driver was loaded: history, unless symbol errors came too fast all along."""
     row = counter("symbol_error")
     symbols = port.counters.get("symbol_error", 0)
     hours = (uptime_seconds or 0.0) / 3600
     if row and row.limit and hours >= 1 and symbols / hours > row.limit and not _pam4(port):
         summary = (
-            f"{symbols} symbol errors in {hours:.0f} h; {row.limit:g} an hour is the limit ({row.source})"
+            f"{counted(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour "
+            f"({row.source})"
         )
-        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", fix=cable())
+        said = port.counted(ib.source, "symbol_error")
+        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=said, fix=cable())
     rows = ((name, value, counter(name)) for name, value in port.counters.items())
-    many = [f"{name} {value}" for name, value, row in rows if row and _noteworthy(row, value)]
+    many = {name: value for name, value, row in rows if row and _noteworthy(row, value)}
     if many:
-        yield Finding.info(f"since the driver was loaded: {', '.join(many)}", subject=port.subject)
+        told = ", ".join(f"{name} {value}" for name, value in many.items())
+        said = port.counted(ib.source, *many)
+        yield Finding.info(f"since driver load: {told}", subject=port.subject, evidence=said)
 
 
 def _noteworthy(row: Counter, value: int) -> bool:

@@ -9,11 +9,12 @@ from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import Pci, PciDevice
-from nodedoctor.facts.rdma.sysfs import Hca, Rdma
+from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, said_of
+from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.infiniband import rails_of
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, file_reading, reading
 from nodedoctor.steps import keep, look
+from nodedoctor.wording import agree, counted
 
 _GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
 """Kernel drivers that hold a device for a virtual machine."""
@@ -23,19 +24,25 @@ _ODD_PART = 4
 
 @check(
     "nic.inventory",
-    "The network adapters of this board are all there and linked at full speed",
+    "NICs present and linked",
     tags={"fast", "ib", "pcie"},
+    stage="preview",
 )
 def inventory(
     pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
 ) -> Iterator[Finding]:
-    """RDMA adapters on the PCI bus: beside each GPU as beside the others, as many as the board's kind has.
+    """RDMA NICs on the PCI bus: as many next to each GPU as next to the others, and as many as the board has.
 
-    Adapters on the bus against those with an RDMA device, their link type, and the PCIe speed of each adapter
-    and of the switch above it, against peers. Counts per board are knowledge.infiniband's rows.
-    Why: a job runs on with seven of eight adapters, one of them at half speed or in the wrong mode, and every
-    collective between nodes waits for the one that is shared or slow.
-    Fix disturbs: every job on the node while an adapter is brought back.
+    NICs on the bus against those with an RDMA device, their link type, and the PCIe speed of each NIC and of
+    the switch above it, against peers. Counts per board are rows of knowledge.infiniband.
+    Why: a job still runs with seven of eight NICs, or with one at half speed or in the wrong mode; every
+    collective between nodes then waits for the shared or slow one.
+    Fix disturbs: every job on the node (reboot or reseating).
+    Judges: WARN when rails are missing against the board, an adapter has no RDMA device, is of another link
+    type, or its PCIe link is slow.
+    Fix: Check the adapter on the PCI bus, its driver and mode, and reseat it.
+    Threshold: Rails per board in the ib table; PCIe speed and width against like adapters.
+    False positives: Boards sold with fewer adapters; adapters given to virtual machines are not counted.
     """
     nics = [device for device in pci.mellanox_nics if device.driver not in _GIVEN_AWAY]
     if not nics:
@@ -55,9 +62,9 @@ def inventory(
 
 
 def _counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
-    devices = f", {len(rdma.hcas)} RDMA devices" if rdma else ""
+    devices = f", {counted(len(rdma.hcas), 'RDMA device')}" if rdma else ""
     netdevs = sum(bool(hca.netdevs) for hca in rdma.hcas) if rdma else 0
-    return f"{len(nics)} adapter functions on the PCI bus{devices}" + (
+    return f"{counted(len(nics), 'NIC function')} on the PCI bus{devices}" + (
         f", {netdevs} of them with a network interface" if netdevs else ""
     )
 
@@ -82,9 +89,16 @@ def _missing_rails(
     usual, often = Counter(counts.values()).most_common(1)[0] if counts else (0, 0)
     poor = [address for address, count in counts.items() if count < usual]
     if poor and often > 2 and len(poor) * _ODD_PART <= len(counts):
-        said = [Evidence("pci", f"GPU {a}: {counts[a]} adapters under its PCIe switch") for a in poor]
+        said = [reading("pci", f'links["{DEVICES}/{address}"]') for address in poor]
+        said += [
+            reading("pci", f'links["{DEVICES}/{nic.address}"]')
+            for found in near.values()
+            for nic in found[:1]
+        ][:3]
         who, few = ", ".join(poor), counts[poor[0]]
-        summary = f"GPU {who}: {few} adapters under its PCIe switch; {often} GPUs have {usual}"
+        summary = (
+            f"GPU {who}: {counted(few, 'NIC')} under its PCIe switch, {counted(often, 'GPU')} with {usual}"
+        )
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
         return
     row = rails_of(board.model) if board and board.model else ()
@@ -102,17 +116,15 @@ def _missing_rails(
     # adapters of the same kind, only one less than all is a loss.
     least = wanted * 3 // 4 if rails else wanted - 1
     if least <= count < wanted:
-        said = [Evidence("pci", f"{nic.address} {nic.pci_id}") for nic in nics if nic.pci_id == kind]
-        summary = (
-            f"{count} adapters of a kind ({kind}) beside {platform.gpus} GPUs: {row[0].platform} has {wanted}"
-        )
+        said = [one for nic in nics if nic.pci_id == kind for one in said_of(nic, "device")]
+        summary = f"{counted(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} has {wanted}"
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
 
 
 def _lost() -> Fix:
     return Fix(
-        "An adapter may have fallen off the bus: see the kernel log and the list of the firmware, then power"
-        " the node off and on. If it stays away have the adapter, its riser or cable replaced.",
+        "A NIC may have fallen off the bus: check the kernel log and the firmware's device list, then "
+        "power-cycle the node. If it is still missing, replace the NIC, its riser or cable.",
         (
             look("lspci -tv"),
             look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
@@ -141,15 +153,15 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
         if _slot(nic.address) in served or having < 2 or having * 2 <= len(peers):
             continue
         bound = f"driver {nic.driver}" if nic.driver else "no kernel driver bound"
-        said = [Evidence("pci", f"{nic.address} {nic.pci_id}, {bound}")]
+        said = said_of(nic, "device", "driver")
         fix = Fix(
-            "See why its driver made no RDMA device of it: the kernel log says so; load mlx5_ib.",
+            "Check the kernel log for the reason why it has no RDMA device; load mlx5_ib.",
             (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
             "investigate",
-            "what uses this adapter",
+            "traffic on this NIC",
             "nodedoctor nic.inventory",
         )
-        summary = f"on the PCI bus without an RDMA device ({bound}); {having} like adapters have one"
+        summary = f"no RDMA device ({bound}); {counted(having, 'peer')} {agree(having, 'has', 'have')} one"
         yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=said, fix=fix)
 
 
@@ -176,15 +188,18 @@ def _other_link(
         link: tuple[Attribute[Hca], ...] = (Attribute("link type", "identity", _link_layer),)
         for odd in odd_ones(like, link):
             hca = odd.device
-            said = [Evidence("rdma", f"{hca.name}: link_layer {odd.value}")]
+            said = [
+                file_reading("rdma", f"{CLASS}/{hca.name}/ports/{port.number}/link_layer")
+                for port in hca.ports
+            ]
             fix = Fix(
-                "Set the port's link type as the others have it and reset the adapter or reboot.",
+                "Set the port's link type to that of its peers, and reset the NIC or reboot.",
                 (look("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
                 "config",
-                "what uses this adapter",
+                "traffic on this NIC",
                 "nodedoctor nic.inventory",
             )
-            summary = f"{hca.name}: its port is {odd.value}; {odd.peers} like rails are {odd.usual}"
+            summary = f"{hca.name}: link type {odd.value}, {counted(odd.peers, 'peer')}: {odd.usual}"
             yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=said, fix=fix)
 
 
@@ -237,10 +252,8 @@ def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
         for odd in odd_ones(like, lanes):
             if _less(odd.value, odd.usual) and odd.peers > 2:
                 port = odd.device
-                said = [Evidence("pci", f"{port.address} {port.pci_id}: width x{odd.value}")]
-                summary = (
-                    f"the switch's link to the host is x{odd.value}; {odd.peers} like ones are x{odd.usual}"
-                )
+                said = said_of(port, "current_link_width", "max_link_width")
+                summary = f"PCIe switch uplink x{odd.value}, {counted(odd.peers, 'peer')}: x{odd.usual}"
                 yield Finding.warn(
                     summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
                 )
@@ -251,15 +264,14 @@ def _width(device: PciDevice) -> object:
 
 
 def _slow(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
-    most = device.link.max_speed_gts if device.link else None
-    said = [Evidence("pci", f"{device.address} {device.pci_id}: {value} GT/s, at most {most or '?'} GT/s")]
-    summary = f"its PCIe link runs at {value:g} GT/s; {peers} like {what} run at {usual:g}"
+    said = said_of(device, "current_link_speed", "max_link_speed")
+    summary = f"PCIe link at {value:g} GT/s, {counted(peers, 'peer')} at {usual:g} GT/s"
     return Finding.warn(summary, subject=f"pci:{device.address}", evidence=said, fix=_reseat(device))
 
 
 def _reseat(device: PciDevice) -> Fix:
     return Fix(
-        "Reboot; if the link stays slow, reseat card, riser or cable, and compare the slot's BIOS setting.",
+        "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting.",
         (
             look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
             look("sudo dmesg | grep -iE 'aer|pcieport'"),

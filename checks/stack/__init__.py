@@ -1,1 +1,1 @@
-"""Checks of the Python that trains."""
+"""Checks of the training Python."""

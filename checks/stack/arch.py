@@ -11,11 +11,12 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.facts.stack.places import LIVE, torch_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 
 # Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of
@@ -26,7 +27,7 @@ FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 @check(
     "stack.torch-arch",
-    "torch is compiled for these GPUs",
+    "GPU architectures in torch",
     without=(
         ImportedTorch,
         Driver,
@@ -46,6 +47,13 @@ def torch_arch(
 
     Why: without code for the GPU the first kernel raises "no kernel image is available for execution".
     Fix disturbs: the Python environment.
+    Judges: FAIL when torch has no code for a GPU of the node, WARN when only code to be compiled at start
+    fits.
+    Fix: Install a torch built for this GPU's compute capability.
+    Threshold: torch's list of architectures; NVIDIA's table of compute capabilities.
+    False positives: None known.
+    Error texts:
+    - no kernel image is available for execution on the device
     """
     names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
     models = names or [(name, None) for name in target.gpu_names]
@@ -53,12 +61,12 @@ def torch_arch(
     if not models and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not models:
-        yield Finding.unknown("not-visible-here", "which GPUs this node has could not be seen")
+        yield Finding.unknown("not-visible-here", "GPU models not visible")
     elif torch.cuda == "" or torch.hip:
         yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
     elif not archs:
-        fix = Fix("Ask torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
-        summary = f"what torch {torch.version} was compiled for could not be read"
+        fix = Fix("Query torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
+        summary = f"architectures of torch {torch.version} could not be read"
         yield Finding.unknown("not-visible-here", summary, subject="package:torch", fix=fix)
     else:
         kinds = list(dict.fromkeys(models))
@@ -82,9 +90,10 @@ def _judge_arch(
 ) -> Finding:
     model = gpu_model(name)
     gpu = _capability(capability or "") or (model.compute_capability if model else None)
-    evidence = [Evidence(target.source, f"{' '.join(archs)} ({source})")]
+    live = target.source == LIVE and source == "libtorch_python.so"
+    evidence = [reading(LIVE, "torch.archs")] if live else torch_said(target, "version")
     if gpu is None:
-        return Finding.unknown("not-visible-here", f"the compute capability of {name} is not known")
+        return Finding.unknown("not-visible-here", f"compute capability of {name} unknown")
     what = f"{name} is sm_{gpu[0]}{gpu[1]}, torch {torch.version} is compiled for {' '.join(archs)}"
     by = next((arch for arch in archs if _runs(arch, gpu)), None)
     if by is not None and by.startswith("sm_"):
@@ -92,7 +101,7 @@ def _judge_arch(
     fix = _arch_fix(target, torch, gpu)
     newest = max((_arch(arch)[0] for arch in archs), default=(0, 0))
     if by is not None or (gpu > newest and numbers(torch.version) >= WITH_PTX):
-        note = f"{what}: only PTX can run, compiled anew at the first start"
+        note = f"{what}: only PTX runs, compiled at first start"
         return Finding.warn(note, evidence=evidence, fix=fix)
     return Finding.fail(what, evidence=evidence, fix=fix)
 
@@ -128,9 +137,9 @@ def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
     if wheel is not None:
         version, tag = wheel.torch, wheel.tag
     if not version:
-        return Fix("Install a torch that is compiled for this GPU, or compile it.", action="config")
+        return Fix("Install a torch compiled for this GPU, or compile it.", action="config")
     command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))
-    text = f"Install a torch that is compiled for this GPU: the {tag} build of {version} is."
+    text = f"Install a torch compiled for this GPU: the {tag} build of {version}."
     return Fix(text, (command,), "config", "the Python environment", "nodedoctor stack.torch-arch")
 
 

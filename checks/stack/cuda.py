@@ -7,8 +7,10 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, numbers
 from nodedoctor.facts.stack.pins import torch_pin
+from nodedoctor.facts.stack.places import package_said, required_said
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.wording import counted
 
 SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
 """Wheels that write the same files for every CUDA major (nvidia/nccl/lib/libnccl.so.2, ...)."""
@@ -21,13 +23,17 @@ _UNSUFFIXED = ("nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "cuda-toolkit")
 """From CUDA 13 on NVIDIA's wheels carry no suffix; of these the version begins with CUDA's."""
 
 
-@check("stack.cuda-mixed", "All packages are for torch's CUDA major", tags={"fast"})
+@check("stack.cuda-mixed", "CUDA versions of packages", tags={"fast"})
 def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """Packages built for CUDA 11, 12 or 13 side by side, and CuPy against torch's CUDA.
 
     Why: wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt overwrite each other's files; two CUDA runtimes in one
-    process do not share streams and memory, and CuPy for another major does not find its libraries.
+    process share no streams or memory; CuPy for another CUDA major does not find its libraries.
     Fix disturbs: the Python environment.
+    Judges: WARN when packages for several CUDA majors are side by side, or two builds of CuPy.
+    Fix: Remove the packages of the other CUDA major and reinstall torch.
+    Threshold: Wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt share file names.
+    False positives: Packages that bring their own copy in a folder of their own.
     """
     majors = {package: major for package in target.packages if (major := cuda_major(package)) is not None}
     own = numbers(torch.cuda or "")[:1]
@@ -51,12 +57,12 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
     if majors:
         return Finding.ok(
-            f"all {len(majors)} packages that name a CUDA version are for CUDA {min(majors.values())}"
+            f"{counted(len(majors), 'package')} with a CUDA version, all for CUDA {min(majors.values())}"
         )
     if not target.complete:
-        return Finding.unknown("not-visible-here", "the paste lists no package that names its CUDA version")
+        return Finding.unknown("not-visible-here", "the paste lists no package with a CUDA version")
     return Finding.skip(
-        "no package here names a CUDA version" + ("" if torch.cuda else ", and torch has no CUDA")
+        "no package here has a CUDA version" + ("" if torch.cuda else ", and torch has no CUDA")
     )
 
 
@@ -81,14 +87,13 @@ def _leftovers(
     )
     what = f"{names} for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
     if rivals:
-        what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten by them"
-    evidence = [Evidence(target.source, f"{p} in {p.location}" if p.location else str(p)) for p in packages]
-    evidence += [Evidence(target.source, f"{name} requires packages for CUDA {major}") for name in wanting]
+        what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten"
+    evidence = [*package_said(target, *packages), *_requiring(target, packages)]
     commands = [target.uninstall(*(package.name for package in packages + rivals))]
-    text = f"Remove them{'; ' + ', '.join(wanting) + ' asked for them' if wanting else ''}."
+    text = f"Remove them{'; ' + ', '.join(wanting) + ' required them' if wanting else ''}."
     if rivals:
         commands.append(target.install(*(_right(target, torch, rival) for rival in rivals)))
-        text = f"{text[:-1]}, and install again what shares its files with them."
+        text = f"{text[:-1]}, and reinstall the packages that share files with them."
     fix = Fix(text, tuple(commands), "config", DISTURBS, "nodedoctor stack.cuda-mixed")
     return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix)
 
@@ -105,8 +110,7 @@ def _stem(package: Package) -> str:
 
 
 def _cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
-    wanting = _wanted_by(target, package)
-    evidence = [Evidence(target.source, f"{name} requires {package.name}") for name in wanting]
+    evidence = _requiring(target, [package])
     own = f"cupy-cuda{numbers(torch.cuda or '')[0]}x"
     fix = Fix(
         f"Replace it by {own}.", (target.uninstall(package.name), target.install(own)), "config", DISTURBS
@@ -123,10 +127,20 @@ def _wanted_by(target: TargetPython, package: Package) -> list[str]:
     ]
 
 
+def _requiring(target: TargetPython, packages: list[Package]) -> list[Evidence]:
+    """The lines by which others require these packages."""
+    return [
+        required_said(target, other, package.name)
+        for package in packages
+        for name in _wanted_by(target, package)
+        if (other := target.package(name)) is not None
+    ]
+
+
 def _undecided(target: TargetPython, majors: dict[Package, int]) -> Finding:
     kinds = ", ".join(f"CUDA {major}" for major in sorted(set(majors.values())))
-    evidence = [Evidence(target.source, f"{package}: CUDA {major}") for package, major in majors.items()]
-    fix = Fix("Keep those of the CUDA that torch was built with and remove the others.", action="config")
+    evidence = package_said(target, *majors)
+    fix = Fix("Keep those for torch's CUDA version and remove the others.", action="config")
     return Finding.warn(
         f"packages for {kinds} side by side", subject="package:torch", evidence=evidence, fix=fix
     )
@@ -135,8 +149,8 @@ def _undecided(target: TargetPython, majors: dict[Package, int]) -> Finding:
 def _two_cupys(target: TargetPython, cupys: list[Package]) -> Finding:
     names = [package.name for package in cupys]
     return Finding.warn(
-        f"{' and '.join(map(str, cupys))} share the module cupy: the last one installed is what is left",
+        f"{' and '.join(map(str, cupys))} share the module cupy: only the last one installed works",
         subject="package:cupy",
-        evidence=[Evidence(target.source, str(package)) for package in cupys],
+        evidence=package_said(target, *cupys),
         fix=Fix("Remove all of them and install one.", (target.uninstall(*names),), "config"),
     )

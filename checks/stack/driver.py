@@ -11,12 +11,13 @@ from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
+from nodedoctor.facts.stack.places import torch_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.knowledge.versions.torch_pins import TorchVariant, torch_release
-from nodedoctor.model import Evidence, Expect, Finding, Fix, Step
+from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like, reading
 from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
@@ -30,7 +31,7 @@ Fit = Literal["native", "minor", "forward", "none"]
 
 @check(
     "stack.torch-driver",
-    "torch's CUDA runs on this driver",
+    "torch's CUDA against the driver",
     without=(
         ImportedTorch,
         Gpus,
@@ -53,6 +54,12 @@ def torch_driver(
 
     Why: with a CPU-only torch or a driver too old for it, torch.cuda.is_available() is False on every rank.
     Fix disturbs: the Python environment; a new driver needs the GPUs idle.
+    Judges: FAIL when torch has no CUDA, is too new for the driver, or could not start CUDA.
+    Fix: Install a torch for this driver, or a newer driver.
+    Threshold: NVIDIA's CUDA compatibility table (cuda_driver table).
+    False positives: Forward-compatibility packages make a newer CUDA run on data-centre GPUs.
+    Error texts:
+    - The NVIDIA driver on your system is too old
     """
     version = (gpus and gpus.driver_version) or (driver and driver.version) or target.driver_version
     here = bool(version or (gpus and gpus.gpus) or target.gpu_names or signs(pci, driver))
@@ -61,12 +68,12 @@ def torch_driver(
     elif not here and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not here:
-        yield Finding.unknown("not-visible-here", "whether this node has NVIDIA GPUs could not be seen")
+        yield Finding.unknown("not-visible-here", "unknown whether this node has NVIDIA GPUs")
     elif torch.hip or torch.cuda == "":
         yield _without_cuda(target, torch, version or "")
     elif torch.cuda is None or not version:
-        missing = "the CUDA this torch was built with" if torch.cuda is None else "the driver's version"
-        yield Finding.unknown("not-visible-here", f"{missing} could not be seen", subject="package:torch")
+        missing = "torch's CUDA version" if torch.cuda is None else "driver version"
+        yield Finding.unknown("not-visible-here", f"{missing} not visible", subject="package:torch")
     else:
         reported = (gpus and gpus.cuda_version) or ""
         yield _judge_driver(target, torch, version, reported, _compat(libraries, version, gpus))
@@ -74,16 +81,16 @@ def torch_driver(
 
 
 def _no_torch(target: TargetPython, expect: Expect) -> Finding:
-    summary = f"there is no torch in {target.label} ({target.why})"
+    summary = f"no torch in {target.label} ({target.why})"
     elsewhere = next((other for other in target.others if other.torch), None)
     if not target.explicit and expect.get("torch") is None:
-        hint = f"; {elsewhere.path} has torch {elsewhere.torch}: --python" if elsewhere else ""
+        hint = f"; {elsewhere.path} has torch {elsewhere.torch} (use --python)" if elsewhere else ""
         return Finding.skip(summary + hint)
-    text = "Install torch there, or name the Python that has it with --python."
+    text = "Install torch there, or pass the Python that has it with --python."
     return Finding.fail(
         summary,
         subject="package:torch",
-        fix=Fix(text, (target.install("torch"),), "config", "nothing that runs"),
+        fix=Fix(text, (target.install("torch"),), "config", "nothing"),
     )
 
 
@@ -92,9 +99,9 @@ def _without_cuda(target: TargetPython, torch: Torch, driver: str) -> Finding:
     build = _build_for(torch, cuda.driver_version(driver))
     there = f": {build.torch} is there for CUDA {_dotted(build.cuda)}" if build else ""
     return Finding.fail(
-        f"torch {torch.version} is {kind}, and this node has NVIDIA GPUs",
+        f"torch {torch.version} is {kind}, but this node has NVIDIA GPUs",
         subject="package:torch",
-        evidence=[Evidence(target.source, f"{torch.location or 'torch'}/version.py: cuda = None")],
+        evidence=torch_said(target, "version", "cuda"),
         fix=Fix(f"Install a build with CUDA{there}.", _install(target, build), "config", DISTURBS),
     )
 
@@ -121,16 +128,16 @@ def _judge_driver(target: TargetPython, torch: Torch, driver: str, reported: str
         return Finding.unknown("unparsable", f"cannot compare CUDA {torch.cuda} with driver {driver}")
     newest = cuda.max_cuda_of_driver(version)
     runs = reported if cuda.branch(version) is None and reported else _dotted(newest)
-    what = f"torch {torch.version} is built with CUDA {torch.cuda}, driver {driver} runs up to CUDA {runs}"
-    evidence = [Evidence(target.source, f"torch {torch.version}, cuda {torch.cuda}")]
+    what = f"torch {torch.version} needs CUDA {torch.cuda}, driver {driver} supports up to CUDA {runs}"
+    evidence = torch_said(target, "version", "cuda")
     fit = _fit(version, needed, reported)
     if fit == "native":
         return Finding.ok(what, subject="package:torch", evidence=evidence)
     asks = cuda.min_driver_for_cuda(needed)
     if fit == "minor":
         full = f" from {cuda.driver_text(asks.native)} on" if asks else ""
-        fix = Fix(f"Nothing has to change; a driver{full} runs all of it.", action="none", docs=MINOR_DOCS)
-        note = f"{what}: works within one CUDA major, except for PTX compiled at run time"
+        fix = Fix(f"No change needed; a driver{full} supports all of it.", action="none", docs=MINOR_DOCS)
+        note = f"{what}: works (same CUDA major), except PTX compiled at run time"
         return Finding.info(note, subject="package:torch", evidence=evidence, fix=fix)
     if compat and fit == "forward":
         return Finding.info(f"{what}; {compat}", subject="package:torch", evidence=evidence)
@@ -170,7 +177,7 @@ def _fit_fix(target: TargetPython, torch: Torch, driver: cuda.Driver) -> Fix:
     other = f"the same torch built with CUDA {_dotted(build.cuda)}" if build else "a torch for an older CUDA"
     text = f"{newer}, or install {other}."
     if cuda.fit(driver, needed) == "forward-only":
-        text += " On data-centre GPUs NVIDIA's cuda-compat package works too."
+        text += " On data-centre GPUs NVIDIA's cuda-compat package also works."
     verify = "nodedoctor stack.torch-driver"
     return Fix(text, _install(target, build), "config", DISTURBS, verify, FORWARD_DOCS)
 
@@ -181,9 +188,9 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         yield Finding.fail(
             f"importing torch and starting CUDA raised {imported.error}",
             subject="torch.cuda",
-            evidence=[Evidence("target-torch", imported.error)],
+            evidence=[reading("target-torch", "error")],
             fix=Fix(
-                "Follow the error; the driver checks show whether the driver answers.",
+                "Read the error; the driver checks show whether the driver works.",
                 verify="nodedoctor driver",
             ),
         ).explained_by(*_ROOTS)
@@ -191,8 +198,8 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         yield Finding.fail(
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
-            evidence=[Evidence(target.source, "Is CUDA available: False")],
-            fix=Fix("The driver checks on that node show why.", (look("nodedoctor driver"),)),
+            evidence=[quoted_like("collect-env", "^Is CUDA available: .*")],
+            fix=Fix("Run the driver checks on that node.", (look("nodedoctor driver"),)),
         ).explained_by(*_ROOTS)
 
 

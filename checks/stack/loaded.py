@@ -14,28 +14,37 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_use
 from nodedoctor.facts.stack.pins import same_release
+from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad, traits
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
 
-RESTART = "the job, which has to be started anew"
-PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus")
+RESTART = "the job (it must be restarted)"
+PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus", "cuda-graphs")
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check("stack.nccl-loaded", "All ranks have the same NCCL mapped", tags={"fast"}, without=(Libraries,))
+@check(
+    "stack.nccl-loaded",
+    "NCCL loaded by running ranks",
+    tags={"fast"},
+    without=(Libraries,),
+)
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
-    """The libnccl in the memory map of every running rank, Ray worker and engine, and its version.
+    """The libnccl mapped by every running rank, Ray worker and inference engine, and its version.
 
-    Why: ranks of one job with different NCCL versions fail at init or hang; what is installed now may not be
-    what a job has loaded hours ago.
-    Fix disturbs: the job, which has to be started anew.
+    Why: ranks of one job with different NCCL versions fail at init or hang; a job may have loaded another
+    version than the one installed now.
+    Fix disturbs: the job (it must be restarted).
+    Judges: FAIL when ranks of one job have different NCCL versions mapped, WARN when it is not the installed
+    one.
+    Fix: Start the job again with one environment.
+    Threshold: No threshold: versions are compared.
+    False positives: Two independent jobs on one node.
     """
     for line in loaded.unread:
-        fix = Fix(
-            "Run as root, or as the user of the job.", (look("sudo nodedoctor stack.nccl-loaded"),), "none"
-        )
+        fix = Fix("Run as root or as the job's user.", (look("sudo nodedoctor stack.nccl-loaded"),), "none")
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
     jobs: dict[str, list[Mapped]] = {}
     for one in loaded.mapped:
@@ -43,16 +52,16 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     for job, mapped in jobs.items():
         yield from _one_job(f"job:{job}" if job else "ranks", mapped)
     if not jobs and not loaded.unread:
-        yield Finding.skip("no process that trains has a libnccl mapped")
+        yield Finding.skip("no training process has libnccl loaded")
     won = libraries.winner("libnccl.so") if libraries else None
     only = loaded.versions[0] if len(loaded.versions) == 1 else ""
     if only and won and won[1] and won[1].version and not same_release(only, won[1].version):
         yield Finding.info(
-            f"running: NCCL {only}; a process started here would load {won[1].version}",
+            f"running: NCCL {only}; new processes load {won[1].version}",
             subject="library:libnccl",
             evidence=[
-                _line(loaded.mapped[0]),
-                Evidence("target-python", f"{won[0].path} ({won[0].rule})"),
+                *_line(loaded.mapped[0]),
+                *resolved_said(won[0]),
             ],
         )
 
@@ -65,9 +74,9 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     kinds: dict[str, list[Mapped]] = {}
     for one in mapped:
         kinds.setdefault(one.version or one.path, []).append(one)
-    evidence = [_line(one) for one in mapped[:16]]
+    evidence = [said for one in mapped[:16] for said in _line(one)]
     fix = Fix(
-        "Start all ranks from one environment, with one LD_LIBRARY_PATH; compare what differs.",
+        "Start all ranks from one environment with one LD_LIBRARY_PATH; compare the two.",
         tuple(look("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
         "restart-job",
         RESTART,
@@ -75,13 +84,13 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     )
     twice = [pid for pid, versions in by_process.items() if len(versions) > 1]
     if len({frozenset(versions) for versions in by_process.values()}) > 1:
-        summary = "ranks have different NCCLs mapped: " + "; ".join(
+        summary = "ranks loaded different NCCL versions: " + "; ".join(
             f"{_name(kind)} in {_who(group)}" for kind, group in kinds.items()
         )
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif twice:
         names = " and ".join(_name(kind) for kind in kinds)
-        summary = f"{names} are mapped in one process ({_who(mapped)}): two libraries bring their own"
+        summary = f"{names} loaded in one process ({_who(mapped)}): two libraries bundle NCCL"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     else:
         count = len(by_process)
@@ -98,13 +107,13 @@ def _who(group: list[Mapped]) -> str:
     return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
 
 
-def _line(one: Mapped) -> Evidence:
-    return Evidence(
-        "processes", f"{one.label}: {one.path}" + (f" (NCCL {one.version})" if one.version else "")
-    )
+def _line(one: Mapped) -> list[Evidence]:
+    said = [reading("processes", f"processes[pid={one.pid}].libraries[^{one.path}]")]
+    versions = [reading("mapped-nccl", f"mapped[pid={one.pid}&path={one.path}].version")] if one.asked else []
+    return [*said, *versions]
 
 
-@check("stack.nccl-known-bad", "Nothing is known against this NCCL here", tags={"fast"})
+@check("stack.nccl-known-bad", "Known NCCL bugs", tags={"fast"})
 def nccl_known_bad(
     loaded: LoadedNccl | None,
     libraries: Libraries | None,
@@ -117,49 +126,63 @@ def nccl_known_bad(
     limits: Limits | None,
     driver: Driver | None,
 ) -> Iterator[Finding]:
-    """The NCCL that ranks have mapped, else the one torch would load, against versions known to misbehave.
+    """The NCCL that ranks have loaded, else the one torch would load, against versions with known bugs.
 
-    Why: hangs and wrong data that were repaired long ago still meet those whose image pins the old version.
+    Why: images that pin an old NCCL still have its hangs and data errors, fixed long ago.
     Fix disturbs: the Python environment, and the job.
+    Judges: WARN for an NCCL version with a known fault on this kind of node; a note where the fault is mild
+    or not certain.
+    Fix: Upgrade NCCL to the version that the row names.
+    Threshold: The nccl_bad table: release notes and issues of NVIDIA/nccl.
+    False positives: Faults that need a feature the job does not use are notes.
     """
     found = dict(versions_in_use(loaded, libraries, target))
     if torch is not None and torch.cuda == "" and not (loaded and loaded.mapped):
         yield Finding.skip("this torch has no CUDA, so it uses no NCCL")
         return
     if not found:
-        yield Finding.skip("no NCCL was found whose version is known")
+        yield Finding.skip("no NCCL with a known version found")
         return
     holds = set(_holding(target, gpus, nvlinks, rdma, processes, limits, driver))
+    if torch is not None and torch.version.partition("+")[0] == "2.7.0":
+        holds.add("torch-2.7.0")
     for version, where in found.items():
         bad = known_bad(version, holds)
         for row in bad:
-            yield _known(row, version, where)
+            yield _known(row, version, where, _in_use(version, loaded, libraries, target))
         if not bad:
-            yield _nothing(version, where, holds)
+            yield _nothing(version, where, holds, _in_use(version, loaded, libraries, target))
 
 
-def _known(row: BadVersion, version: str, where: str) -> Finding:
+def _known(row: BadVersion, version: str, where: str, said: list[Evidence]) -> Finding:
     summary = f"NCCL {version} ({where}): {row.what}"
-    evidence = [Evidence("target-python", f"{row.effect}; repaired in {row.fixed}; {row.source}")]
     fix = Fix(row.remedy, (), "config", RESTART, "nodedoctor stack.nccl-known-bad", row.source)
     # What only costs speed, or only some start-ups that fail at once with a message, is worth a note.
     mild = row.effect in ("slow", "init-failure") and row.id != "blackwell-missing"
     judge = Finding.info if mild or row.unverified else Finding.warn
-    return judge(summary, subject=f"nccl:{row.id}", evidence=evidence, fix=fix)
+    return judge(summary, subject=f"nccl:{row.id}", evidence=said, fix=fix)
 
 
-def _nothing(version: str, where: str, holds: set[str]) -> Finding:
+def _nothing(version: str, where: str, holds: set[str], said: list[Evidence]) -> Finding:
     """Say under which other conditions something is known, because those cannot be seen here."""
-    meanings = {row.trait: row.meaning for row in traits()}
     rows = [row for row in affecting(version) if set(row.needs) - holds <= set(PER_JOB)]
-    lines = [
-        Evidence(
-            "target-python", f"only when {meanings.get(need, need)}: {row.what} ({row.fixed} repairs it)"
-        )
-        for row in rows
-        for need in list(dict.fromkeys(set(row.needs) - holds))[:1]
-    ]
-    return Finding.ok(f"NCCL {version} ({where})", subject=f"nccl:{version}", evidence=lines[:4])
+    known = "known problem needs" if len(rows) == 1 else "known problems need"
+    told = f"; {len(rows)} {known} conditions that were not seen here" if rows else ""
+    return Finding.ok(f"NCCL {version} ({where}){told}", subject=f"nccl:{version}", evidence=said)
+
+
+def _in_use(
+    version: str, loaded: LoadedNccl | None, libraries: Libraries | None, target: TargetPython | None
+) -> list[Evidence]:
+    """Where this version of NCCL was seen: mapped by a rank, in the library torch gets, in its package."""
+    for one in loaded.mapped if loaded else ():
+        if one.version == version:
+            return _line(one)
+    won = libraries.winner("libnccl.so") if libraries else None
+    if won and won[1] and won[1].version == version:
+        return library_said(won[1])
+    packages = [package for package in target.packages if package.version == version] if target else []
+    return package_said(target, *[p for p in packages if "nccl" in p.name]) if target else []
 
 
 def _holding(

@@ -7,23 +7,30 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.pins import Pin, older, requirements_seen, same_release, torch_pin, wheels_of
+from nodedoctor.facts.stack.places import library_said, package_said, pin_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.model import Evidence, Finding, Fix
+from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import listed
 
 DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
 VLLM_WHEEL = "vllm-nccl-"
 """vLLM 0.4 downloaded an NCCL of its own at install time, and loads that one for its collectives."""
 
 
-@check("stack.nccl-pin", "The NCCL package is the one torch requires", tags={"fast"}, without=(Libraries,))
+@check("stack.nccl-pin", "NCCL package version", tags={"fast"}, without=(Libraries,))
 def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
-    """The installed nvidia-nccl package against what this torch requires, by its metadata or the table.
+    """The installed nvidia-nccl package against torch's requirement, from its metadata or the table.
 
     Why: torch calls functions of the NCCL it was built with. An older one lacks them (undefined symbol at
-    import) or has bugs fixed since; ranks with different versions fail at init or hang.
+    import) or has known bugs; ranks with different versions fail at init or hang.
     Fix disturbs: the Python environment; running jobs keep the NCCL they have loaded.
+    Judges: FAIL when NCCL is missing, overwritten or older than torch requires, WARN when it is another
+    version.
+    Fix: Reinstall the pinned nvidia-nccl package.
+    Threshold: torch's metadata, and the torch_pins table.
+    False positives: Newer NCCL of the same major, put in on purpose, is a note.
     """
     pin = torch_pin(target, torch, "nccl")
     installed = wheels_of(target, "nccl")
@@ -32,7 +39,7 @@ def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) ->
     elif pin is None and requirements_seen(target):
         linked = libraries.nccl_built_in if libraries else ""
         yield Finding.skip(
-            "this torch requires no NCCL package" + (f": {linked} is linked into it" if linked else "")
+            "this torch requires no NCCL package" + (f" ({linked} is built in)" if linked else "")
         )
     elif pin is None:
         yield _not_told(target, torch)
@@ -53,7 +60,9 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
         f"which NCCL torch {torch.version} requires is not known: its metadata was not seen, and the table "
         "of official wheels has no such build",
         subject="package:nccl",
-        fix=Fix("Run nodedoctor where that Python is.", (look("nodedoctor stack.nccl-pin"),), "none"),
+        fix=Fix(
+            "Run nodedoctor where that Python is installed.", (look("nodedoctor stack.nccl-pin"),), "none"
+        ),
     )
 
 
@@ -62,18 +71,18 @@ def _missing(target: TargetPython, torch: Torch, pin: Pin, others: tuple[Package
     what = f"torch {torch.version} requires {pin.wanted}"
     if not target.complete and not others:
         return Finding.unknown("not-visible-here", f"{what}; the paste lists no NCCL", subject=subject)
-    found = f"installed is {', '.join(map(str, others))}" if others else "no NCCL package is installed"
+    found = f"installed: {listed(others)}" if others else "no NCCL package is installed"
     fix = Fix(
-        "Install it.", (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-pin"
+        "Install NCCL.", (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-pin"
     )
-    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}")]
-    return Finding.fail(f"{what}, and {found}", subject=subject, evidence=evidence, fix=fix)
+    evidence = pin_said(target, pin.wanted.name)
+    return Finding.fail(f"{what}, {found}", subject=subject, evidence=evidence, fix=fix)
 
 
 def _judge_pin(target: TargetPython, torch: Torch, pin: Pin, package: Package) -> Finding:
     """An older minor version lacks functions: FAIL. Any other difference was not tested together: WARN."""
     subject = f"package:{package.name}"
-    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}"), _where(target, package)]
+    evidence = [*pin_said(target, pin.wanted.name), *package_said(target, package)]
     allowed = pin.wanted.allows(package.version)
     if allowed:
         return Finding.ok(f"{package}, as torch {torch.version} requires", subject=subject, evidence=evidence)
@@ -83,7 +92,7 @@ def _judge_pin(target: TargetPython, torch: Torch, pin: Pin, package: Package) -
     summary = f"{package} is installed, torch {torch.version} requires {pin.wanted}"
     command = target.install(str(pin.wanted))
     fix = Fix(
-        "Install the version torch was built with.",
+        "Install the NCCL version torch was built with.",
         (command,),
         "config",
         DISTURBS,
@@ -105,11 +114,9 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
                 f"{package} is installed, but its file is NCCL {file.version} for CUDA {file.cuda}: another "
                 "package has overwritten it",
                 subject=f"file:{file.path}",
-                evidence=[
-                    Evidence(target.source, f"{file.path}: NCCL version {file.version}+cuda{file.cuda}")
-                ],
+                evidence=library_said(file),
                 fix=Fix(
-                    "Remove every NCCL package and install the one torch requires.",
+                    "Remove all NCCL packages and install the one torch requires.",
                     (
                         target.uninstall(*(wheel.name for wheel in wheels_of(target, "nccl"))),
                         target.install(str(pin.wanted)),
@@ -120,17 +127,19 @@ def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Li
             )
 
 
-@check(
-    "stack.nccl-copies", "The NCCL that torch would load is its own", tags={"fast"}, without=(ImportedTorch,)
-)
+@check("stack.nccl-copies", "NCCL that torch loads", tags={"fast"}, without=(ImportedTorch,))
 def nccl_copies(
     target: TargetPython, torch: Torch, libraries: Libraries | None, imported: ImportedTorch | None
 ) -> Iterator[Finding]:
-    """Every libnccl that could be loaded, its version, which one wins for torch in this environment, and why.
+    """Every libnccl on the search path, its version, which one torch loads in this environment, and why.
 
-    Why: an LD_LIBRARY_PATH of a module system or an image may put another NCCL in front of torch's on some
-    nodes only; mixed versions fail at init or hang.
-    Fix disturbs: nothing that runs; new processes load the other library.
+    Why: an LD_LIBRARY_PATH of a module system or image may put another NCCL before torch's on some nodes;
+    mixed versions fail at init or hang.
+    Fix disturbs: nothing; new processes load the other library.
+    Judges: FAIL or WARN when another libnccl than torch's own is loaded first.
+    Fix: Remove the other copy from LD_LIBRARY_PATH or the environment.
+    Threshold: The rules of the dynamic loader (ld.so(8)).
+    False positives: A system NCCL that was put first on purpose and fits torch.
     """
     yield from _vllm(target, libraries)
     if torch.cuda == "":
@@ -138,8 +147,12 @@ def nccl_copies(
     elif libraries is None:
         yield Finding.unknown(
             "not-visible-here",
-            "a list of packages does not say which libnccl is loaded",
-            fix=Fix("Run nodedoctor where that Python is.", (look("nodedoctor stack.nccl-copies"),), "none"),
+            "a package list does not show which libnccl is loaded",
+            fix=Fix(
+                "Run nodedoctor where that Python is installed.",
+                (look("nodedoctor stack.nccl-copies"),),
+                "none",
+            ),
         )
     else:
         yield from _judge_copies(target, torch, libraries)
@@ -148,16 +161,16 @@ def nccl_copies(
 
 def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> Iterator[Finding]:
     pin, won = torch_pin(target, torch, "nccl"), libraries.winner("libnccl.so")
-    evidence = [_line(target, copy) for copy in libraries.family("nccl")]
+    evidence = [one for copy in libraries.family("nccl") for one in library_said(copy)]
     subject = "library:libnccl"
     if won is None and libraries.nccl_built_in:
         yield Finding.ok(
-            f"NCCL {libraries.nccl_built_in} is linked into torch", subject=subject, evidence=evidence
+            f"NCCL {libraries.nccl_built_in} is built into torch", subject=subject, evidence=evidence
         )
     elif won is None:
         yield Finding.unknown("not-visible-here", "torch's own libraries could not be read", subject=subject)
     elif won[1] is None:
-        fix = Fix("Install it.", (target.install(str(pin.wanted)),), "config", DISTURBS) if pin else None
+        fix = Fix("Install NCCL.", (target.install(str(pin.wanted)),), "config", DISTURBS) if pin else None
         summary = f"torch needs {won[0].name}, and no place it looks in has one: import torch fails"
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     else:
@@ -167,7 +180,8 @@ def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> I
 def _judge_winner(
     target: TargetPython, pin: Pin | None, rule: Resolved, copy: LibraryCopy, copies: tuple[LibraryCopy, ...]
 ) -> Finding:
-    evidence = [_line(target, copy), *(_line(target, other) for other in copies if other is not copy)]
+    ordered = (copy, *(other for other in copies if other is not copy))
+    evidence = [one for each in ordered for one in library_said(each)]
     subject = "library:libnccl"
     what = f"torch would load NCCL {copy.version or '?'} from {rule.path} ({rule.rule})"
     others = sorted({other.version for other in copies if other.version not in ("", copy.version)})
@@ -180,7 +194,7 @@ def _judge_winner(
         left = f"; not loaded: {', '.join(others)}" if others else ""
         return say(what + left, subject=subject, evidence=evidence)
     judge = Finding.fail if older(copy.version, pin.wanted.exact or "") else Finding.warn
-    summary = f"{what}, it requires {pin.wanted.exact or pin.wanted}"
+    summary = f"{what}, torch requires {pin.wanted.exact or pin.wanted}"
     return judge(summary, subject=subject, evidence=evidence, fix=_winner_fix(target, pin, rule))
 
 
@@ -192,7 +206,7 @@ def _told_by_torch(libraries: Libraries, imported: ImportedTorch | None) -> Iter
         yield Finding.warn(
             f"torch, once imported, uses NCCL {said}, not {won[1].version} from {won[0].path}",
             subject="library:libnccl-imported",
-            evidence=[Evidence("target-torch", f"torch.cuda.nccl.version() = {said}")],
+            evidence=[reading("target-torch", "nccl")],
         )
 
 
@@ -200,12 +214,13 @@ def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
     if rule.rule in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         folder = rule.path.rpartition("/")[0]
         what = rule.path if rule.rule == "LD_PRELOAD" else folder
-        text = f"Take {what} out of {rule.rule} where the job is started; or drop the variable."
+        text = f"Remove {what} from {rule.rule} where the job is started, or unset the variable."
         return Fix(
             text, (repair("unset {}", rule.rule),), "config", "new processes", "nodedoctor stack.nccl-copies"
         )
-    text = "Install the NCCL torch was built with."
-    return Fix(text, (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-copies")
+    text = "Install the NCCL version torch was built with, even if it is listed: its file was replaced."
+    command = target.reinstall(str(pin.wanted))
+    return Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.nccl-copies")
 
 
 def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding]:
@@ -217,7 +232,7 @@ def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding
             yield Finding.warn(
                 f"{package} makes vLLM load NCCL {own}, torch uses {torchs}",
                 subject=f"package:{package.name}",
-                evidence=[_where(target, package)],
+                evidence=package_said(target, package),
                 fix=Fix(
                     "Update vLLM (0.5 and later use torch's NCCL) and remove this package.",
                     (target.uninstall(package.name),),
@@ -231,14 +246,3 @@ def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding
             yield Finding.info(
                 f"vLLM would load NCCL {copy.version} from {copy.path}", subject=f"file:{copy.path}"
             )
-
-
-def _where(target: TargetPython, package: Package) -> Evidence:
-    return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
-
-
-def _line(target: TargetPython, copy: LibraryCopy) -> Evidence:
-    built = f" for CUDA {copy.cuda}" if copy.cuda else ""
-    return Evidence(
-        target.source, f"{copy.path}: NCCL {copy.version or '?'}{built} (found by {', '.join(copy.found)})"
-    )

@@ -7,6 +7,14 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package
 from nodedoctor.facts.stack.pins import Pin, older, torch_pin, wheels_of
+from nodedoctor.facts.stack.places import (
+    package_said,
+    pin_said,
+    requirement_said,
+    resolved_said,
+    toolkit_said,
+    torch_said,
+)
 from nodedoctor.facts.stack.requirements import Requirement, requirement
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
@@ -17,44 +25,65 @@ from nodedoctor.steps import repair
 DISTURBS = "the Python environment"
 
 
-@check("stack.torchvision", "torchvision is the one for this torch", tags={"fast"})
+@check("stack.torchvision", "torchvision version", tags={"fast"})
 def torchvision(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """torchvision's requirement on torch, and the CUDA both were built with.
 
     Why: it is compiled against one torch; with another one `operator torchvision::nms does not exist`.
     Fix disturbs: the Python environment.
+    Judges: FAIL when its requirement on torch is not met, WARN when it is built for another CUDA.
+    Fix: Install the release for this torch.
+    Threshold: The package's metadata, and the torch_pins table.
+    False positives: None known.
+    Error texts:
+    - operator torchvision::nms does not exist
     """
     yield from _companion(target, torch, "torchvision")
 
 
-@check("stack.torchaudio", "torchaudio is the one for this torch", tags={"fast"})
+@check("stack.torchaudio", "torchaudio version", tags={"fast"})
 def torchaudio(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """torchaudio's requirement on torch, and the CUDA both were built with.
 
     Why: it is compiled against one torch; with another one its library does not load (undefined symbol).
     Fix disturbs: the Python environment.
+    Judges: FAIL when its requirement on torch is not met, WARN when it is built for another CUDA.
+    Fix: Install the release for this torch.
+    Threshold: The package's metadata, and the torch_pins table.
+    False positives: None known.
     """
     yield from _companion(target, torch, "torchaudio")
 
 
-@check("stack.triton", "triton is the one torch requires", tags={"fast"})
+@check("stack.triton", "triton version", tags={"fast"})
 def triton(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """The installed triton against what this torch requires.
 
     Why: torch.compile generates code for one triton; with another one it fails at the first compiled step.
     Fix disturbs: the Python environment.
+    Judges: FAIL when triton is behind what torch requires or missing, WARN when it is ahead.
+    Fix: Install the triton of this torch.
+    Threshold: torch's metadata, and the torch_pins table.
+    False positives: Jobs without torch.compile.
     """
     pin = next((pin for name in ("triton", "pytorch-triton") if (pin := _torchs(target, torch, name))), None)
     installed = target.package("triton") or target.package("pytorch-triton")
     yield _pinned(target, torch, pin, installed, "triton")
 
 
-@check("stack.cudnn", "cuDNN is the one torch requires", tags={"fast"})
+@check("stack.cudnn", "cuDNN version", tags={"fast"})
 def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> Iterator[Finding]:
     """The installed nvidia-cudnn package against what this torch requires, and what the loader finds first.
 
     Why: torch refuses a cuDNN older than the one it was compiled with ("cuDNN version incompatibility").
     Fix disturbs: the Python environment.
+    Judges: FAIL when cuDNN is missing or behind what torch requires, WARN when it is ahead or another copy is
+    found first.
+    Fix: Install the cuDNN that torch requires; clean LD_LIBRARY_PATH.
+    Threshold: torch's own metadata, and the torch_pins table.
+    False positives: Newer cuDNN of the same major is accepted by torch.
+    Error texts:
+    - cuDNN version incompatibility
     """
     pin = torch_pin(target, torch, "cudnn")
     wheels = wheels_of(target, "cudnn")
@@ -67,51 +96,69 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
     if won and won[1] and won[0].rule in ("LD_PRELOAD", "LD_LIBRARY_PATH") and own:
         version = f" {won[1].version}" if won[1].version.count(".") > 1 else ""
         yield Finding.warn(
-            f"{won[0].rule} puts the cuDNN{version} of {won[0].path} in front of {own}",
+            f"{won[0].rule} loads cuDNN{version} from {won[0].path} before {own}",
             subject="library:libcudnn",
-            evidence=[Evidence(target.source, f"{won[0].name} => {won[0].path} ({won[0].rule})")],
+            evidence=resolved_said(won[0]),
             fix=Fix(
-                "Take that folder out where the job is started.", (repair("unset {}", won[0].rule),), "config"
+                "Remove that folder from the path where the job is started.",
+                (repair("unset {}", won[0].rule),),
+                "config",
             ),
         )
 
 
-@check("stack.xformers", "xformers is the one for this torch", tags={"fast"})
+@check("stack.xformers", "xformers version", tags={"fast"})
 def xformers(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """xformers' requirement on torch.
 
-    Why: its kernels are compiled against one torch; with another one they are silently left out or crash.
+    Why: its kernels are compiled against one torch; with another they are silently skipped or crash.
     Fix disturbs: the Python environment.
+    Judges: FAIL or WARN when torch is outside the requirement.
+    Fix: Install the release for this torch.
+    Threshold: The package's metadata, and the stack_pins table.
+    False positives: Builds from source.
     """
     yield _on_torch(target, torch, "xformers")
 
 
-@check("stack.vllm", "vLLM is the one for this torch", tags={"fast"})
+@check("stack.vllm", "vLLM version", tags={"fast"})
 def vllm(target: TargetPython, torch: Torch) -> Iterator[Finding]:
-    """vLLM's requirement on torch: every release since 0.6 wants one exact version.
+    """vLLM's requirement on torch: every release since 0.6 needs one exact version.
 
     Why: its extension is compiled against one torch; with another one `vllm._C` fails with undefined symbol.
     Fix disturbs: the Python environment.
+    Judges: FAIL when torch is not the exact version that vLLM requires.
+    Fix: Install vLLM's own torch, or the vLLM for this torch.
+    Threshold: The package's metadata, and the stack_pins table.
+    False positives: Builds from source against another torch.
     """
     yield _on_torch(target, torch, "vllm")
 
 
-@check("stack.bitsandbytes", "bitsandbytes fits this torch", tags={"fast"})
+@check("stack.bitsandbytes", "bitsandbytes version", tags={"fast"})
 def bitsandbytes(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """bitsandbytes' requirement on torch.
 
-    Why: it loads a library of its own per CUDA version; outside its range 8-bit optimisers fail at import.
+    Why: it loads its own library per CUDA version; outside its range 8-bit optimisers fail at import.
     Fix disturbs: the Python environment.
+    Judges: FAIL or WARN when the installed torch is outside the package's requirement.
+    Fix: Install the release that fits this torch.
+    Threshold: The package's own metadata, and the stack_pins table.
+    False positives: Builds from source with changed requirements.
     """
     yield _on_torch(target, torch, "bitsandbytes")
 
 
-@check("stack.deepspeed", "DeepSpeed can compile its operators", tags={"fast"})
+@check("stack.deepspeed", "DeepSpeed build requirements", tags={"fast"})
 def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """DeepSpeed's requirement on torch, and the CUDA toolkit it compiles its operators with.
 
-    Why: it compiles on first use, and refuses when nvcc and torch's CUDA differ (op_builder/builder.py).
+    Why: it compiles on first use, and fails when nvcc and torch's CUDA differ (op_builder/builder.py).
     Fix disturbs: the Python environment.
+    Judges: FAIL when torch is outside the requirement; WARN when the toolkit differs from torch's CUDA.
+    Fix: Install the toolkit of torch's CUDA, or use prebuilt operators.
+    Threshold: op_builder/builder.py of DeepSpeed.
+    False positives: Jobs that use no compiled operators.
     """
     package = target.package("deepspeed")
     if package is None:
@@ -124,10 +171,10 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     nvcc, own = tool.version.split("."), torch.cuda.split(".")
     if nvcc[:2] != own[:2] and (nvcc[0] != own[0] or nvcc[0] not in ("10", "11", "12")):
         yield Finding.warn(
-            f"{package} refuses to compile: nvcc is {tool.version} ({tool.why}), torch has CUDA {torch.cuda}",
+            f"{package} cannot compile: nvcc is {tool.version} ({tool.why}), torch has CUDA {torch.cuda}",
             subject="toolkit:deepspeed",
-            evidence=[Evidence(target.source, f"{tool.home}: CUDA {tool.version} ({tool.why})")],
-            fix=Fix(f"Point CUDA_HOME at a toolkit of CUDA {torch.cuda}.", (), "config", DISTURBS),
+            evidence=toolkit_said(target),
+            fix=Fix(f"Set CUDA_HOME to a toolkit for CUDA {torch.cuda}.", (), "config", DISTURBS),
         )
 
 
@@ -155,7 +202,7 @@ def _companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Findin
         yield Finding.warn(
             f"{name} is built for {theirs}, torch for {ours}",
             subject=f"build:{name}",
-            evidence=[_line(target, package), Evidence(target.source, f"torch {torch.version}")],
+            evidence=[*package_said(target, package), *torch_said(target, "version")],
             fix=Fix(f"Install the {ours} build of {name}.", (command,), "config", DISTURBS),
         )
 
@@ -167,7 +214,7 @@ def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
     asked = requirement(target, name, "torch")
     if asked is None:
         return _by_pairs(target, torch, package)
-    subject, evidence = f"package:{name}", [_line(target, package), _said(target, asked)]
+    subject, evidence = f"package:{name}", requirement_said(target, asked)
     allowed = asked.wanted.allows(torch.version)
     if allowed is None:
         return Finding.unknown("unparsable", f"torch {torch.version} cannot be compared", subject=subject)
@@ -175,38 +222,38 @@ def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
         summary = f"{package} allows torch {torch.version}"
         return Finding.ok(summary, subject=subject, evidence=evidence)
     fix = Fix(
-        f"Install the {name} made for torch {torch.public_version}, or the torch it wants.",
+        f"Install the {name} for torch {torch.public_version}, or the torch it requires.",
         _either(target, torch, name, asked),
         "config",
         DISTURBS,
         f"nodedoctor stack.{name}",
     )
-    summary = f"{package} requires {asked.wanted}, and torch {torch.version} is installed"
+    summary = f"{package} requires {asked.wanted}, installed is torch {torch.version}"
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
 def _by_pairs(target: TargetPython, torch: Torch, package: Package) -> Finding:
     """Where the metadata was not seen: the table of releases that belong together."""
-    subject, evidence = f"package:{package.name}", [_line(target, package)]
+    subject, evidence = f"package:{package.name}", package_said(target, package)
     release = torch_release(torch.version)
     partner = getattr(release, package.name, "") if release else ""
     if package.requires:
-        summary = f"{package} asks nothing of torch's version"
+        summary = f"{package} has no requirement on torch's version"
         return Finding.ok(summary, subject=subject, evidence=evidence)
     if not partner:
-        summary = f"{package}: what it requires of torch is not known here"
+        summary = f"{package}: its requirement on torch is unknown"
         return Finding.unknown("not-visible-here", summary, subject=subject, evidence=evidence)
     if package.version.partition("+")[0] == partner:
-        summary = f"{package} belongs to torch {torch.public_version}"
+        summary = f"{package} matches torch {torch.public_version}"
         return Finding.ok(summary, subject=subject, evidence=evidence)
     same_minor = package.version.split(".")[:2] == partner.split(".")[:2]
     judge = Finding.info if same_minor else Finding.fail
     command = target.install(f"{package.name}=={partner}")
     return judge(
-        f"{package} is installed, {partner} belongs to torch {torch.public_version}",
+        f"{package} is installed, torch {torch.public_version} needs {partner}",
         subject=subject,
         evidence=evidence,
-        fix=Fix("Install the one that belongs to it.", (command,), "config", DISTURBS),
+        fix=Fix("Install the matching version.", (command,), "config", DISTURBS),
     )
 
 
@@ -233,17 +280,17 @@ def _pinned(
     """A pin of torch's: behind it is broken, ahead of it untested."""
     if pin is None:
         if package is None:
-            return Finding.skip(f"this torch requires no {what}, as far as seen, and none is installed")
-        return Finding.skip(f"this torch requires no {what}, as far as its metadata was seen ({package})")
+            return Finding.skip(f"this torch requires no {what}, none is installed")
+        return Finding.skip(f"this torch requires no {what} in its visible metadata ({package})")
     subject = f"package:{pin.wanted.name}"
-    evidence = [Evidence(target.source, f"{pin.said_by}: {pin.wanted}")]
+    evidence = _pin_said(target, pin)
     if package is None and not target.complete:
         return Finding.skip(f"the paste lists no {what}")
-    fix = Fix("Install what torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
+    fix = Fix("Install the version torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
     if package is None:
-        summary = f"torch {torch.version} requires {pin.wanted}, and it is not installed"
+        summary = f"torch {torch.version} requires {pin.wanted}, not installed"
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    evidence.append(_line(target, package))
+    evidence += package_said(target, package)
     if package.name == pin.wanted.name and pin.wanted.allows(package.version):
         summary = f"{package}, as torch {torch.version} requires"
         return Finding.ok(summary, subject=subject, evidence=evidence)
@@ -257,9 +304,5 @@ def _absent(target: TargetPython, name: str) -> Finding:
     return Finding.skip(f"{name} is not installed in {target.label}, as far as seen")
 
 
-def _line(target: TargetPython, package: Package) -> Evidence:
-    return Evidence(target.source, f"{package}" + (f" in {package.location}" if package.location else ""))
-
-
-def _said(target: TargetPython, asked: Requirement) -> Evidence:
-    return Evidence(target.source, f"{asked.said_by}: {asked.wanted}")
+def _pin_said(target: TargetPython, pin: Pin) -> list[Evidence]:
+    return pin_said(target, pin.wanted.name)

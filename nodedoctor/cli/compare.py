@@ -29,7 +29,7 @@ def read_report(data: bytes, name: str) -> Report:
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(
         "nodedoctor.report/1"
     ):
-        raise CompareError(f"{name}: not a report; it does not say nodedoctor.report/1")
+        raise CompareError(f"{name}: not a report (no schema nodedoctor.report/1)")
     if wrong := damage(document):
         raise CompareError(f"{name}: a damaged report: {wrong}")
     return read(document)
@@ -90,6 +90,6 @@ def parser() -> Parser:
         prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
     )
     made.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report (also .gz), a recorded node")
-    made.add_argument("after", type=Path, metavar="AFTER", help="the same, from later or from another node")
+    made.add_argument("after", type=Path, metavar="AFTER", help="the same, from a later time or another node")
     outputs.add(made, "html")
     return made

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 COMMANDS = (
-    "compare", "completion", "demo", "expect", "explain", "fleet", "list", "schema", "triage", "watch",
+    "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "list", "run", "schema", "triage",
+    "watch",
 )  # fmt: skip
 """Words that are no checks when they come first."""
 
@@ -46,7 +47,7 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """What `--help` and `--version` print; 74 when it cannot be written, as for any other output."""
         if file is not sys.stdout:
-            _mutter(message)
+            mutter(message)
         elif not emit(message):
             raise SystemExit(Exit.OUTPUT)
 
@@ -57,6 +58,11 @@ def prepare() -> None:
     A standard stream that the caller closed is None, and its number goes to the next file that is opened, be
     it somebody's pipe. Without PATH, Python does not know its own interpreter, which our children need.
     """
+    try:
+        os.getcwd()
+    except OSError:  # it was deleted; our children need to stand somewhere
+        with contextlib.suppress(OSError):
+            os.chdir("/")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             setattr(sys, name, _stand_in(number))
@@ -84,7 +90,7 @@ def say(message: str) -> None:
     """One line on stderr for a person. That nobody can read it changes nothing else."""
     from nodedoctor.report.inert import inert
 
-    _mutter(f"nodedoctor: {inert(message)}\n")
+    mutter(f"nodedoctor: {inert(message)}\n")
 
 
 def alike(word: str, known: Iterable[str], otherwise: str) -> str:
@@ -95,7 +101,8 @@ def alike(word: str, known: Iterable[str], otherwise: str) -> str:
     return f"did you mean {' or '.join(close)}?" if close else otherwise
 
 
-def _mutter(text: str) -> None:
+def mutter(text: str) -> None:
+    """Text for a person on stderr; nobody there to read it changes nothing."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -114,7 +121,12 @@ def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
     from nodedoctor.report.document import is_blind, is_broken
 
-    findings = [f for result in report["results"] for f in result["findings"] if f["waived"] is None]
+    findings = [
+        finding
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["waived"] is None and not finding.get("preview")
+    ]
     if any(f["status"] == "fail" for f in findings):
         return Exit.FAIL
     if any(map(is_broken, findings)):

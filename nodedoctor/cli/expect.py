@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
         return Exit.OUTPUT
     code = exit_code(report)
     if code != Exit.OK:
-        say("this node is not well, so no model; see `nodedoctor -q`")
+        say("this node has problems, so it cannot be the reference; see `nodedoctor -q`")
     return code
 
 
@@ -61,10 +61,13 @@ def parser() -> Parser:
     """The parser of `nodedoctor expect`."""
     made = Parser(
         prog="nodedoctor expect",
-        description="Write what this healthy node has, for `nodedoctor --expect FILE` on the others.",
+        description="Write an expectation file from this healthy node, for `nodedoctor --expect FILE` on "
+        "other nodes.",
         allow_abbrev=False,
     )
-    made.add_argument("--keys", action="store_true", help="what can be expected, and what each key means")
-    made.add_argument("--python", default="", metavar="PATH", help="the Python that trains")
-    made.add_argument("--replay", default="", metavar="PATH", help="a recorded node instead of this one")
+    made.add_argument(
+        "--keys", action="store_true", help="list all keys that can be expected, with their meaning"
+    )
+    made.add_argument("--python", default="", metavar="PATH", help="path of the training Python interpreter")
+    made.add_argument("--replay", default="", metavar="PATH", help="use a recorded node instead of this one")
     return made

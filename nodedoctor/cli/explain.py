@@ -9,8 +9,13 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
+from nodedoctor.cli.check_page import Sample, error_texts, samples, sections
+from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine.registry import Check, Fact
 from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.model import Status
+from nodedoctor.report.inert import inert_lines
+from nodedoctor.report.text import sentence
 
 WIDTH = 80
 LABEL = 12
@@ -42,9 +47,9 @@ OWNERS = {
 }
 SAFETY = {
     "yes": "may stay set",
-    "workaround": "only while a fault is worked around",
-    "no": "no: for diagnosis, or for those who know why",
-    "no-effect": "it does nothing",
+    "workaround": "only as a workaround",
+    "no": "no: only for diagnosis or a known reason",
+    "no-effect": "has no effect",
 }
 
 
@@ -85,7 +90,7 @@ def _xid(row: xids.XidRow) -> Iterator[str]:
     yield f"Xid {row.xid}: {row.mnemonic}"
     yield from _text(row.meaning)
     yield ""
-    yield from _label("Severity", "the words of the message decide" if row.level == "decode" else row.level)
+    yield from _label("Severity", "depends on the message" if row.level == "decode" else row.level)
     yield from _label("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
     yield from _label("Do", row.what_to_do.text)
     yield from _label("Action", row.action)
@@ -117,7 +122,7 @@ def _cause(word: str) -> Iterator[str] | None:
 def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
     yield from _text(row.means)
-    yield from _steps("How to confirm it", row.confirm)
+    yield from _steps("How to confirm", row.confirm)
     yield from _steps("What to do", row.fix)
     yield ""
     yield from _label("See also", ", ".join(row.see))
@@ -157,7 +162,7 @@ def _timeouts() -> Iterator[str]:
     settings = env_vars.timeout_settings()
     width = max(len(row.framework) for row in settings) + 4
     yield ""
-    yield "What does set the timeout of collectives, and its default"
+    yield "What sets the timeout of collectives, and its default"
     for row in settings:
         unit = f" (given in {row.unit})" if row.unit == "minutes" else ""
         setting = f"{row.setting}: {row.default_seconds} s{unit}"
@@ -166,9 +171,9 @@ def _timeouts() -> Iterator[str]:
     thorough = " and ".join(row.framework for row in settings if row.reaches_subgroups)
     yield ""
     yield from _text(
-        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The one that applies "
-        "stands in the log as Timeout(ms)=. A timeout says that some rank did not arrive: find that rank "
-        "before raising it.",
+        f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The log "
+        "shows the one that applies as Timeout(ms)=. A timeout means that some rank did not "
+        "arrive: find that rank before raising it.",
         indent=0,
     )
 
@@ -193,15 +198,35 @@ def _check(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
 
 
 def _check_lines(check: Check) -> Iterator[str]:
-    yield f"{check.id}: {check.title}"
-    yield from _text(check.what)
+    stage = " (preview)" if check.stage == "preview" else ""
+    yield f"{check.id}: {check.title}{stage}"
+    for text in error_texts(check):
+        yield from _text(f'"{text}"', hang=1)
+    for section in sections(check):
+        yield ""
+        yield section.heading
+        for paragraph in section.paragraphs:
+            yield from _text(paragraph)
+        for item in section.items:
+            yield from _text(f"- {item}", hang=2)
+    yield from _sample_lines(samples(map(folder, DEMOS), (check,)).get(check.id))
     yield ""
-    yield from _label("Why", check.why)
-    yield from _label("Fix", f"disturbs {check.disturbs}" if check.disturbs else "")
     yield from _label("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
     yield from _label("Tags", ", ".join(sorted(check.tags)))
     yield from _label("Run", f"nodedoctor {check.id}")
     yield from _end(check.where)
+
+
+def _sample_lines(found: Sample | None) -> Iterator[str]:
+    """A finding from one of the nodes that ship, where one of them has it."""
+    if found is None:
+        return
+    yield ""
+    yield f"Example, from `nodedoctor demo {found.node}`"
+    yield from _text(f"{Status(found.finding['status']).word} {sentence(found.finding)}", hang=5)
+    for evidence in found.finding["evidence"][:2]:
+        for line in inert_lines(evidence["text"].strip("\n"))[:2]:
+            yield f"  | {line}"
 
 
 def _subject(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
@@ -252,7 +277,7 @@ def _steps(heading: str, steps: Iterable[str]) -> Iterator[str]:
 
 def _end(source: str, unverified: bool = False) -> Iterator[str]:
     if unverified:
-        yield from _label("Caution", "not all of this was checked against its source")
+        yield from _label("Caution", "not every entry was verified against its source")
     yield ""
     for part in source.split("; "):
         # The first word, usually an address, stays beside its label however long it is.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
-from collections.abc import Iterator
 
+from nodedoctor.cli.endings import ended_by_signals
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.engine.run import Diagnosis
@@ -25,7 +24,7 @@ async def run(session: Session, *, progress: bool = False, record: bool = False)
     diagnosis = session.diagnosis()
     narrator = asyncio.create_task(_narrate(diagnosis)) if progress else None
     try:
-        with _ended_by_sigterm():
+        with ended_by_signals():
             report = await diagnosis.run()
     finally:
         if narrator:
@@ -64,15 +63,3 @@ async def _narrate(diagnosis: Diagnosis) -> None:
 
 def _say(line: str) -> None:
     print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the run the way Ctrl-C does, so that no child is left behind."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, prepare, say
+from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, mutter, prepare, say
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
@@ -35,13 +35,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         drop(1)  # the reader has gone (`| head`)
         return Exit.OUTPUT
-    except Exception:
-        import traceback
+    except MemoryError:
+        return _no_memory()
+    except ImportError:  # a module of C that finds no room fails so
+        return _no_memory() if _little_room() else _bug()
+    except OSError as error:
+        from nodedoctor.engine.exhaustion import CODES, why
 
-        with contextlib.suppress(OSError):
-            traceback.print_exc()
-        say("this is a bug in nodedoctor; the lines above belong in a report")
-        return Exit.BUG
+        if error.errno not in CODES:
+            return _bug()
+        what = why(error.errno)
+        say(f"cannot run: {error.strerror}; {what.words}")
+        return Exit.FAIL if what.known else Exit.UNKNOWN
+    except Exception:
+        return _bug()
+
+
+def _no_memory() -> int:
+    """Say so without making anything new."""
+    os.write(2, b"nodedoctor: no memory left to run in; see `ulimit -v` and the cgroup's memory.max\n")
+    return Exit.BUG
+
+
+def _little_room() -> bool:
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _bug() -> int:
+    """Say what went wrong, inside the handler of an exception."""
+    import traceback
+
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
+    say("this is a bug in nodedoctor; please report it with the lines above")
+    return Exit.BUG
 
 
 def _dispatch(words: list[str]) -> int:
@@ -72,9 +101,17 @@ def _dispatch(words: list[str]) -> int:
 
         return completion.main(words[1:])
     if words and words[0] == "watch":
-        from nodedoctor.tui import start
+        from nodedoctor.blackbox import attach
 
-        return start.watch(words[1:])
+        return attach.main(words[1:])
+    if words and words[0] == "run":
+        from nodedoctor.blackbox import run
+
+        return run.main(words[1:])
+    if words and words[0] == "arm":
+        from nodedoctor.blackbox import arm_cli
+
+        return arm_cli.main(words[1:])
     return diagnose(words)
 
 
@@ -85,7 +122,7 @@ def _demo(words: list[str]) -> int:
     if words and words[0] in DEMOS:
         return diagnose(["--replay", str(folder(words[0])), *words[1:]])
     if words and words[0] not in ("-h", "--help"):
-        hint = alike(words[0], DEMOS, f"there are {', '.join(DEMOS)}")
+        hint = alike(words[0], DEMOS, f"available: {', '.join(DEMOS)}")
         return complain(f"no demo {words[0]!r}; {hint}")
     width = max(map(len, DEMOS))
     lines = (f"nodedoctor demo {name:<{width}}  {about}\n" for name, about in DEMOS.items())
@@ -142,7 +179,7 @@ def _on_screen(arguments: argparse.Namespace) -> int:
         sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
     except NodeDoctorError as error:
         return complain(error)
-    print(start.last_words(sitting), end="", file=sys.stderr)
+    mutter(start.last_words(sitting))
     report = _leaving(sitting.report, sitting.observations, arguments)
     if not sys.stdout.isatty():
         arguments.json = True
@@ -155,13 +192,14 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nodedoctor.cli import headless
+    from nodedoctor.cli.endings import EndedBySignal
     from nodedoctor.report import json
 
     try:
         running = headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
         found, recording = asyncio.run(running)
-    except asyncio.CancelledError:
-        return Exit.TERMINATED
+    except EndedBySignal as ended:
+        return ended.code
     report = _leaving(json.document(found), found.observations, arguments)
     if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT
@@ -183,7 +221,7 @@ def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> 
 
     failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
     if arguments.record and arguments.redact and not (failed or arguments.json or arguments.quiet):
-        say(f"read {arguments.record} before you send it: free text in it may still name something")
+        say(f"read {arguments.record} before you send it: free text in it may still contain names")
     failed = outputs.write(arguments, lambda: report) or failed
     if failed:
         return failed
@@ -259,4 +297,5 @@ def _request(arguments: argparse.Namespace) -> Request:
         replay=Path(arguments.replay) if arguments.replay else None,
         folders=tuple(Path(folder) for folder in arguments.check_folders),
         redact=arguments.redact,
+        preview=arguments.preview,
     )

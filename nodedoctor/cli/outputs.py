@@ -14,10 +14,10 @@ from typing import Any
 from nodedoctor.cli.console import Exit, say
 
 _FORMS = {
-    "html": "one self-contained page, to attach to a ticket",
+    "html": "a self-contained HTML page for a ticket",
     "junit": "JUnit XML, for CI",
     "prometheus": "metrics for node_exporter's textfile collector",
-    "ticket": "Markdown for the support of whoever owns the node",
+    "ticket": "a Markdown ticket for the provider's support",
 }
 
 
@@ -33,7 +33,7 @@ def add_debug_log(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> N
         "--debug-log",
         default="",
         metavar="FILE",
-        help="append what was started, what it answered, the seconds, and what fell back",
+        help="append a log of every command started, its result, its seconds, and every fallback",
     )
 
 
@@ -50,7 +50,7 @@ def no_folder(arguments: argparse.Namespace, *more: str) -> str:
     for option in (*_FORMS, *more):
         path, name = getattr(arguments, option, ""), option.replace("_", "-")
         if path == "-":
-            return f"--{name}: - is standard output, which has the report; use /dev/stdout"
+            return f"--{name}: '-' is not allowed, stdout has the report; use /dev/stdout"
         if path and not Path(path).absolute().parent.is_dir():
             return f"--{name}: no folder {Path(path).absolute().parent}"
     return ""

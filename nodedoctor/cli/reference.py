@@ -13,6 +13,8 @@ from nodedoctor.engine.plugins import Catalogue, discover
 from nodedoctor.engine.registry import probes_of
 from nodedoctor.errors import NodeDoctorError
 
+FEW = 3
+"""Outputs that the table of checks names; `--json` and `explain` have all of them."""
 SCHEMAS = ("fleet", "pairs", "report", "snapshot", "triage")
 
 
@@ -27,11 +29,13 @@ def parser() -> Parser:
     """The parser of `nodedoctor list|explain|schema`."""
     made = Parser(prog="nodedoctor", allow_abbrev=False)
     commands = made.add_subparsers(required=True, parser_class=Parser)
-    listing = commands.add_parser("list", help="what there is", allow_abbrev=False)
+    listing = commands.add_parser("list", help="list checks, facts, probes or knowledge", allow_abbrev=False)
     listing.add_argument("kind", choices=sorted(_LISTS))
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=_list)
-    explaining = commands.add_parser("explain", help="what a word means", allow_abbrev=False)
+    explaining = commands.add_parser(
+        "explain", help="explain a check, an Xid, an environment variable or a cause", allow_abbrev=False
+    )
     explaining.add_argument("word", nargs="+", help="a check, an Xid (79), an environment variable, a cause")
     explaining.set_defaults(run=_explain)
     schema = commands.add_parser("schema", help="the JSON Schema of a document", allow_abbrev=False)
@@ -56,7 +60,7 @@ def _explain(arguments: Any) -> int:
     catalogue = discover()
     answer = explain(word, catalogue.checks.values(), catalogue.facts.values())
     if answer is None:
-        return complain(f"nothing is known about {word!r}; see `nodedoctor list checks` and `list knowledge`")
+        return complain(f"unknown: {word!r}; see `nodedoctor list checks` and `list knowledge`")
     return Exit.OK if emit(f"{answer}\n") else Exit.OUTPUT
 
 
@@ -67,8 +71,20 @@ def _schema(arguments: Any) -> int:
 
 
 def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
+    from nodedoctor.knowledge.seen_on import seen_on
+
     return [
-        {"id": check.id, "title": check.title, "tags": sorted(check.tags), "probes": sorted(probes_of(check))}
+        {
+            "id": check.id,
+            "stage": check.stage,
+            "title": check.title,
+            "tags": sorted(check.tags),
+            "probes": sorted(probes_of(check)),
+            "seen_on": [
+                {"provenance": row.provenance, "hardware": row.hardware, "source": row.source}
+                for row in seen_on(check.id)
+            ],
+        }
         for _, check in sorted(catalogue.checks.items())
     ]
 
@@ -131,6 +147,15 @@ def _table(rows: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return _hardware(value)
     if isinstance(value, list):
         return ",".join(value)
     return {True: "asked", False: "pasted only"}[value] if isinstance(value, bool) else str(value)
+
+
+def _hardware(rows: list[dict[str, Any]]) -> str:
+    """On what a check was seen, in words: the first few."""
+    names = list(dict.fromkeys(f"{row['hardware']} ({row['provenance']})" for row in rows))
+    more = f", {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more

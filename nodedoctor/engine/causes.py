@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodedoctor.engine.exhaustion import STARVED, exhausted_in
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
 from nodedoctor.record import record
+from nodedoctor.wording import about
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""
@@ -118,7 +120,9 @@ class _Work:
         devices: Devices,
     ) -> None:
         self.results, self.checks, self.devices = results, checks, devices
+        observations = tuple(observations)
         self.outcomes = {seen.probe: seen.outcome for seen in observations}
+        self.starved = {seen.probe for seen in observations if exhausted_in(seen)}
         self.sick: dict[str, Named] = {}
         self.of_check: dict[str, list[Named]] = {}
         for result in results:
@@ -145,7 +149,7 @@ class _Work:
         turned: dict[str, str] = {}
         for named in self.sick.values():
             for other in self._explaining(named.check, named.finding):
-                if other.id == named.id:
+                if other.id == named.id or _differ(other, named):
                     continue
                 if other.finding.severity >= named.finding.severity:
                     parents[named.id] = other.id
@@ -183,9 +187,15 @@ class _Work:
         probe = named.finding.missing or self._guilty(named)
         if not probe:
             return None
+        if probe in self.starved and STARVED in self.sick:
+            return STARVED
         if self._speaks(named.check, probe):
             return named.id
-        telling = (n for n in self.sick.values() if self._speaks(n.check, probe) and not n.finding.subject)
+        telling = (
+            other
+            for other in self.sick.values()
+            if self._speaks(other.check, probe) and not other.finding.subject and not _differ(other, named)
+        )
         worst = max(telling, key=lambda n: n.finding.severity, default=None)
         if worst is not None and worst.finding.severity >= named.finding.severity:
             return worst.id
@@ -199,10 +209,10 @@ class _Work:
         check = self.checks.get(named.check)
         if check is None:
             return ""
-        failed = (
+        failed = [
             p for p in sorted(probes_of(check)) if _FAILED.get(self._outcome(p)) == named.finding.reason
-        )
-        return next(failed, "")
+        ]
+        return next((p for p in failed if p in self.starved), failed[0] if failed else "")
 
     def _outcome(self, probe: str) -> Outcome:
         return self.outcomes.get(probe, Outcome.MISSING)
@@ -267,7 +277,7 @@ class _Work:
             (self._severity(root, found), self._cause(root, found, unjudged.get(root, 0)))
             for root, found in members.items()
         ]
-        made.sort(key=lambda pair: (-pair[0], *_weight(pair[1])))
+        made.sort(key=lambda pair: (pair[1].preview, -pair[0], *_weight(pair[1])))
         return tuple(cause for _, cause in made)
 
     def _severity(self, root: str, found: Sequence[Named]) -> int:
@@ -290,6 +300,7 @@ class _Work:
             headline = _headline(finding, len(shared))
         subjects = sorted(set(shared), key=_natural) if shared else [finding.subject] if head else []
         owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
+        preview = all(named.finding.preview for named in found)
         return Cause(
             id=root,
             headline=headline,
@@ -299,10 +310,16 @@ class _Work:
             unjudged=unjudged,
             owner=owner,
             action=action,
-            schedulable=schedulable(finding.status, owner, action),
+            schedulable="yes" if preview else schedulable(finding.status, owner, action),
             reason=reason_of(headline, action),
             fix=finding.fix,
+            preview=preview,
         )
+
+
+def _differ(other: Named, named: Named) -> bool:
+    """Whether what counts would follow from what does not: a preview explains nothing but previews."""
+    return other.finding.preview and not named.finding.preview
 
 
 def _weight(cause: Cause) -> tuple[int, bool, tuple[tuple[int, str], ...]]:
@@ -324,7 +341,8 @@ def _outcome_of(named: Named) -> tuple[object, ...]:
     finding = named.finding
     action = finding.fix.action if finding.fix else None
     masked = _NUMBER.sub("#", _ADDRESS.sub("#", finding.summary))
-    return named.check, finding.status, finding.reason, action, finding.subject.partition(":")[0], masked
+    kind = finding.subject.partition(":")[0]
+    return named.check, finding.status, finding.preview, finding.reason, action, kind, masked
 
 
 def _headline(finding: Finding, shared: int) -> str:
@@ -335,22 +353,7 @@ def _headline(finding: Finding, shared: int) -> str:
         return shortened(f"all {shared} {kind}: {summary}", LONGEST)
     if finding.headline:
         return shortened(finding.headline, LONGEST)
-    name = spoken(finding.subject)
-    twice = not name or finding.subject.partition(":")[2] in summary
-    return shortened(summary if twice else f"{name}: {summary}", LONGEST)
-
-
-def spoken(subject: str) -> str:
-    """A subject as a person says it: `GPU 3`, `mlx5_6 port 1`; empty for what only files findings."""
-    kind, _, rest = subject.partition(":")
-    if kind in ("gpu", "nvswitch"):
-        return f"{'GPU' if kind == 'gpu' else 'NVSwitch'} {rest}"
-    if kind == "pair":
-        return f"GPUs {' and '.join(rest.split('-'))}"
-    if kind == "port":
-        adapter, _, number = rest.partition("/")
-        return f"{adapter} port {number.partition('/')[0]}"
-    return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+    return shortened(about(finding.subject, summary), LONGEST)
 
 
 def shortened(text: str, longest: int) -> str:

@@ -15,10 +15,12 @@ import shlex
 import signal
 import sys
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from nodedoctor.engine import exhaustion
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
 
@@ -31,7 +33,8 @@ EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and i
 BACKLOG = 1000  # lines of a followed child that wait for their reader
 PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
-# Up to Python 3.11 a thread waits for each child, and complains on stderr when the loop ends before it.
+# Up to Python 3.11, and later where pidfd_open(2) is not there, a thread waits for each child, and complains
+# on stderr when the loop ends before it.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 _ENV = "/usr/bin/env"
@@ -51,6 +54,9 @@ class Forker(Protocol):
         self, command: Command, protocol: Callable[[], Pipes]
     ) -> tuple[asyncio.SubprocessTransport, Pipes]:
         """Start it; OSError when that cannot be."""
+
+    def watch(self, pid: int, *, ended: bool = False) -> None:
+        """Have the session of a child that was started without it killed when we die, until it has ended."""
 
 
 def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
@@ -93,13 +99,17 @@ async def start(name: str, command: Command, server: Forker | None = None) -> Ru
         transport, pipes = await _fork_or_spawn(command, server)
     except OSError as error:
         outcome = Outcome.DENIED if isinstance(error, PermissionError) else Outcome.MISSING
-        note = f"{command.argv[0]}: {error.strerror or error}"
+        if error.errno in exhaustion.CODES:
+            outcome = Outcome.CRASH
+        note = f"{command.argv[0]}: {exhaustion.note_of(error)}"
         _log.debug("%s could not be started: %s", name, note)
         return Observation(name, outcome, argv=command.argv, note=note)
     _log.debug("%s started as pid %d: %s", name, transport.get_pid(), shlex.join(command.argv))
     if command.stdin is not None:
         feed(transport, command.stdin, ends=not command.tied)
-    return Running(name, command, transport, pipes, began)
+    if server is not None:
+        server.watch(transport.get_pid())
+    return Running(name, command, transport, pipes, began, server)
 
 
 async def follow(command: Command) -> AsyncIterator[str]:
@@ -126,12 +136,14 @@ class Running:
         transport: asyncio.SubprocessTransport,
         pipes: _Pipes,
         began: float,
+        server: Forker | None = None,
     ) -> None:
         self.name = name
         self.command = command
         self._transport = transport
         self._pipes = pipes
         self._began = began
+        self._server = server
 
     async def answer(self, timeout: float) -> Observation:
         """What it printed: at its exit, at the end of its output for one that holds, else at the timeout."""
@@ -151,26 +163,35 @@ class Running:
     def close(self) -> None:
         """Let go of the child: kill what is left of its session and close our ends of its pipes."""
         kill(self._transport)
+        if self._server is not None:
+            self._server.watch(self._transport.get_pid(), ended=True)
         self._transport.close()
 
     async def _overdue(self, timeout: float) -> Observation:
-        pid = self._transport.get_pid()
+        session = self._transport.get_pid()
+        pid = slowest(session)
         where = _whereabouts(pid)
         kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
-        if self._pipes.exited.done():
-            note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and ended when killed"
+        left = slowest(session, least=True)
+        if not (left or self._pipes.exited.done()):  # much memory takes a moment to be given back
+            await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
+        if self._pipes.exited.done() and not left:
+            note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and was killed"
             return self._observation(Outcome.TIMEOUT, note)
-        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {pid} {_whereabouts(pid)}"
+        left = left or session
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {_whereabouts(left)}"
         return self._observation(Outcome.STUCK, note)
 
     def _judge(self) -> tuple[Outcome, str]:
         rc, errors = self._transport.get_returncode(), self._pipes.errors.text().strip()
         if rc is not None and rc < 0:
-            return Outcome.CRASH, f"ended by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
+            return Outcome.CRASH, f"killed by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
         if rc in (126, 127) and errors.startswith(("env:", f"{_ENV}:")):
             # env(1) could not start it: the answer is about the command, not from it.
             return (Outcome.DENIED, errors) if rc == 126 else (Outcome.MISSING, errors)
+        if rc and self.command.argv[0] == sys.executable and (ran_out := exhaustion.said(errors)):
+            errors = f"could not go on; {ran_out}\n{errors}"
         if not self._pipes.ended.done():
             errors = f"{errors}\na process it started keeps its output open".strip()
         return Outcome.OK, errors
@@ -258,6 +279,25 @@ class _Lines(asyncio.SubprocessProtocol):
             self.queue.put_nowait(None)
 
 
+@functools.cache
+def _watch_without_threads() -> None:
+    """Wait for children by descriptor as Python 3.12 does, not with a thread for each.
+
+    Threads count against the same limits as processes: where a cgroup allows few tasks none could be started.
+    """
+    if sys.version_info >= (3, 12):
+        return
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError) as error:  # Linux before 5.3, or a sandbox
+        _log.debug("children are waited for with threads: %s", error)
+        return
+    warnings.filterwarnings("ignore", "A loop is being detached", RuntimeWarning)  # we end before they do
+    watcher = asyncio.PidfdChildWatcher()
+    watcher.attach_loop(asyncio.get_running_loop())  # later loops are attached when they are set
+    asyncio.set_child_watcher(watcher)
+
+
 async def _fork_or_spawn(
     command: Command, server: Forker | None
 ) -> tuple[asyncio.SubprocessTransport, _Pipes]:
@@ -274,6 +314,7 @@ async def spawn(
 ) -> tuple[asyncio.SubprocessTransport, Pipes]:
     """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
     pipe = asyncio.subprocess.PIPE
+    _watch_without_threads()
     return await asyncio.get_running_loop().subprocess_exec(
         protocol,
         *_launched(command.argv),
@@ -331,6 +372,25 @@ def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
 def _path() -> str:
     known = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*known, *(folder for folder in _SBIN if folder not in known)])
+
+
+def slowest(session: int, *, least: bool = False) -> int:
+    """Of a child and what it started, the process that waits in the kernel: the tool itself, not its wrapper.
+
+    The child's own pid where none does; with `least` 0, as what is not in state D ends when it is killed.
+    """
+    with contextlib.suppress(OSError), os.scandir("/proc") as entries:
+        for entry in entries:
+            if not entry.name.isdecimal():
+                continue
+            try:
+                with open(f"/proc/{entry.name}/stat", encoding="utf-8", errors="replace") as stat:
+                    state, _, _, its = stat.read().rpartition(")")[2].split()[:4]
+            except (OSError, ValueError):  # it has ended
+                continue
+            if state == "D" and its == str(session):
+                return int(entry.name)
+    return 0 if least else session
 
 
 def _whereabouts(pid: int) -> str:

@@ -85,6 +85,12 @@ class ForkServer:
             raise
         return fork, made
 
+    def watch(self, pid: int, *, ended: bool = False) -> None:
+        """Have the session of a child killed when we die without a word, until it has ended."""
+        if self._usable:
+            with contextlib.suppress(OSError):
+                self._socket.send(f"{'forget' if ended else 'watch'}\0{pid}".encode())
+
     def close(self) -> None:
         """Let the interpreter end; programs that run go on, but nobody hears of their end."""
         if not self._usable:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 from nodedoctor import __version__
 from nodedoctor.engine import input_files
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.model import Observation, Outcome
+from nodedoctor.model import Observation, Outcome, Provenance
 from nodedoctor.record import record
 
 if TYPE_CHECKING:
@@ -38,25 +38,43 @@ class SnapshotError(NodeDoctorError):
 
 @record
 class Snapshot:
-    """A node as it was: its observations, when it was seen, and what was asked for."""
+    """A node as it was: its observations, when it was seen, and what was asked for.
+
+    `origin` is how a recording that is not real was made, `hardware` what the node is made of, in words. Of a
+    recording that does not say where it comes from, the provenance is None.
+    """
 
     observations: Mapping[str, Observation]
     node: Mapping[str, Any] = field(default_factory=dict)
     when: datetime | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     tool: str = ""
+    provenance: Provenance | None = None
+    origin: str = ""
+    hardware: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Where it comes from, as a manifest says it."""
+        told = {"provenance": self.provenance, "origin": self.origin, "hardware": list(self.hardware)}
+        return {key: value for key, value in told.items() if value}
 
 
 def pack(
-    observations: Iterable[Observation], node: Mapping[str, Any], when: datetime, options: Mapping[str, Any]
+    observations: Iterable[Observation],
+    node: Mapping[str, Any],
+    when: datetime,
+    options: Mapping[str, Any],
+    about: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """The bytes of a recording's zip."""
+    """The bytes of a recording's zip; `about` says where it comes from."""
     seen = list(observations)
     manifest = {
         "schema": SCHEMA,
         "tool": __version__,
         **{key: node.get(key) for key in ("hostname", "boot_id")},
         "when": when.isoformat(timespec="seconds"),
+        **(about or {}),
         "options": dict(options),
         "probes": [_entry(observation) for observation in seen],
     }
@@ -136,7 +154,18 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
         when=_when(manifest.get("when")),
         options=options if isinstance(options, dict) else {},
         tool=str(manifest.get("tool", "")),
+        provenance=_provenance(manifest.get("provenance")),
+        origin=str(manifest.get("origin", "")),
+        hardware=_strings(manifest.get("hardware")),
     )
+
+
+def _provenance(value: Any) -> Provenance | None:
+    return next((known for known in get_args(Provenance) if known == value), None)
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _named(entry: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,10 +17,13 @@ from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
-from nodedoctor.model import Finding, Observation, Outcome
+from nodedoctor.model import Finding, Observation, Outcome, Stage
 from nodedoctor.record import record
 
 _MARK = "__nodedoctor__"
+
+_HEADING = re.compile(r"^(Why|Judges|Fix|Threshold|False positives|Error texts|Fix disturbs):", re.MULTILINE)
+_SHOWN = ("What", "Why", "Fix disturbs")
 
 RESERVED = frozenset(
     {"triage", "fleet", "watch", "compare", "expect", "demo", "list", "explain", "schema", "completion"}
@@ -108,7 +112,8 @@ class Check:
 
     `without` are the optional facts whose absence leaves a PASS a PASS: they only name, excuse or repeat.
     `explained_by` names the checks whose findings, where they are as bad, explain this check's (the forms of
-    `Finding.explained_by`). `speaks_for` names the probes of whose failure this check tells.
+    `Finding.explained_by`). `speaks_for` names the probes of whose failure this check tells. With the stage
+    `preview` what it finds is at most a warning and counts in no exit code, unless `--preview` asks for it.
     """
 
     id: str
@@ -122,6 +127,8 @@ class Check:
     without: frozenset[type[Any]] = frozenset()
     explained_by: tuple[str, ...] = ()
     speaks_for: tuple[str, ...] = ()
+    stage: Stage = "stable"
+    doc: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
@@ -194,22 +201,30 @@ def check(
     without: Iterable[type[Any]] = (),
     explained_by: Iterable[str] = (),
     speaks_for: Iterable[str] = (),
+    stage: Stage = "stable",
 ) -> Callable[[Judge], Judge]:
-    """Declare a check. Its docstring says what it looks at, then `Why:` and `Fix disturbs:`.
+    """Declare a check. Its docstring says what it looks at, then has a section for each of these headings.
+
+    `Why:` it matters for training, `Judges:` when it fails and warns, `Fix:` how to repair it, `Threshold:`
+    where its limits come from, `False positives:` what looks sick and is not, `Fix disturbs:` what a repair
+    interrupts; and `Error texts:`, a list of lines that begin with a dash, where people meet the fault as an
+    error message. `nodedoctor explain CHECK` and the pages of the documentation are made of them.
 
     A PASS judged while an optional fact could not be seen becomes UNKNOWN, unless the fact is named in
     `without`: name one there only if knowing it could never turn this check's PASS into a WARN or FAIL.
-    `explained_by` and `speaks_for` say what its findings follow from: see `Check`.
+    `explained_by` and `speaks_for` say what its findings follow from, `stage` whether they count: see
+    `Check`.
     """
     subject, dot, condition = id.partition(".")
     if not (subject and dot and condition) or subject in RESERVED:
         raise ValueError(f"check id {id!r} must be subject.condition, and the subject not a subcommand")
 
     def declare(function: Judge) -> Judge:
-        what, why, disturbs = _sections(inspect.getdoc(function) or "")
+        parts = _sections(inspect.getdoc(function) or "")
+        what, why, disturbs = (" ".join(parts.get(name, "").split()) for name in _SHOWN)
         where = inspect.getsourcefile(function) or "?"
         all_tags = frozenset(tags) | {subject}
-        links = frozenset(without), tuple(explained_by), tuple(speaks_for)
+        links = frozenset(without), tuple(explained_by), tuple(speaks_for), stage, parts
         _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, *links))
         return function
 
@@ -267,13 +282,7 @@ def _kebab(name: str) -> str:
     return "".join(f"-{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
-def _sections(doc: str) -> tuple[str, str, str]:
-    """Split a check's docstring into what it looks at, why it matters, what its fix disturbs."""
-    parts = {"what": "", "Why:": "", "Fix disturbs:": ""}
-    current = "what"
-    for line in doc.splitlines():
-        for heading in ("Why:", "Fix disturbs:"):
-            if line.startswith(heading):
-                current, line = heading, line[len(heading) :]
-        parts[current] = f"{parts[current]} {line.strip()}".strip()
-    return parts["what"], parts["Why:"], parts["Fix disturbs:"]
+def _sections(doc: str) -> dict[str, str]:
+    """A check's docstring by its headings; what stands before the first is what the check looks at."""
+    what, *rest = _HEADING.split(doc)
+    return {"What": " ".join(what.split()), **dict(zip(rest[::2], map(str.strip, rest[1::2]), strict=True))}

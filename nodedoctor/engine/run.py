@@ -7,22 +7,31 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
+from nodedoctor.engine.exhaustion import Starts
 from nodedoctor.engine.plugin_code import PluginFailed, contained
+from nodedoctor.engine.plugins import Plugins
+from nodedoctor.engine.proof import Proof
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
 from nodedoctor.engine.sources import ObservationSource
-from nodedoctor.expectations import held
+from nodedoctor.engine.unread import Unread, noticing
+from nodedoctor.expectations import held, judges
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
-from nodedoctor.knowledge.fixes.recipes import touches_driver, where_it_stands
-from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Report, Result, Status, Unseen
+from nodedoctor.knowledge.fixes.recipes import (
+    for_distribution,
+    names_distribution,
+    touches_driver,
+    where_it_stands,
+)
+from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, Report, Result, Status, Unseen
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +45,11 @@ class Facts:
         self._source = source
         self._given = dict(given)
         self._parsed: dict[type[Any], asyncio.Task[Any]] = {}
+        self._unread: dict[type[Any], tuple[Unread, ...]] = {}
+
+    def give(self, cls: type[Any], value: Any) -> None:
+        """Add a value that is not parsed."""
+        self._given[cls] = value
 
     async def get(self, cls: type[Any]) -> Any:
         """The fact, or an Unseen that says why there is none."""
@@ -44,6 +58,10 @@ class Facts:
         if cls not in self._parsed:
             self._parsed[cls] = asyncio.create_task(self._parse(cls))
         return await asyncio.shield(self._parsed[cls])
+
+    def unread(self, cls: type[Any]) -> tuple[Unread, ...]:
+        """What was refused of the values that this fact, or one that it is made of, was read from."""
+        return self._unread.get(cls, ())
 
     def known(self) -> dict[str, Any]:
         """The facts to show that have been parsed so far, by name, without those that are not known."""
@@ -58,7 +76,10 @@ class Facts:
                 *(self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources)
             )
             began = time.perf_counter()
-            value = cls.parse(*seen)
+            with noticing() as refused:
+                value = cls.parse(*seen)
+            below = (one for s in sources if not isinstance(s, str) for one in self.unread(s))
+            self._unread[cls] = tuple(dict.fromkeys((*below, *refused)))
             _log.debug("%s read in %.1f ms", cls.__name__, (time.perf_counter() - began) * 1000)
             return value
         except Exception as error:  # a parser is code for text we have not met yet
@@ -77,13 +98,16 @@ class Diagnosis:
         *,
         label: str = "live",
         node: Mapping[str, Any] | None = None,
+        preview: bool = False,
     ) -> None:
         self.checks = tuple(checks)
         self.source = source
         self.facts = Facts(source, given)
         self.finished: dict[str, Result] = {}
+        self._proof = Proof(_of_plugins(given.get(Plugins)))
         self._given = given
         self._label = label
+        self._preview = preview
         self._node = dict(node if node is not None else this_node())
         self._began = time.monotonic()
         self._seconds: float | None = None
@@ -97,10 +121,17 @@ class Diagnosis:
     async def results(self) -> AsyncIterator[Result]:
         """Yield each check's result as soon as it is known; ends when all are."""
         waivers = asyncio.create_task(self.facts.get(Waivers))
-        tasks = [asyncio.create_task(self._result(check, waivers)) for check in self.checks]
+        last = [check for check in self.checks if _needs_all(check)]
+        first = [check for check in self.checks if check not in last]
+        tasks = [asyncio.create_task(self._result(check, waivers)) for check in first]
         try:
             for done in asyncio.as_completed(tasks):
                 result = await done
+                self.finished[result.check] = result
+                yield result
+            self.facts.give(Starts, Starts.of(self.source.observations()))
+            for check in last:
+                result = await self._result(check, waivers)
                 self.finished[result.check] = result
                 yield result
         finally:
@@ -130,7 +161,7 @@ class Diagnosis:
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
         waiting = self.source.waiting_for()
-        finished = [self.finished.get(check.id) or _unanswered(check, waiting) for check in self.checks]
+        finished = [self.finished.get(check.id) or self._unanswered(check, waiting) for check in self.checks]
         known = self.facts.known()
         seen = self.source.observations()
         ordered = sorted(finished, key=lambda result: result.check)
@@ -151,7 +182,8 @@ class Diagnosis:
         )
 
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
-        findings = held(check.id, await self._findings(check), self._expected)
+        found = await self._findings(check)
+        findings = held(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
         findings = tuple([await self._fitted(finding) for finding in findings])
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
@@ -172,18 +204,50 @@ class Diagnosis:
         arguments = [None if isinstance(value, Unseen) else value for value in values]
         gap = _gap(check, needs, values)
         began = time.perf_counter()
-        found = judge(check, arguments)
+        with noticing() as refused:
+            found = self._proved(judge(check, arguments))
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
-        return tuple(found if gap is None else (unpassed(finding, gap) for finding in found))
+        if gap is not None:
+            return tuple(unpassed(finding, gap) for finding in found)
+        needed = [need.cls for need in needs if need.cls not in check.without]
+        below = (one for cls in needed for one in self.facts.unread(cls))
+        return tuple(_without(found, tuple(dict.fromkeys((*below, *refused)))))
+
+    def _staged(self, check: Check, finding: Finding) -> Finding:
+        """The finding, at most a warning where its check or rule is in preview and nobody asked for it.
+
+        What is expected of the node was asked for.
+        """
+        if self._preview or check.id in judges(self._expected):
+            return replace(finding, preview=False) if finding.preview else finding
+        if not (finding.severity.is_problem and (finding.preview or check.stage == "preview")):
+            return finding
+        status = Status.WARN if finding.status is Status.FAIL else finding.status
+        return replace(finding, status=status, preview=True)
+
+    def _proved(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings with what they rest on, as it stands in what was observed."""
+        if not any(finding.evidence for finding in found):
+            return found
+        proof = self._proof.seeing(self.source.observations())
+        return tuple(proof.of(finding) if finding.evidence else finding for finding in found)
 
     async def _fitted(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
-        if finding.fix is None or not touches_driver(finding.fix):
+        if finding.fix is None or not (touches_driver(finding.fix) or names_distribution(finding.fix)):
             return finding
         machine, container = await asyncio.gather(self.facts.get(Machine), self.facts.get(Container))
         rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
         inside = isinstance(container, Container) and container.inside
-        return replace(finding, fix=where_it_stands(finding.fix, inside=inside, rented=rented))
+        distribution = machine.distro_id if isinstance(machine, Machine) else None
+        fix = for_distribution(finding.fix, distribution or "")
+        return replace(finding, fix=where_it_stands(fix, inside=inside, rented=rented))
+
+    def _unanswered(self, check: Check, waiting: Mapping[str, float]) -> Result:
+        """The result of a check whose probes, of which the oldest is named, had not answered."""
+        oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
+        finding = Finding.unknown("timeout", "had not finished when the run ended")
+        return _result(check, (self._staged(check, replace(finding, missing=oldest)),), 0.0)
 
     @property
     def _expected(self) -> Mapping[str, str]:
@@ -192,6 +256,14 @@ class Diagnosis:
     def _cost(self, check: Check) -> float:
         seconds = {seen.probe: seen.seconds for seen in self.source.observations()}
         return max((seconds.get(name, 0.0) for name in probes_of(check)), default=0.0)
+
+
+def _needs_all(check: Check) -> bool:
+    """Whether a check is about the run itself, and so judged when everything else was asked."""
+    try:
+        return any(need.cls is Starts for need in check.needs())
+    except Exception:  # its parameters are wrong, which its own result says
+        return False
 
 
 def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
@@ -207,8 +279,14 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
         _log.debug("check %s failed", check.id, exc_info=failed.error)
         return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
     if not found:
-        return (Finding.unknown("crash", f"the check looked at nothing ({check.where})"),)
+        return (Finding.unknown("crash", f"the check returned nothing ({check.where})"),)
     return tuple(found)
+
+
+def _of_plugins(plugins: Plugins | None) -> Iterator[Observation]:
+    """Why plug-ins did not load, as findings about them quote it."""
+    if plugins is not None and plugins.broken:
+        yield Observation("plugins", text="\n".join(broken.error for broken in plugins.broken))
 
 
 def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:
@@ -232,6 +310,21 @@ def unpassed(finding: Finding, gap: Unseen) -> Finding:
     summary = f"{finding.summary}; judged without {what}"
     seen = Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
     return replace(seen, missing=gap.probe)
+
+
+def _without(found: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[Finding]:
+    """The findings, of which none is a PASS where values that the check reads were refused."""
+    for finding in found:
+        if finding.status is not Status.PASS or not refused:
+            yield finding
+            continue
+        first = refused[0]
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        summary = f"{finding.summary}; judged without {first.what} ({first.why}){more}"
+        seen = Finding.unknown(
+            "not-visible-here", summary, subject=finding.subject, evidence=finding.evidence, fix=finding.fix
+        )
+        yield seen.explained_by(*dict.fromkeys(one.told_by for one in refused))
 
 
 def public(value: Any) -> Any:
@@ -266,14 +359,8 @@ def now() -> datetime:
 
 
 def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Result:
-    return Result(check.id, check.title, findings, round(seconds, 3), tuple(sorted(check.tags)), check.why)
-
-
-def _unanswered(check: Check, waiting: Mapping[str, float]) -> Result:
-    """The result of a check whose probes, of which the oldest is named, had not answered."""
-    oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
-    finding = Finding.unknown("timeout", "had not answered when the run was ended")
-    return _result(check, (replace(finding, missing=oldest),), 0.0)
+    tags = tuple(sorted(check.tags))
+    return Result(check.id, check.title, findings, round(seconds, 3), tags, check.why, check.stage)
 
 
 def _does_not_apply_first(finding: Finding) -> int:

@@ -45,6 +45,7 @@ class Request:
     replay: Path | None = None
     folders: tuple[Path, ...] = ()
     redact: bool = False
+    preview: bool = False
 
 
 class Session:
@@ -77,10 +78,11 @@ class Session:
         plugins = Plugins(len(self.catalogue.checks), tuple(self.catalogue.broken))
         given = {Plugins: plugins, Expect: self._expect(), Moment: self._moment()}
         if self.snapshot is None:
-            return Diagnosis(chosen, self._live(), given, label="live", node=this_node())
+            live, here = self._live(), this_node()
+            return Diagnosis(chosen, live, given, label="live", node=here, preview=self.request.preview)
         source: ObservationSource = Recorded(self.snapshot.observations)
         node = {"hostname": None, "boot_id": None, **self.snapshot.node}
-        return Diagnosis(chosen, source, given, label="replay", node=node)
+        return Diagnosis(chosen, source, given, label="replay", node=node, preview=self.request.preview)
 
     def recording(self, diagnosis: Diagnosis, report: Report | None = None) -> bytes:
         """The zip that keeps what a finished run has seen; `report` when later runs have added to it.
@@ -99,7 +101,14 @@ class Session:
             redaction = Redaction.of(seen, node)
             seen, node = tuple(map(redaction.observation, seen)), redaction.node(node)
             options = redaction.document(options)
-        return snapshot.pack(seen, node, diagnosis.moment.started, options)
+        return snapshot.pack(seen, node, diagnosis.moment.started, options, self._about(report))
+
+    def _about(self, report: Report) -> dict[str, Any]:
+        """Where a recording comes from; one of a recording has its provenance."""
+        if self.snapshot is not None:
+            return self.snapshot.about
+        gpus, gpu = report.node.get("gpus"), report.node.get("gpu")
+        return {"provenance": "real", "hardware": [f"{gpus}x {gpu}" if gpus and gpu else "no GPU"]}
 
     def close(self) -> None:
         """No more runs."""
@@ -151,15 +160,15 @@ def since_when(text: str, started: datetime) -> datetime:
     """The moment `24h`, `30m`, `7d` or `90s` before the start of the run; UsageError for anything else."""
     match = re.fullmatch(r"(\d+)([smhd])", text)
     if match is None:
-        raise UsageError(f"--since wants a number and s, m, h or d, like 24h; got {text[:40]!r}")
+        raise UsageError(f"--since: expected a number and s, m, h or d, like 24h, not {text[:40]!r}")
     number = whole(match[1], most=_LONG_AGO)
     if number is None:
-        raise UsageError(f"--since {text[:40]} reaches back before the calendar")
+        raise UsageError(f"--since {text[:40]} is too far back")
     unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
     try:
         return started - timedelta(**{unit: number})
     except OverflowError:
-        raise UsageError(f"--since {text[:40]} reaches back before the calendar") from None
+        raise UsageError(f"--since {text[:40]} is too far back") from None
 
 
 def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:

@@ -17,6 +17,7 @@ from typing import Protocol
 from nodedoctor.engine import child_process
 from nodedoctor.engine.fork_server import ForkServer
 from nodedoctor.engine.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.engine.secrets import without_secrets
 from nodedoctor.model import Observation, Outcome
 
 _log = logging.getLogger(__name__)
@@ -36,11 +37,14 @@ _OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
 def entered(seen: Observation) -> Observation:
     """An observation as everything behind this line sees it, live or recorded.
 
-    Lines end in LF, whatever an editor or a mail program made of them. Our own programs end with 0 when they
-    have said everything; what they printed before another end is not an answer but a crash.
+    No secret passes (`engine/secrets.py`). Lines end in LF, whatever an editor or a mail program made of
+    them.
+    Our own programs end with 0 when they have said everything; what they printed before another end is not an
+    answer but a crash.
     """
     if "\r\n" in seen.text:
         seen = replace(seen, text=seen.text.replace("\r\n", "\n"))
+    seen = without_secrets(seen)
     if seen.answered and seen.rc and any(_OURS.search(word) for word in seen.argv):
         return replace(seen, outcome=Outcome.CRASH, note=seen.note or f"ended with exit code {seen.rc}")
     return seen
@@ -113,7 +117,7 @@ class Live:
         try:
             planned = probe.plan(self._options, *earlier)
         except Exception as error:  # a plug-in's probe is code we did not write
-            note = f"planning it raised {type(error).__name__}: {error}"
+            note = f"planning raised {type(error).__name__}: {error}"
             _log.debug("%s: %s", name, note, exc_info=True)
             return Observation(name, Outcome.CRASH, note=note)
         if isinstance(planned, Observation):
@@ -128,7 +132,7 @@ class Live:
             culprit = self._tripped.get(probe.lane)
             if culprit is not None:
                 _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
-                return skipped(name, f"{culprit} is stuck; not asking the same driver or file system again")
+                return skipped(name, f"{culprit} is stuck; not querying the same driver or file system again")
             return await self._run(probe, planned)
 
     async def _run(self, probe: Probe, planned: Command) -> Observation:
@@ -136,7 +140,7 @@ class Live:
         if left <= 0:
             _log.debug("%s is not asked: the deadline has passed", probe.name)
             return Observation(
-                probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not asked before the run's deadline"
+                probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not run before the deadline"
             )
         self._started[probe.name] = time.monotonic()
         try:

@@ -62,6 +62,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
     add("--expect", action="append", default=[], metavar="K=V|FILE", help="what every node must have")
     add("--passive", action="store_true", help="put no load on GPUs")
     add("--deep", action="store_true", help="also what takes minutes")
+    add("--preview", action="store_true", help="checks that were never seen on real hardware may fail, too")
     add("--peers", action="store_true", help="every node also tries the way to others")
     add("--since", default="", metavar="24h", help="how far back logs count (default: since boot)")
     add(

@@ -63,7 +63,7 @@ def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
     """The verdict as a number, as for one node; a node without a report counts as broken."""
     from nodedoctor.model import Severity
 
-    found = {problem.severity for node in fleet.nodes for problem in node.problems}
+    found = {problem.counted for node in fleet.nodes for problem in node.problems}
     found |= {node.severity for node in fleet.nodes}
     found |= {Severity.of(oddity.status) for oddity in fleet.oddities}
     if Severity.FAIL in found:
@@ -92,8 +92,8 @@ def _check(arguments: argparse.Namespace) -> None:
         if value and not is_one(value):
             raise UsageError(f"--{option} {value}: a CHECK stands before --{option}, or write --{option}=...")
     if arguments.reports:
-        asked = ("checks", "tag", "expect", "passive", "deep", "peers", "since", "python", "exec", "save")
-        given = [name for name in asked if getattr(arguments, name)]
+        asked = ("checks", "tag", "expect", "passive", "deep", "preview", "peers", "since", "python", "exec")
+        given = [name for name in (*asked, "save") if getattr(arguments, name)]
         if given:
             name = "CHECK" if given[0] == "checks" else f"--{given[0]}"
             raise UsageError(f"{name} is for nodes that are asked now; --reports are of nodes that were")
@@ -221,7 +221,7 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
     from nodedoctor.fleet.model import FleetRequest
 
     words = ["--json"]
-    words += [word for flag in ("passive", "deep") if getattr(arguments, flag) for word in (f"--{flag}",)]
+    words += [f"--{flag}" for flag in ("passive", "deep", "preview") if getattr(arguments, flag)]
     for name in ("since", "python", "exec"):
         if value := getattr(arguments, name):
             words.append(f"--{name}={value}")

@@ -198,7 +198,7 @@ def _lines(value: Any) -> str:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    return {
+    told = {
         "id": problem.id,
         "check": problem.check,
         "title": problem.title,
@@ -210,6 +210,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "action": problem.action,
         "fix": problem.fix or None,
     }
+    return {**told, "preview": True} if problem.preview else told
 
 
 def _problem_of(told: Mapping[str, Any]) -> Problem:
@@ -222,6 +223,7 @@ def _problem_of(told: Mapping[str, Any]) -> Problem:
         reason=told["reason"] or "",
         title=intern(told["title"]),
         fix=told["fix"] or "",
+        preview=told.get("preview", False),
     )
 
 

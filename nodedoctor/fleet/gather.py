@@ -9,11 +9,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from dataclasses import replace
 from typing import Protocol, cast
 
 from nodedoctor import __version__
+from nodedoctor.cli.endings import on_ending
 from nodedoctor.engine.run import now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
@@ -89,7 +90,7 @@ async def gather(
     gc.disable()  # nothing here lives long enough to be worth looking through
     began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
     run = _Run(transport, save, progress, stopped or asyncio.Event())
-    with _signals(run.stop) if stopped is None else contextlib.nullcontext():
+    with on_ending(run.stop, signal.SIGINT) if stopped is None else contextlib.nullcontext():
         await run.prepare()
         if peers and len(run.hosts) > 1:
             names = fold(host.rpartition("@")[2] for host in run.hosts)
@@ -213,16 +214,3 @@ class _Run:
             return tuple(host for host in self.hosts if host not in self._came)
         told: Callable[[], tuple[str, ...]] = getattr(self._transport, "waiting", lambda: ())
         return told()
-
-
-@contextlib.contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the asking and no more."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, int(number))
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)

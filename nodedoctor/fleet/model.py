@@ -40,7 +40,8 @@ class FleetRequest:
 class Problem:
     """A finding of a node's report that is not well.
 
-    `title` is what holds when the check passes, `fix` what the report says to do.
+    `title` is what holds when the check passes, `fix` what the report says to do. One in `preview` is shown
+    and makes no node sick.
     """
 
     check: str
@@ -51,6 +52,7 @@ class Problem:
     reason: str = ""
     title: str = ""
     fix: str = ""
+    preview: bool = False
 
     @property
     def id(self) -> str:
@@ -60,7 +62,17 @@ class Problem:
     @property
     def severity(self) -> Severity:
         """How bad it is; nothing here is waived, as what is waived is no problem."""
-        return Severity.of(self.status, self.reason)
+        return Severity.of(self.status, self.reason, preview=self.preview)
+
+    @property
+    def counted(self) -> Severity:
+        """How bad it is for the verdict."""
+        return self.severity.counted(self.preview)
+
+    @property
+    def said(self) -> str:
+        """Its summary, marked where it does not count."""
+        return f"{self.summary} [preview]" if self.preview and self.status is Status.WARN else self.summary
 
 
 @record
@@ -105,7 +117,7 @@ class Node:
         if self.state != "answered":
             return Severity.BROKEN
         well = Severity.PASS if self.judged else Severity.SKIP
-        return max((problem.severity for problem in self.problems), default=well)
+        return max((problem.counted for problem in self.problems), default=well)
 
     @property
     def judged(self) -> bool:

@@ -1,15 +1,9 @@
-"""What NVML's errors mean for a training node, and what to do about each.
-
-Names are those of nvmlReturn_t (nvml.h); causes and cures come from the documents named beside them.
-"""
+"""What to do about the errors of NVIDIA's driver; the codes and their meanings stand in error_codes.py."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload, gpu_reset
+from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload
 from nodedoctor.model import Fix
-from nodedoctor.record import record
 from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"
@@ -20,43 +14,43 @@ CGROUP_LOSS = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
 
 _EVERY_JOB = "every job on this node"
 _TICKET = (
-    "On a cloud machine, stop and start it to get another host, and put the GPU's address, the kernel log's "
-    "Xid lines and nvidia-bug-report.log.gz into the ticket."
+    "On a cloud machine, stop and start it to get another host; put the GPU's address, the "
+    "kernel log's Xid lines and nvidia-bug-report.log.gz into the ticket."
 )
 
 
-@record
-class NvmlError:
-    """One error: what it means, and the fix on a host and, where that differs, in a container."""
-
-    name: str
-    meaning: str
-    fix: Fix
-    in_container: Fix | None = None
-
-    def fix_here(self, container: bool, index: int | None = None) -> Fix:
-        """The fix for where we stand; it resets the GPU of that index, and none without one."""
-        fix = self.in_container if container and self.in_container else self.fix
-        if fix.action != "reset-gpu" or index is None:
-            return fix
-        return replace(fix, steps=(*fix.steps, *gpu_reset(index, fix.disturbs)))
-
-
-HOLD_PACKAGES = repair(
-    "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*' 'linux-image-*' 'linux-headers-*' "
-    "'linux-modules-*' 'linux-generic*' 'linux-aws*' 'linux-azure*' 'linux-gcp*' 'linux-oracle*' "
-    "'linux-nvidia*' 2>/dev/null | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
-    when="this is Debian or Ubuntu",
-    disturbs="upgrades of driver and kernel, until apt-mark unhold",
+_HELD = "upgrades of driver and kernel, until they are unlocked again"
+HOLD_PACKAGES = (
+    repair(
+        "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*' 'linux-image-*' 'linux-headers-*' "
+        "'linux-modules-*' 'linux-generic*' 'linux-aws*' 'linux-azure*' 'linux-gcp*' 'linux-oracle*' "
+        "'linux-nvidia*' 2>/dev/null | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
+        when="this is Debian or Ubuntu",
+        disturbs=_HELD,
+    ),
+    repair(
+        "rpm -qa --qf '%{NAME}\\n' '*nvidia*' kernel 'kernel-core' 'kernel-devel*' 'kernel-modules*' "
+        "| sort -u | xargs -r sudo dnf versionlock add",
+        when="this is a Red Hat system or Amazon Linux (with python3-dnf-plugin-versionlock)",
+        disturbs=_HELD,
+    ),
+    repair(
+        "rpm -qa --qf '%{NAME}\\n' '*nvidia*' 'kernel-default*' 'kernel-macros' 'kernel-devel*' "
+        "| sort -u | xargs -r sudo zypper addlock",
+        when="this is SUSE",
+        disturbs=_HELD,
+    ),
 )
-"""With the kernel: Ubuntu has one module package per kernel (linux-modules-nvidia-580-6.8.0-60-generic):
-a kernel that is upgraded alone starts without a driver."""
+"""Only what is installed, and with the kernel: Ubuntu has one module package per kernel
+(linux-modules-nvidia-580-6.8.0-60-generic), Red Hat's precompiled kmod packages as well: a kernel that is
+upgraded alone starts without a driver. Source: docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+version-locking.html; apt-mark(8), zypper(8)."""
 RELOAD = Fix(
-    "Stop what holds the driver and load the new kernel module, or reboot. Hold the driver's "
-    "packages, so that unattended upgrades do not do it again in the middle of a job.",
+    "Reboot, or stop the processes using the driver and load the new kernel module. Hold the "
+    "driver packages, so that no unattended upgrade repeats this during a job.",
     (
         look("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
-        HOLD_PACKAGES,
+        *HOLD_PACKAGES,
         *driver_reload(),
     ),
     action="reboot",
@@ -64,18 +58,17 @@ RELOAD = Fix(
     verify="nodedoctor driver.module-userspace",
 )
 RECREATE = Fix(
-    "Restart the container: the driver's libraries and devices are put into it when it starts, and the "
-    "host's driver has changed since. If it fails again, the image brings driver libraries of its own: "
-    "remove them.",
+    "Recreate the container: it got the driver's libraries and devices at its start, and the "
+    "host's driver has changed since. If it fails again, remove the driver libraries in the image.",
     (look("find / -xdev -name 'libnvidia-ml.so*' -o -xdev -name 'libcuda.so*'"),),
     action="restart-job",
-    disturbs="what runs in this container",
+    disturbs="all processes in this container",
     verify="nodedoctor driver.module-userspace",
     docs=TOOLKIT_GUIDE,
 )
 NO_DRIVER = Fix(
-    "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), secure boot "
-    "refusing an unsigned module, nouveau holding the GPU, or no driver installed at all.",
+    "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), "
+    "secure boot rejecting an unsigned module, nouveau bound to the GPU, or no driver installed.",
     (
         look("dkms status"),
         look("uname -r"),
@@ -85,13 +78,13 @@ NO_DRIVER = Fix(
         look("sudo dmesg | tail -20"),
     ),
     action="config",
-    disturbs="nothing: no program can be using the GPUs",
+    disturbs="nothing: no program can use the GPUs now",
     verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
 OPEN_MODULES = Fix(
-    "Install the open flavour of the kernel modules, of the same driver version: Blackwell GPUs do not work "
-    "with the proprietary one.",
+    "Install the open kernel modules of the same driver version: Blackwell GPUs do not work "
+    "with the proprietary ones.",
     (
         look("cat /proc/driver/nvidia/version"),
         look("dpkg -l 'nvidia-*' 'linux-modules-nvidia-*'", when="this is Debian or Ubuntu"),
@@ -104,12 +97,12 @@ OPEN_MODULES = Fix(
     docs="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
 )
 OFF_THE_BUS = Fix(
-    "Drain the node and power it off and on again; a reboot alone often does not bring the GPU back. If "
-    f"it comes back, burn it in before it works again; if not, have it reseated or replaced. {_TICKET}",
+    "Drain and power-cycle the node; a reboot alone often does not bring the GPU back. If it "
+    f"returns, run a burn-in test before new jobs; if not, have it reseated or replaced. {_TICKET}",
     (
         KERNEL_LOG,
         keep("sudo nvidia-bug-report.sh"),
-        power_cycle("the evidence is kept and the node is drained"),
+        power_cycle("the logs are saved and the node is drained"),
     ),
     action="drain",
     disturbs=_EVERY_JOB,
@@ -117,19 +110,19 @@ OFF_THE_BUS = Fix(
     docs=XID_GUIDE,
 )
 HUNG = Fix(
-    "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be ended. "
-    f"Keep the kernel's stacks first, they are what NVIDIA asks for. {_TICKET}",
+    "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be killed. "
+    f"Save the kernel stacks first, NVIDIA asks for them. {_TICKET}",
     (
         KERNEL_LOG,
         look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
         keep("sudo nvidia-bug-report.sh --safe-mode"),
         last_resort(
             "echo w | sudo tee /proc/sysrq-trigger",
-            when="the node is drained and NVIDIA's support wants the kernel's stacks",
+            when="the node is drained and NVIDIA's support asks for the kernel stacks",
             disturbs="nothing, but a full kernel log may lose its oldest lines",
         ),
-        reboot("the evidence is kept and the node is drained"),
-        power_cycle("the reboot does not end: it waits for processes that cannot be ended"),
+        reboot("the logs are saved and the node is drained"),
+        power_cycle("the reboot does not finish (it waits for processes that cannot be killed)"),
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
@@ -137,10 +130,9 @@ HUNG = Fix(
     docs=XID_GUIDE,
 )
 DEVICES_LOST = Fix(
-    "Restart the container. `systemctl daemon-reload` on the host (also run by package updates) made "
-    "systemd apply its device rules again, and those do not know the GPUs that were added behind its "
-    "back. To prevent it: create the /dev/char links on the host, or name each device with --device, or "
-    "use CDI.",
+    "Recreate the container. `systemctl daemon-reload` on the host (also run by package updates) made "
+    "systemd apply its device rules again, and removed GPUs that it does not know. To "
+    "prevent this, create the /dev/char links on the host, pass each device with --device, or use CDI.",
     (
         repair(
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
@@ -149,42 +141,42 @@ DEVICES_LOST = Fix(
         ),
     ),
     action="restart-job",
-    disturbs="what runs in this container",
+    disturbs="all processes in this container",
     verify=VERIFY,
     docs=CGROUP_LOSS,
 )
 GIVE_GPUS = Fix(
-    "Start the container with GPUs: the NVIDIA runtime puts devices and libraries into it. docker run takes "
-    "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm the job asks for its GPUs.",
+    "Start the container with GPUs: the NVIDIA runtime adds devices and libraries. docker run takes "
+    "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm, request GPUs for the job.",
     action="restart-job",
-    disturbs="what runs in this container",
+    disturbs="all processes in this container",
     verify=VERIFY,
     docs=TOOLKIT_GUIDE,
 )
-_NO_DEVICES = Fix(
-    f"The kernel log says why the driver could not start them (RmInitAdapter failed, Xid 79). {_TICKET}",
-    (KERNEL_LOG, reboot("the kernel log is kept and the node is drained")),
+NO_DEVICES = Fix(
+    f"Check the kernel log for the reason (RmInitAdapter failed, Xid 79). {_TICKET}",
+    (KERNEL_LOG, reboot("the kernel log is saved and the node is drained")),
     action="reboot",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
     docs=XID_GUIDE,
 )
-_NODES = Fix(
-    "Give the user the device nodes: they are usually readable and writable for everybody.",
+NODES = Fix(
+    "Give the user access to the device nodes: usually all users can read and write them.",
     (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
-_RESET = Fix(
-    f"End what runs on the GPU and reset it. If that does not help, reboot. {_TICKET}",
+RESET = Fix(
+    f"Stop the processes using this GPU, then reset it. If that does not help, reboot. {_TICKET}",
     (KERNEL_LOG,),
     action="reset-gpu",
-    disturbs="what runs on that GPU",
+    disturbs="processes on that GPU",
     verify=VERIFY,
 )
-_INVESTIGATE = Fix(
-    f"Look at the kernel log; reboot when it shows nothing. {_TICKET}",
+INVESTIGATE = Fix(
+    f"Check the kernel log; reboot if it shows nothing. {_TICKET}",
     (
         KERNEL_LOG,
         keep("sudo nvidia-bug-report.sh"),
@@ -195,71 +187,79 @@ _INVESTIGATE = Fix(
     verify=VERIFY,
     docs=XID_GUIDE,
 )
-_ON_THE_HOST = Fix(
-    "Nothing inside the container can help: look at the driver on the host.",
+ON_THE_HOST = Fix(
+    "Check the driver on the host: nothing inside the container can help.",
     (look("nodedoctor driver"),),
     action="investigate",
     verify=VERIFY,
 )
-_LIBRARY = Fix(
-    "Install the driver's libraries, of exactly the version of the kernel module.",
+LIBRARY = Fix(
+    "Install the driver's libraries in exactly the version of the kernel module.",
     (look("cat /proc/driver/nvidia/version"), look("ldconfig -p | grep libnvidia-ml")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
-_STUB = Fix(
-    "Take the folder with the stub out of the loader's way: the real library belongs to the driver.",
+STUB = Fix(
+    "Remove the folder with the stub from the library path: the real library is part of the driver.",
     (look("ldconfig -p | grep libnvidia-ml"), look("printenv LD_LIBRARY_PATH")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
-_WINDOWS = Fix(
-    "Update the driver on the Windows side and WSL itself, then start WSL again. Inside WSL no driver is "
+WINDOWS = Fix(
+    "Update the driver on the Windows side and WSL itself, then restart WSL. Inside WSL no driver is "
     "installed.",
     (
         repair("wsl --update"),
-        last_resort("wsl --shutdown", when="the update is installed", disturbs="everything in WSL"),
+        last_resort("wsl --shutdown", when="the update is installed", disturbs="all processes in WSL"),
     ),
     action="restart-service",
-    disturbs="everything in WSL",
+    disturbs="all processes in WSL",
     verify=VERIFY,
     docs="https://docs.nvidia.com/cuda/wsl-user-guide/",
 )
-_POWER = Fix(
+POWER = Fix(
     f"Check the GPU's power cables and the power supplies. {_TICKET}",
     (KERNEL_LOG, look("sudo ipmitool sel list | tail")),
     action="drain",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
 )
-
-_ROWS = (
-    NvmlError("DRIVER_NOT_LOADED", "the kernel module is not loaded", NO_DRIVER, _ON_THE_HOST),
-    NvmlError(
-        "LIB_RM_VERSION_MISMATCH",
-        "the driver's libraries and the loaded kernel module are of different versions",
-        RELOAD,
-        RECREATE,
-    ),
-    NvmlError("UNKNOWN", "the driver fails without saying why", _INVESTIGATE, DEVICES_LOST),
-    NvmlError("NO_PERMISSION", "we may not open the device nodes", _NODES, GIVE_GPUS),
-    NvmlError("NOT_FOUND", "the driver is loaded and has no usable GPU", _NO_DEVICES, GIVE_GPUS),
-    NvmlError("GPU_NOT_FOUND", "the driver is loaded and has no usable GPU", _NO_DEVICES, GIVE_GPUS),
-    NvmlError("LIBRARY_NOT_FOUND", "libnvidia-ml.so.1 is not to be found", _LIBRARY, GIVE_GPUS),
-    NvmlError("FUNCTION_NOT_FOUND", "a stub or a foreign libnvidia-ml.so.1 was loaded", _STUB),
-    NvmlError("OPERATING_SYSTEM", "the operating system blocks the GPU", _WINDOWS),
-    NvmlError("GPU_IS_LOST", "the GPU has fallen off the bus", OFF_THE_BUS),
-    NvmlError("RESET_REQUIRED", "the GPU works again only after a reset", _RESET),
-    NvmlError("INSUFFICIENT_POWER", "the GPU does not get enough power", _POWER),
-    NvmlError("NO_ANSWER", "the driver does not return from this GPU", HUNG),
-    NvmlError("CRASH", "NVIDIA's library crashes at this GPU", OFF_THE_BUS),
+CORRUPT = Fix(
+    "Reboot once; an InfoROM that stays corrupt cannot be repaired in the field: have the board replaced. "
+    f"{_TICKET}",
+    (look("nvidia-smi -q -d INFOROM"), reboot("the node is drained")),
+    action="replace",
+    disturbs=_EVERY_JOB,
+    verify="nodedoctor gpu.inforom",
 )
-
-
-def nvml_error(name: str) -> NvmlError:
-    """The row of an error; one the table does not know is to be investigated."""
-    known = next((row for row in _ROWS if row.name == name), None)
-    return known or NvmlError(name, f"the driver says {name}", _INVESTIGATE)
+UPDATE = Fix(
+    "Bring driver and nvidia-ml-py to versions of the same time: one does not know what the other asks.",
+    (look("cat /proc/driver/nvidia/version"),),
+    action="config",
+    disturbs="nothing",
+    verify=VERIFY,
+)
+WAIT = Fix(
+    "Ask again when the node is idle and up for some minutes; look at the kernel log if it stays so.",
+    (look("nvidia-smi"), KERNEL_LOG),
+    action="investigate",
+    disturbs="nothing",
+    verify=VERIFY,
+)
+FABRIC = Fix(
+    "Restart the fabric manager: without it no CUDA program starts on a board with NVSwitches.",
+    (
+        look("nodedoctor fabric"),
+        last_resort(
+            "sudo systemctl restart nvidia-fabricmanager",
+            when="no job runs on this node",
+            disturbs=_EVERY_JOB,
+        ),
+    ),
+    action="restart-service",
+    disturbs=_EVERY_JOB,
+    verify="nodedoctor fabric",
+)

@@ -9,6 +9,7 @@ from nodedoctor.facts.host.settings import HERE, Setting, Settings
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.values import NCCL_ENV
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import counted
 
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _CONSEQUENCE = {
@@ -57,7 +58,7 @@ def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
     shown = ", ".join(rest[:8]) or "none but lo"
     if len(missing) == len(words):
         text = f"this node has no interface {' or '.join(missing)}: {_CONSEQUENCE[setting.name]}"
-        yield Remark("fail", text, f"Name one that is here ({shown}), or leave it out.", docs=NCCL_ENV)
+        yield Remark("fail", text, f"Set it to an existing interface ({shown}), or unset it.", docs=NCCL_ENV)
     else:
         text = f"this node has no interface {', '.join(missing)}; the others are used"
         yield Remark("note", text)
@@ -74,18 +75,15 @@ def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
         return
     names = list(dict.fromkeys(port.partition("/")[0] for port in there))
     shown = ", ".join(names[:10])
-    fix = f"Name what is here ({shown}), or leave it out: NCCL finds its adapters itself."
+    fix = f"Set it to existing devices ({shown}), or unset it: NCCL finds its NICs itself."
     if not there:
         text = "this node has no RDMA device at all: NCCL uses TCP sockets"
-        yield Remark("warn", text, "Leave it out, unless devices are missing: see ib.ports.")
+        yield Remark("warn", text, "Unset it, unless devices are missing (see ib.ports).")
     elif len(missing) == len(words):
-        text = (
-            f"this node has no RDMA device {', '.join(missing)}: NCCL uses none of its adapters and falls "
-            "back to TCP sockets"
-        )
+        text = f"this node has no RDMA device {', '.join(missing)}: NCCL falls back to TCP sockets"
         yield Remark("fail", text, fix, (repair("unset NCCL_IB_HCA"),), NCCL_ENV)
     else:
-        text = f"this node has no RDMA device {', '.join(missing)}: rails are missing or lopsided"
+        text = f"this node has no RDMA device {', '.join(missing)}: rails are missing"
         yield Remark("warn", text, fix, (look("ls /sys/class/infiniband"),), NCCL_ENV)
 
 
@@ -99,7 +97,7 @@ def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) 
     ]
     if missing:
         text = f"this node has no device {', '.join(missing)}: UCX ignores it with a warning"
-        yield Remark("warn", text, "Name what is here, or leave it out.")
+        yield Remark("warn", text, "Set it to an existing device, or unset it.")
 
 
 def _gpus(value: str, count: int | None) -> Iterator[Remark]:
@@ -109,13 +107,18 @@ def _gpus(value: str, count: int | None) -> Iterator[Remark]:
     """
     words = _words(value)
     if any(words.count(word) > 1 for word in words):
-        yield Remark("fail", f"{value} names a GPU twice: CUDA then sees no GPU at all", "Name each once.")
+        yield Remark(
+            "fail", f"{value} contains a GPU twice: CUDA then sees no GPU at all", "List each GPU once."
+        )
         return
     beyond = [word for word in words if word.isdigit() and count is not None and int(word[:9]) >= count]
     if beyond and count:
         left = words.index(beyond[0])
-        text = f"there is no GPU {beyond[0]} ({count} are here): CUDA sees only the {left} named before it"
-        yield Remark("fail", text, f"Name GPUs from 0 to {count - 1}.")
+        text = (
+            f"GPU {beyond[0]} does not exist ({counted(count, 'GPU')} here): CUDA sees only the "
+            f"{left} before it"
+        )
+        yield Remark("fail", text, f"Use GPUs 0 to {count - 1}.")
 
 
 def _words(value: str) -> list[str]:

@@ -25,13 +25,13 @@ def judge_forwarding(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     version = numbers(node.skyrl)
     since = _SINCE.get(setting.name)
     if setting.name.startswith(_NEVER):
-        what = "never hands it on"
+        what = "never forwards it"
     elif since and version < since:
-        what = f"hands it on only from {'.'.join(map(str, since))} on"
+        what = f"forwards it only from version {'.'.join(map(str, since))} on"
     elif setting.name == _TIMEOUT and version <= (0, 3, 0):
-        what = "does not hand it on in releases up to 0.3.0"
+        what = "does not forward it in releases up to 0.3.0"
     else:
         return
-    text = f"SkyRL {node.skyrl} {what}: the workers have it only if it was set before `ray start`"
-    fix = "Give it with `uv run --env-file`, export it before `ray start`, or put it into the runtime_env."
+    text = f"SkyRL {node.skyrl} {what}: workers get it only if set before `ray start`"
+    fix = "Pass it with `uv run --env-file`, export it before `ray start`, or add it to the runtime_env."
     yield Remark("note", text, fix)

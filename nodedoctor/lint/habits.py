@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
+from nodedoctor.lint.names import unread_by_nccl2
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.model import Step
 from nodedoctor.steps import look, repair
@@ -39,7 +40,7 @@ _WEIGHTY = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_COMM_ID", "NCCL_HOSTID")
 def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """What is switched on and costs speed, or hides a fault; depends on what the node has."""
     row = env_var(setting.name)
-    if row is None:
+    if row is None or unread_by_nccl2(setting.name, node):
         return
     value = setting.value.strip()
     if setting.name == "NCCL_P2P_DISABLE" and switched_on(value):
@@ -48,10 +49,10 @@ def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         yield _ib(row, node)
     elif setting.name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         yield Remark(
-            "warn", "with 0 a collective that hangs is never ended: the job hangs for ever", *_remove(row)
+            "warn", "with 0 a hung collective is never aborted: the job hangs forever", *_remove(row)
         )
     elif setting.name == "TORCH_NCCL_ENABLE_MONITORING" and switched_off(value):
-        yield Remark("note", "a watchdog that is stuck is left alone; the timeout of collectives stays")
+        yield Remark("note", "a stuck watchdog is not aborted; the collective timeout still works")
     elif setting.name == "NCCL_DEBUG_SUBSYS":
         yield from _chatty(value, node)
     elif (setting.name in _SWITCHES and switched_on(value)) or value.upper() in _OTHER_WORDS.get(
@@ -68,10 +69,10 @@ def _by_sockets(setting: Setting) -> bool:
 
 def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     if node.nvlink is False:
-        return Remark("note", "1 turns direct traffic between GPUs off; without NVLink here that costs less")
+        return Remark("note", "1 disables direct GPU-GPU traffic; without NVLink here that costs less")
     where = "on this NVLink node " if node.nvlink else ""
     text = (
-        f"a test left on: {where}it sends through host memory what NVLink carries, 10 to 40 times slower. "
+        f"debug setting left on: {where}traffic bypasses NVLink via host memory (10-40x slower). "
         "If a hang disappears with it, ACS, IOMMU or the NVLink fabric is the cause"
     )
     fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
@@ -82,9 +83,9 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
 
 def _ib(row: EnvVar, node: NodeContext) -> Remark:
     if node.active_rdma is False:
-        return Remark("note", "data between nodes goes over TCP sockets; there is no active RDMA port here")
-    here = "and this node has active RDMA ports" if node.active_rdma else "if this node has RDMA"
-    text = f"a test left on: traffic between nodes goes over TCP, ten to a hundred times slower, {here}"
+        return Remark("note", "traffic between nodes uses TCP sockets (no active RDMA port here)")
+    here = "although this node has active RDMA ports" if node.active_rdma else "if this node has RDMA"
+    text = f"debug setting left on: traffic between nodes uses TCP (10-100x slower) {here}"
     return Remark(
         "warn", text, "Remove it; if it helped, the RDMA path is broken.", (repair("unset {}", row.name),)
     )
@@ -94,12 +95,12 @@ def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
     level = (node.settings.value("NCCL_DEBUG") or "").upper()
     parts = {part.strip().upper() for part in value.split(",")}
     if level in ("INFO", "TRACE") and parts & {"ALL", "COLL", "CALL"}:
-        text = "logs every collective: large files and slower steps; for reproducing only"
-        yield Remark("warn", text, "Use NCCL_DEBUG_SUBSYS=INIT,ENV,NET, or leave it out.")
+        text = "logs every collective: large files, slower steps; only for debugging"
+        yield Remark("warn", text, "Set NCCL_DEBUG_SUBSYS=INIT,ENV,NET, or unset it.")
 
 
 def _left_on(row: EnvVar) -> Remark:
-    return Remark("warn", f"left on: {_told(row)}", *_remove(row))
+    return Remark("warn", f"debug setting left on: {_told(row)}", *_remove(row))
 
 
 def _remove(row: EnvVar) -> tuple[str, tuple[Step, ...]]:

@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
-from nodedoctor.lint.remark import NodeContext, Remark
+from nodedoctor.lint.remark import NodeContext, Remark, switched_off
 from nodedoctor.steps import repair
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
 
 _OF_BUILDS = re.compile(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
+_FORMER_BACKEND = (
+    *("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "TORCH_NCCL_ENABLE_MONITORING"),
+    *("TORCH_NCCL_DESYNC_DEBUG", "NCCL_DESYNC_DEBUG"),
+)
 _FRAMEWORKS = ("transformers", "accelerate", "DeepSpeed", "Ray Train", "SkyRL", "verl")
 
 
@@ -26,7 +30,7 @@ def judge_name(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     elif row.phantom:
         yield _phantom(setting, row)
     elif row.owner == "rccl" and not node.rocm and node.torch:
-        yield Remark("warn", "only AMD's RCCL reads it, and this torch is for NVIDIA", "Remove it.")
+        yield Remark("warn", "only AMD's RCCL reads it, but this torch is for NVIDIA", "Remove it.")
     else:
         yield from _versions(setting, row, node)
 
@@ -36,14 +40,14 @@ def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     if meant:
         yield Remark(
             "warn",
-            f"nothing reads a variable of this name; {meant} was probably meant",
-            f"Write {meant}={setting.value}.",
+            f"unknown variable, probably {meant} was intended",
+            f"Set {meant}={setting.value}.",
             (repair("unset {}", setting.name), repair("export {}={}", meant, setting.value)),
         )
     elif kin is None or not kin.complete or _OF_BUILDS.fullmatch(setting.name):
         return  # a family of which not all names are known, or what build scripts read
     elif numbers(node.version(kin.owner)) > NEWEST.get(kin.owner, ()):
-        yield Remark("note", f"not known; {node.named(kin.owner)} is newer than the table of variables")
+        yield Remark("note", f"unknown; {node.named(kin.owner)} is newer than the table of variables")
     elif kin.owner == "nccl" and _foreign_plugin(node):
         yield Remark("note", f"libnccl does not read it; the plug-in {_foreign_plugin(node)} may")
     else:
@@ -75,10 +79,25 @@ def _phantom(setting: Setting, row: EnvVar) -> Remark:
 
 def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:
     version = node.version(row.owner)
-    if version and row.read_by(version) is False:
+    if unread_by_nccl2(row.name, node):
+        text = f"{node.named('torch')}'s default backend (nccl2) does not read it"
+        fix = "Remove it, or choose the backend that reads it with TORCH_DIST_USE_NCCL2=0."
+        yield Remark("warn", text, fix, (repair("unset {}", row.name),))
+    elif version and row.read_by(version) is False:
         yield _not_of_this_version(setting, row, node)
     elif row.renamed_to:
         yield from _renamed(setting, row, node, version)
+
+
+def unread_by_nccl2(name: str, node: NodeContext) -> bool:
+    """Whether only the former backend, c10d's ProcessGroupNCCL, reads a variable and this torch takes nccl2.
+
+    torch 2.15, distributed_c10d.py: "nccl" is nccl2 unless TORCH_DIST_USE_NCCL2 is 0. c10d/nccl2 has neither
+    a heartbeat monitor nor the report of desynchronised ranks.
+    """
+    chosen = node.settings.value("TORCH_DIST_USE_NCCL2") or "1"
+    newest = numbers(node.version("torch")) >= (2, 15) and not node.rocm and not switched_off(chosen)
+    return newest and name in _FORMER_BACKEND
 
 
 def _not_of_this_version(setting: Setting, row: EnvVar, node: NodeContext) -> Remark:
@@ -102,17 +121,19 @@ def _former(row: EnvVar, node: NodeContext) -> str:
 
 
 def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> Iterator[Remark]:
-    """Old names that are still read: the new one wins where both are set."""
+    """Old names that are still read: the new one wins where both are set; both alike is for old and new."""
+    if node.settings.value(row.renamed_to) == setting.value:
+        return
     new = env_var(row.renamed_to)
     since = row.renamed_since or (new.since if new else "")
     if not version:
         when = f" from {row.owner} {since} on" if since else ""
-        yield Remark("note", f"{row.renamed_to} is its name{when}; which version reads it here is not known")
+        yield Remark("note", f"{row.renamed_to} is its name{when}; the version here is unknown")
     elif not since or numbers(version) >= numbers(since):
         # The allocator's old name stands in most job scripts and means the same: worth a note only.
         level: str = "note" if setting.name.startswith("PYTORCH_") else "warn"
         text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
-        text += "; the old name is still read, and loses where both are set"
+        text += "; the old name still works, but loses if both are set"
         text += f". {row.note}" if row.note else ""
         command = repair("export {}={}", row.renamed_to, setting.value)
         fix = f"Set {row.renamed_to}" + (", and keep the old name up to torch 2.10." if _pipe(row) else ".")

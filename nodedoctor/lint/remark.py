@@ -35,7 +35,7 @@ class NodeContext:
 
     `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports
     (mlx5_0/1), `active_rdma` whether one of them carries data, `gpu_count` what the driver shows, `skyrl` the
-    version of SkyRL where that trains.
+    version of SkyRL where that trains, `vllm` that of vLLM where it is installed.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -48,6 +48,7 @@ class NodeContext:
     nvlink: bool | None = None
     gpu_count: int | None = None
     skyrl: str = ""
+    vllm: str = ""
 
     def version(self, owner: str) -> str:
         """The version of a library, without what names its build."""

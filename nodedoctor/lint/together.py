@@ -9,8 +9,13 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.steps import repair
+from nodedoctor.wording import counted
 
 Pair = tuple[str, Remark]
+_RINGS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""The first one wins where both are set (the table's note)."""
+SHORTEST_RING = 100
+"""Entries; our choice: a step of a large model has so many collectives, and ranks differ by a step or two."""
 _OURS = ("NCCL_", "TORCH_", "GLOO_", "SKYRL_", "DEEPSPEED_")
 _NOT_OURS = ("TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCH_CUDA_ARCH_LIST", "NCCL_CONF_FILE")
 
@@ -34,7 +39,7 @@ def _two_names(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair
         row = env_var(name)
         new = variables.get(row.renamed_to) if row and row.renamed_to else None
         if row and new is not None and old != new:
-            text = f"{row.renamed_to}={new} is the same setting by its new name; of the two that one counts"
+            text = f"{row.renamed_to}={new} is the same setting by its new name, which wins"
             yield (
                 row.name,
                 Remark("warn", text, f"Keep one: remove {row.name}.", (repair("unset {}", row.name),)),
@@ -46,23 +51,23 @@ def _rdma_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]
     off = switched_on(variables.get("NCCL_IB_DISABLE", "0"))
     if hcas and (off or net == "socket"):
         by = "NCCL_IB_DISABLE=1" if off else f"NCCL_NET={variables['NCCL_NET']}"
-        yield "NCCL_IB_HCA", Remark("warn", f"{by} makes it meaningless: no RDMA is used", "Decide for one.")
+        yield "NCCL_IB_HCA", Remark("warn", f"{by} overrides it: no RDMA is used", "Keep one of them.")
     if off and net == "ib":
-        text = "NCCL_NET=IB wants what NCCL_IB_DISABLE=1 forbids: NCCL stops, because no network is left"
+        text = "NCCL_NET=IB contradicts NCCL_IB_DISABLE=1: NCCL fails, no network is left"
         yield "NCCL_NET", Remark("fail", text, "Remove one of them.", (repair("unset NCCL_IB_DISABLE"),))
 
 
 def _p2p_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     if switched_on(variables.get("NCCL_P2P_DISABLE", "0")) and "NCCL_P2P_LEVEL" in variables:
-        text = "NCCL_P2P_DISABLE=1 makes it meaningless"
-        yield "NCCL_P2P_LEVEL", Remark("warn", text, "Decide for one; NVL keeps NVLink only.")
+        text = "NCCL_P2P_DISABLE=1 overrides it"
+        yield "NCCL_P2P_LEVEL", Remark("warn", text, "Keep one of them; NVL allows only NVLink.")
 
 
 def _algorithms(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     wanted = {word.strip().upper() for word in variables.get("NCCL_ALGO", "").split(",")}
     nvls = {word for word in wanted if word.startswith("NVLS")}
     if nvls and wanted <= nvls and switched_off(variables.get("NCCL_NVLS_ENABLE", "2")):
-        text = "only NVLS is allowed, and NCCL_NVLS_ENABLE=0 turns it off: no algorithm is left"
+        text = "only NVLS is allowed, but NCCL_NVLS_ENABLE=0 disables it: no algorithm is left"
         yield "NCCL_ALGO", Remark("fail", text, "Remove one of them.", (repair("unset NCCL_ALGO"),))
 
 
@@ -71,14 +76,19 @@ def _least_and_most(variables: Mapping[str, str], node: NodeContext) -> Iterator
         least, most = f"NCCL_MIN_{kind}", f"NCCL_MAX_{kind}"
         low, high = variables.get(least, ""), variables.get(most, "")
         if low.isdigit() and high.isdigit() and int(low[:9]) > int(high[:9]):
-            yield least, Remark("warn", f"{least}={low} is more than {most}={high}", "Let the least be less.")
+            yield (
+                least,
+                Remark(
+                    "warn", f"{least}={low} is more than {most}={high}", "Set the minimum below the maximum."
+                ),
+            )
 
 
 def _silent_details(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     """NVIDIA/nccl, docs/env.rst: the part applies to the level INFO (and TRACE)."""
     level = variables.get("NCCL_DEBUG", "").upper()
     if "NCCL_DEBUG_SUBSYS" in variables and level not in ("INFO", "TRACE"):
-        text = f"without NCCL_DEBUG=INFO it does nothing (NCCL_DEBUG is {level or 'not set'})"
+        text = f"no effect without NCCL_DEBUG=INFO (NCCL_DEBUG is {level or 'not set'})"
         yield "NCCL_DEBUG_SUBSYS", Remark("warn", text, "Set NCCL_DEBUG=INFO too, or remove it.")
 
 
@@ -89,9 +99,30 @@ def _empty_dumps(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pa
     for name in ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_ON_TIMEOUT"):
         wanted = switched_on(variables.get(name, "0"))
         if wanted and (2, 2) <= version < (2, 11) and size.strip("0") == "":
-            text = f"dumps of {node.named('torch')} are empty until the flight recorder is given a size"
+            text = f"flight recorder dumps of {node.named('torch')} are empty: no size is set"
             new = "TORCH_FR_BUFFER_SIZE" if version >= (2, 8) else "TORCH_NCCL_TRACE_BUFFER_SIZE"
             yield name, Remark("warn", text, f"Set {new}=2000.", (repair("export {}=2000", new),))
+
+
+def _short_ring(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+    """A flight recorder of a few entries holds nothing to compare: ranks are many collectives apart."""
+    name = next((one for one in _RINGS if variables.get(one, "")), "")
+    size = variables.get(name, "").strip()
+    if size.isdigit() and 0 < int(size[:9]) < SHORTEST_RING:
+        text = f"the flight recorder keeps {size} entries: too few to compare ranks that are further apart"
+        yield name, Remark("warn", text, "Set 2000, torch's own default.", (repair("export {}=2000", name),))
+
+
+def _sleep_mode(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+    """vLLM's sleep mode and expandable segments: vllm-project/vllm pull requests 14189 and 40812."""
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        if "expandable_segments:true" in variables.get(name, "").replace(" ", "").lower() and node.vllm:
+            text = (
+                "vLLM's sleep mode, as reinforcement learning on shared GPUs uses it, cannot have it: vLLM "
+                "up to April 2026 stops with an AssertionError, later ones turn it off there (here it is "
+                f"{node.vllm})"
+            )
+            yield name, Remark("note", text)
 
 
 _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] = (
@@ -102,6 +133,8 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
     _least_and_most,
     _silent_details,
     _empty_dumps,
+    _short_ring,
+    _sleep_mode,
 )
 
 
@@ -141,10 +174,10 @@ def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
     others = {found.get(name) for found in settings.ranks.values()} - {None}
     instead = f"they have {', '.join(sorted(str(other) for other in others))}" if others else "they have none"
     text = (
-        f"{value} is set in {place}, and none of the {len(settings.ranks)} processes that train was started "
-        f"with it: {instead}. Exports after `ray start` or after the launch never reach workers"
+        f"set in {place}, but in none of {counted(len(settings.ranks), 'training process')}: "
+        f"{instead}. Exports after `ray start` or after the launch never reach workers"
     )
-    fix = "Set it before `ray start`, in the runtime_env or the job's env file, and start the job anew."
+    fix = "Set it before `ray start`, in the runtime_env or the job's env file, and restart the job."
     return Remark("warn", text, fix)
 
 

@@ -43,7 +43,7 @@ def judge_value(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         yield from _exponent(value)
     number = _number(value)
     if row.unit == "fraction" and number is not None and number > 1:
-        yield Remark("warn", f"{value}: it is a fraction, at most 1", f"Write {min(number / 100, 0.95):g}.")
+        yield Remark("warn", f"{value}: must be a fraction up to 1", f"Set {min(number / 100, 0.95):g}.")
 
 
 def _word(name: str, value: str) -> Iterator[Remark]:
@@ -52,7 +52,7 @@ def _word(name: str, value: str) -> Iterator[Remark]:
     words, level = _WORDS[name]
     if value.upper() not in words:
         raises = "torch refuses to start with it" if level == "fail" else "it is ignored"
-        text = f"{value or '(empty)'} is none of {' '.join(words)}: {raises}"
+        text = f"{value or '(empty)'} is not one of {' '.join(words)}: {raises}"
         yield Remark("fail" if level == "fail" else "warn", text, f"Use one of {', '.join(words)}.")
 
 
@@ -63,12 +63,12 @@ def _boolean(row: EnvVar, value: str) -> Iterator[Remark]:
     if row.owner == "torch" and row.name.startswith(("TORCH_NCCL_", "NCCL_", "TORCH_FR_")):
         if not (switched_on(value) or switched_off(value)) or value.lower() in ("on", "off"):
             what = value or "(empty)"
-            text = f"{what} is no truth value: torch stops with 'Invalid value for environment variable'"
+            text = f"{what} is not a boolean: torch fails with 'Invalid value for environment variable'"
             yield Remark("fail", text, "Use 1 or 0.")
     elif row.owner == "nccl" and not _NUMBER.fullmatch(value):
         means = "1" if switched_on(value) else "0" if switched_off(value) else "a number"
-        text = f"NCCL reads numbers, {value or '(empty)'} is none: it becomes 0 or the default"
-        yield Remark("warn", text, f"Write {means}.", docs=NCCL_ENV)
+        text = f"{value or '(empty)'} is not a number: NCCL uses 0 or the default"
+        yield Remark("warn", text, f"Set {means}.", docs=NCCL_ENV)
 
 
 def _unit(row: EnvVar, value: str) -> Iterator[Remark]:
@@ -79,29 +79,27 @@ def _unit(row: EnvVar, value: str) -> Iterator[Remark]:
             yield Remark("warn", f"{value}: the unit is {_unit_name(row.unit)}, written as a plain number")
         return
     if row.unit == "s" and number >= LONGEST_SECONDS:
-        text = f"it is in seconds: {value} s are {_long(number)}; {number / 1000:g} s were probably meant"
-        yield Remark("warn", text, f"Write {number / 1000:g}.")
+        text = f"it is in seconds: {value} s are {_long(number)}; {number / 1000:g} s probably intended"
+        yield Remark("warn", text, f"Set {number / 1000:g}.")
     elif row.unit == "ms" and 0 < number <= SHORTEST_MS and "POLL" not in row.name:
         text = f"it is in milliseconds: {value} ms; {value} s would be {number * 1000:g}"
-        yield Remark("warn", text, f"Write {number * 1000:g}, if seconds were meant.")
+        yield Remark("warn", text, f"Set {number * 1000:g}, if seconds were intended.")
     elif row.unit == "minutes" and number > LONGEST_MINUTES:
-        text = f"it is in minutes: {value} min are {_long(number * 60)}; {number / 60:g} were probably meant"
-        yield Remark("warn", text, f"Write {number / 60:g}.")
+        text = f"it is in minutes: {value} min are {_long(number * 60)}; {number / 60:g} probably intended"
+        yield Remark("warn", text, f"Set {number / 60:g}.")
 
 
 def _exponent(value: str) -> Iterator[Remark]:
-    """NVIDIA/nccl, docs/env.rst: 4.096 us x 2^n; InfiniBand's field has five bits, 0 stands for ever."""
+    """NVIDIA/nccl, docs/env.rst: 4.096 us x 2^n; InfiniBand's field has five bits, 0 stands forever."""
     if not _NUMBER.fullmatch(value):
         return
     number = int(value, 0) if value.lower().startswith("0x") else int(value)
     if number == 0:
-        text = "0 means to wait for ever: a dead link then shows as a hang, not as an error"
-        yield Remark("warn", text, "Leave it out (20 since NCCL 2.23).", docs=NCCL_ENV)
+        text = "0 waits forever: a dead link becomes a hang instead of an error"
+        yield Remark("warn", text, "Unset it (default 20 since NCCL 2.23).", docs=NCCL_ENV)
     elif not 1 <= number <= 22:
-        text = (
-            f"{number} is out of range: it is an exponent from 1 to 22 (4.096 us x 2^n), no number of seconds"
-        )
-        fix = "Leave it out (20 since NCCL 2.23: about 30 s until a dead link is reported), or write 22."
+        text = f"{number} is out of range: an exponent from 1 to 22 (4.096 us x 2^n), not seconds"
+        fix = "Unset it (default 20 since NCCL 2.23: reports a dead link after about 30 s), or set 22."
         yield Remark("warn", text, fix, (repair("unset NCCL_IB_TIMEOUT"),), NCCL_ENV)
 
 

@@ -3,8 +3,9 @@
     python -I -S fork_server.py       (standard input is a socket to nodedoctor/engine/fork_server.py)
 
 A message is a number, the arguments of `python`, joined by NUL, and the two descriptors for the program's
-stdout and stderr. Answers: `started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of
-wait(2)), `failed NUMBER ERRNO`. Ends when nodedoctor does; what cannot be killed is left behind.
+stdout and stderr; or `watch` or `forget` with the session of a child that nodedoctor started itself. Answers:
+`started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of wait(2)), `failed NUMBER
+ERRNO`. Ends when nodedoctor does, and kills what still runs; what cannot be killed is left behind.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def main() -> None:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     numbers: dict[int, str] = {}
+    others: set[int] = set()  # sessions of nodedoctor's own children
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -55,8 +57,15 @@ def main() -> None:
                 continue
             asked = receive(asker)
             if asked is None:
+                end_all([*numbers, *others])
                 os._exit(0)
-            start(asker, asked, numbers)
+            number, words, outputs = asked
+            if number == "watch":
+                others.add(int(words[0]))
+            elif number == "forget":
+                others.discard(int(words[0]))
+            else:
+                start(asker, (number, words, outputs), numbers)
 
 
 def prepare() -> None:
@@ -79,8 +88,19 @@ def receive(asker: socket) -> Asked | None:
     if not data:
         return None
     number, *words = os.fsdecode(data).split("\0")
+    if not ancillary:
+        return number, words, (-1, -1)
     out, err = (int.from_bytes(ancillary[0][2][at : at + 4], sys.byteorder) for at in (0, 4))
     return number, words, (out, err)
+
+
+def end_all(sessions: list[int]) -> None:
+    """Nodedoctor has ended, however that was: nothing it started shall outlive it."""
+    for pid in sessions:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except OSError:  # it has ended
+            continue
 
 
 def start(asker: socket, asked: Asked, numbers: dict[int, str]) -> None:

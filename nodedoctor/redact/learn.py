@@ -48,6 +48,9 @@ _HOSTS = (
     re.compile(r" - (?:nfs4?|ceph|glusterfs|beegfs\w*|wekafs) ([\w.-]{1,253})[:/]"),
     re.compile(r" - cifs //([\w.-]{1,253})/"),
     re.compile(r"\d\d:\d\d:\d\d\S{0,20} ([\w.-]{1,253}) (?:kernel|systemd\[1\]): "),
+    re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{0,252}):\d{1,7}:\d{1,7} \[-?\d+\] "),  # NCCL_DEBUG
+    re.compile(r"(?:JOB|STEP) \S{1,32} ON ([\w.-]{1,253}) CANCELLED"),  # slurmstepd
+    re.compile(r"(?:srun|slurmstepd): error: ([\w.-]{1,253}): tasks? \d"),
     re.compile(r'/node_desc": "([\w.-]{1,64})[ \\]+(?:mlx|HCA|hfi|bnxt|ib)[\w-]*'),
 )
 _PAGES = re.compile(r"[a-z]://(?:[^/@\s\"]{0,256}@)?([A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8})")

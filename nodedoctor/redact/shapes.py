@@ -21,7 +21,7 @@ LETTERS = {
     "numeric": r"(?=[0-9])(?:(?<=job_)(?<![A-Za-z0-9]job_)|(?<=uid_)(?<![A-Za-z0-9]uid_)"
     r"|(?<=SLURM_JOB_ID=)|(?<=SLURM_JOBID=)"
     r"|(?<=uid=)(?<![A-Za-z0-9]uid=)|(?<=\bUID:)|(?<=\bJobId=)|(?<=\bStepId=)"
-    r"|(?<=[Ss]lurm job )|(?<=SLURM_JOB_ID\": \"))"
+    r"|(?<=slurm-)|(?<=\*\*\* JOB )|(?<=\*\*\* STEP )|(?<=[Ss]lurm job )|(?<=SLURM_JOB_ID\": \"))"
     "[0-9]{1,12}",
     "pod": rf"pod(?:{HEX4}){{2}}(?P<tie>[-_]){HEX4}(?:(?P=tie){HEX4}){{2}}(?P=tie)[0-9a-fA-F]{{12}}",
     "gpu": rf"(?:GPU|MIG)-(?:GPU-)?{HEX4}(?:-?[0-9a-fA-F]){{0,28}}(?!:)",

@@ -9,7 +9,7 @@ from nodedoctor.engine.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
 from nodedoctor.model import identifier
 from nodedoctor.redact.standins import StandIns
-from nodedoctor.report.document import Cause, Finding, Fix, Probe, Report, Result, Step
+from nodedoctor.report.document import Cause, Evidence, Finding, Fix, Probe, Report, Result, Step
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -53,11 +53,20 @@ def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
         "id": identifier(check, subject),
         "summary": text(finding["summary"]),
         "subject": subject or None,
-        "evidence": [{"probe": one["probe"], "text": text(one["text"])} for one in finding["evidence"]],
+        "evidence": [_evidence(one, redaction) for one in finding["evidence"]],
         "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
         "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
         "waived": None if finding["waived"] is None else text(finding["waived"]),
     }
+
+
+def _evidence(one: Evidence, redaction: Redaction) -> Evidence:
+    told: Evidence = {**one, "text": redaction.text(one["text"])}
+    if "path" in one:
+        told["path"] = redaction.text(one["path"])
+    if "value" in one:
+        told["value"] = redaction.document(one["value"])
+    return told
 
 
 def _cause(cause: Cause, redaction: Redaction) -> Cause:

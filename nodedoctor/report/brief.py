@@ -10,11 +10,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Fix, Report, Result, is_blind, severity_of, worst
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Fix,
+    Report,
+    Result,
+    is_blind,
+    marked,
+    severity_of,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, whose
 from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
+from nodedoctor.wording import counted
 
 LINES = 24
 """Lines of a report with one cause: the height of a terminal."""
@@ -64,10 +75,8 @@ class _Page:
         report = self._report
         word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
         if unseen:
-            return (
-                f"{word}: nothing wrong was found; {unseen} of {len(report['results'])} checks saw too little"
-            )
-        return f"{word}: nothing is wrong" if report["counts"]["pass"] else f"{word}: nothing was looked at"
+            return f"{word}: no problem found; {unseen} of {len(report['results'])} checks could not judge"
+        return f"{word}: no problem found" if report["counts"]["pass"] else f"{word}: nothing was checked"
 
     def cause(self, cause: Cause) -> None:
         """One cause: what was found, why it matters, the proof, what to do, what follows from it."""
@@ -109,7 +118,7 @@ class _Page:
         if unseen and not self._report["causes"]:
             self.lines.append("")
             self._unseen(unseen)
-        few = [f"{len(unseen)} checks could not see what they need"] if unseen else []
+        few = [f"{counted(len(unseen), 'check')} could not judge (no access or no data)"] if unseen else []
         well = [result for result in results if not severity_of(result).is_problem]
         self.lines += ["", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"])]
 
@@ -118,7 +127,7 @@ class _Page:
         groups = sorted(alike(unseen).values(), key=len, reverse=True)
         for group in groups[:_BLIND_GROUPS]:
             finding = worst(group[0])
-            count = f"{len(group)} checks" if len(group) > 1 else group[0]["check"]
+            count = counted(len(group), "check") if len(group) > 1 else group[0]["check"]
             self._wrapped(
                 f"{self._paint('unknown', 'UNKN')} ", f"{count}: {finding['summary']}", 2, len(_INDENT)
             )
@@ -130,17 +139,19 @@ class _Page:
         shared = {f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"]}
         yield from (inert(id) for id in cause["explains"] if id not in shared)
         if cause["unjudged"]:
-            yield f"{cause['unjudged']} check{'' if cause['unjudged'] == 1 else 's'} not judged"
+            yield f"{counted(cause['unjudged'], 'check')} not judged"
 
     def _proof(self, finding: Finding) -> None:
-        lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
-        room = self._width - len(_INDENT) - 2
+        lines = [
+            line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
+        ]
+        room = self._width - len(_INDENT)
         shown = lines[: _MOST["proof"]] if len(lines) <= _MOST["proof"] else lines[: _MOST["proof"] - 1]
         self.lines += [
-            f"{_INDENT}| {line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
+            f"{_INDENT}{line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
         ]
         if len(lines) > len(shown):
-            self.lines.append(f"{_INDENT}| ... {len(lines) - len(shown)} more lines with -v")
+            self.lines.append(f"{_INDENT}| ... {counted(len(lines) - len(shown), 'more line')} with -v")
 
     def _steps(self, fix: Fix, room: int) -> None:
         """Whole commands in at most so many lines, each under what it is for; a last resort is for -v."""
@@ -160,8 +171,8 @@ class _Page:
             else:
                 self._wrapped(_INDENT, line, 1)
         if hidden := steps[len(shown) :]:
-            last = ", the last resort too" if hidden[-1].last else ""
-            self.lines.append(f"{_INDENT}... {len(hidden)} more step{'s'[: len(hidden) > 1]} with -v{last}")
+            last = ", also the last resort" if hidden[-1].last else ""
+            self.lines.append(f"{_INDENT}... {counted(len(hidden), 'more step')} with -v{last}")
         self._labelled("verify", fix["verify"] or "", 1)
 
     def _labelled(self, label: str, text: str, most: int) -> None:

@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 from nodedoctor.model import Severity, Status
 from nodedoctor.record import record
-from nodedoctor.report.document import Finding, Report, Result, is_blind, read, severity, severity_of, worst
+from nodedoctor.report.document import (
+    Finding,
+    Report,
+    Result,
+    counted,
+    is_blind,
+    read,
+    severity,
+    severity_of,
+    worst,
+)
 
 Direction = Literal["worse", "better", "other"]
 _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
@@ -138,9 +148,9 @@ def _way(before: Result | None, after: Result | None) -> Direction:
 
 
 def _worsened(result: Result, other: Result) -> list[Finding]:
-    """The problems whose subject is less bad, or no problem, in the other result."""
+    """The problems whose subject is less bad, or no problem, in the other result; previews do not count."""
     known = _problems(other)
-    return [f for f in result["findings"] if severity(f) > known.get(f["subject"], Severity.PASS)]
+    return [f for f in result["findings"] if counted(f) > known.get(f["subject"], Severity.PASS)]
 
 
 def _problems(result: Result) -> dict[str | None, Severity]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, get_args
 
-from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, words
+from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, whole, words
 from nodedoctor.model import (
     BLIND,
     Action,
@@ -31,8 +31,20 @@ from nodedoctor.steps import as_steps
 SCHEMA = "nodedoctor.report/1"
 
 
-class Evidence(TypedDict):
-    """What a finding rests on, and the probe that printed it."""
+class _Place(TypedDict, total=False):
+    kind: str
+    line: int
+    path: str
+    source: str
+    value: Any
+
+
+class Evidence(_Place):
+    """What a finding rests on, and the probe that printed it.
+
+    A quote has the `line` it begins at, and the `path` of the text it is from where there are several; a
+    reading has `source`, `path` and `value`. Documents of earlier versions have only probe and text.
+    """
 
     probe: str
     text: str
@@ -60,12 +72,16 @@ class Fix(TypedDict):
     steps: list[Step]
 
 
-class _OwnWhy(TypedDict, total=False):
+class _Rare(TypedDict, total=False):
     why: str
+    preview: bool
 
 
-class Finding(_OwnWhy):
-    """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's."""
+class Finding(_Rare):
+    """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's.
+
+    `preview` is there, and true, where the finding counts in no verdict.
+    """
 
     id: str
     status: str
@@ -79,8 +95,15 @@ class Finding(_OwnWhy):
     fix: Fix | None
 
 
-class Result(TypedDict):
-    """What one check found: at least one finding. `status` is that of the worst."""
+class _Staged(TypedDict, total=False):
+    stage: str
+
+
+class Result(_Staged):
+    """What one check found: at least one finding. `status` is that of the worst.
+
+    `stage` is there where it is `preview`.
+    """
 
     check: str
     title: str
@@ -91,7 +114,11 @@ class Result(TypedDict):
     findings: list[Finding]
 
 
-class Cause(TypedDict):
+class _Counted(TypedDict, total=False):
+    preview: bool
+
+
+class Cause(_Counted):
     """What findings follow from, and whose move it is; see `model.Cause`."""
 
     id: str
@@ -138,7 +165,26 @@ class Report(TypedDict):
 
 def severity(finding: Mapping[str, Any]) -> Severity:
     """How bad a finding is. A fleet's problem is one, too."""
-    return Severity.of(status_of(finding.get("status")), finding.get("reason"), finding.get("waived"))
+    preview = finding.get("preview") is True
+    return Severity.of(
+        status_of(finding.get("status")), finding.get("reason"), finding.get("waived"), preview
+    )
+
+
+def counted(finding: Mapping[str, Any]) -> Severity:
+    """How bad a finding is for the verdict: one in preview is no problem there."""
+    return severity(finding).counted(finding.get("preview") is True)
+
+
+def asides(finding: Mapping[str, Any]) -> str:
+    """What follows a summary: who accepts it, and that its rule is in preview."""
+    waived = f" [waived: {finding['waived']}]" if finding.get("waived") else ""
+    return f"{waived}{' [preview]' if in_preview(finding) else ''}"
+
+
+def in_preview(finding: Mapping[str, Any]) -> bool:
+    """Whether a finding is a warning by a rule in preview. Of what is unknown no rule spoke."""
+    return finding.get("preview") is True and finding.get("status") == Status.WARN.value
 
 
 def is_blind(finding: Mapping[str, Any]) -> bool:
@@ -167,9 +213,9 @@ def problems_first(results: Iterable[Result]) -> list[Result]:
 
 
 def verdict(results: Iterable[Result]) -> str:
-    """The status of the worst result; skip when nothing was looked at."""
-    decisive = max(results, key=severity_of, default=None)
-    return decisive["status"] if decisive else Status.SKIP.value
+    """The status of the worst result, previews aside; skip when nothing was looked at."""
+    found = (counted(finding) for result in results for finding in result["findings"])
+    return max(found, default=Severity.SKIP).status.value
 
 
 def counts(results: Iterable[Result]) -> dict[str, int]:
@@ -242,7 +288,9 @@ def finding(check: str, entry: Json) -> Finding:
     status, reason = status_of(entry.get("status")), entry.get("reason")
     known = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
-    own: _OwnWhy = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
+    own: _Rare = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
+    if entry.get("preview") is True and status is not Status.FAIL:
+        own["preview"] = True
     return {
         "id": identifier(check, subject),
         "status": status.value,
@@ -252,13 +300,42 @@ def finding(check: str, entry: Json) -> Finding:
         "reason": known if status is Status.UNKNOWN else None,
         "waived": words(entry.get("waived")) or None,
         "because_of": words(entry.get("because_of")) or None,
-        "evidence": [
-            {"probe": words(item.get("probe")), "text": words(item.get("text"))}
-            for item in objects(entry.get("evidence"))
-        ],
+        "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
         "fix": fix(entry.get("fix")),
         **own,
     }
+
+
+def _evidence(item: Json) -> Evidence:
+    read: Evidence = {"probe": words(item.get("probe")), "text": words(item.get("text"))}
+    kind, path = item.get("kind"), words(item.get("path"))
+    if kind == "quote" or kind == "reading":
+        read["kind"] = kind
+    if line := whole(item, "line"):
+        read["line"] = line
+    if path:
+        read["path"] = path
+    if kind == "reading":
+        read["source"], read["value"] = words(item.get("source")), item.get("value")
+    return read
+
+
+def is_reading(evidence: Evidence) -> bool:
+    """Whether it is a value that was read, and not a quote of what was printed."""
+    return evidence.get("kind") == "reading"
+
+
+def place_of(evidence: Evidence) -> str:
+    """Where evidence stands, as a comment above it."""
+    if is_reading(evidence):
+        return f"# {evidence['probe']}, value read"
+    return f"# {evidence['probe']}" + (f", line {evidence['line']}" if "line" in evidence else "")
+
+
+def marked(evidence: Evidence, lines: Iterable[str]) -> list[str]:
+    """Lines of evidence as text shows them: `|` before what was printed, `=` before a value that was read."""
+    mark = "=" if is_reading(evidence) else "|"
+    return [f"{mark} {line}" for line in lines]
 
 
 def fix(value: Any) -> Fix | None:
@@ -318,6 +395,7 @@ def _result(entry: Json) -> Result:
     }
     found = [finding(check, item) for item in objects(entry.get("findings")) or (silence,)]
     decisive = max(found, key=severity)
+    staged: _Staged = {"stage": "preview"} if entry.get("stage") == "preview" else {}
     return {
         "check": check,
         "title": words(entry.get("title")),
@@ -326,6 +404,7 @@ def _result(entry: Json) -> Result:
         "tags": [tag for tag in map(words, listed(entry.get("tags"))) if tag],
         "why": words(entry.get("why")),
         "findings": found,
+        **staged,
     }
 
 
@@ -346,7 +425,12 @@ def _cause(entry: Json) -> Cause | None:
         "schedulable": _one_of(entry.get("schedulable"), get_args(Schedulable), "no"),
         "reason": words(entry.get("reason")),
         "first_step": _first_step(entry.get("first_step")),
+        **_in_preview(entry),
     }
+
+
+def _in_preview(entry: Json) -> _Counted:
+    return {"preview": True} if entry.get("preview") is True else {}
 
 
 def _first_step(value: Any) -> Step | None:

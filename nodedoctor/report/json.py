@@ -51,7 +51,7 @@ def _lines(value: Any) -> str:
 
 
 def _result(result: Result) -> shape.Result:
-    return {
+    told: shape.Result = {
         "check": result.check,
         "title": result.title,
         "status": result.status.value,
@@ -60,6 +60,9 @@ def _result(result: Result) -> shape.Result:
         "why": result.why,
         "findings": [_finding(result.check, finding) for finding in result.findings],
     }
+    if result.stage == "preview":
+        told["stage"] = "preview"
+    return told
 
 
 def _finding(check: str, finding: Finding) -> shape.Finding:
@@ -77,11 +80,13 @@ def _finding(check: str, finding: Finding) -> shape.Finding:
     }
     if finding.why:
         told["why"] = finding.why
+    if finding.preview:
+        told["preview"] = True
     return told
 
 
 def _cause(cause: Cause) -> shape.Cause:
-    return {
+    told: shape.Cause = {
         "id": cause.id,
         "headline": cause.headline,
         "status": cause.status.value,
@@ -94,6 +99,9 @@ def _cause(cause: Cause) -> shape.Cause:
         "reason": cause.reason,
         "first_step": _first_step(cause.fix),
     }
+    if cause.preview:
+        told["preview"] = True
+    return told
 
 
 def _first_step(fix: Fix | None) -> shape.Step | None:
@@ -104,7 +112,14 @@ def _first_step(fix: Fix | None) -> shape.Step | None:
 
 
 def _evidence(evidence: Evidence) -> shape.Evidence:
-    return {"probe": evidence.probe, "text": evidence.text}
+    told: shape.Evidence = {"probe": evidence.probe, "text": evidence.text, "kind": evidence.kind}
+    if evidence.line is not None:
+        told["line"] = evidence.line
+    if evidence.path:
+        told["path"] = evidence.path
+    if evidence.kind == "reading":
+        told["source"], told["value"] = evidence.source, _plain(evidence.value)
+    return told
 
 
 def _fix(fix: Fix) -> shape.Fix:

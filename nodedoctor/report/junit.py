@@ -17,7 +17,7 @@ from xml.etree import ElementTree as xml
 
 from nodedoctor.model import Severity
 from nodedoctor.report.document import fix as fix_of
-from nodedoctor.report.document import severity
+from nodedoctor.report.document import marked, severity
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.steps import told
 
@@ -164,7 +164,8 @@ def _told(findings: Sequence[Data], result: Data) -> str:
     for finding in findings:
         lines.append(_sentence(finding))
         for evidence in finding.get("evidence") or ():
-            lines += [f"  | {line}" for line in inert_lines(str(evidence["text"]).strip("\n"))]
+            shown = inert_lines(str(evidence["text"]).strip("\n"))
+            lines += [f"  {line}" for line in marked(evidence, shown)]
         lines += _fix(_remedy(finding))
     if severity(findings[0]).is_problem:
         about = (("expected", result.get("title")), ("why", result.get("why")))
@@ -195,6 +196,7 @@ def _sentence(finding: Data) -> str:
     bad, waived = severity(finding), finding.get("waived")
     words = {Severity.WARN: "warning: ", Severity.BLIND: f"not seen ({finding.get('reason')}): "}
     word = f"waived ({waived}): " if waived else words.get(bad, "")
+    word = f"preview, {word}" if finding.get("preview") and bad.is_problem else word
     subject = f"{finding['subject']}: " if finding.get("subject") else ""
     return f"{word}{subject}{finding['summary']}"
 

@@ -9,15 +9,15 @@ from nodedoctor.report.document import Cause, Finding, Report, severity
 from nodedoctor.report.inert import inert
 
 _OWNERS = {
-    "you": "you (whoever runs the job)",
+    "you": "you (the job's user)",
     "administrator": "the node's administrator",
-    "provider": "the provider (whoever owns the hardware)",
+    "provider": "the provider (the hardware's owner)",
     "job-code": "the author of the job's code",
     "undetermined": "not determined",
 }
 _SCHEDULABLE = {
     "yes": "new jobs may start here",
-    "drain-when-idle": "drain the node once it is idle",
+    "drain-when-idle": "drain the node when it is idle",
     "no": "start no new jobs here",
 }
 
@@ -32,7 +32,8 @@ def of_cause(cause: Cause) -> str:
     """Where to look, what is broken and what to do, in one line."""
     action = said(cause["action"])
     tail = f"; {action}" if action else ""
-    return f"{side_of(cause['owner'], cause['action'])}: {inert(cause['headline'])}{tail}"
+    preview = " (preview)" if cause.get("preview") else ""
+    return f"{side_of(cause['owner'], cause['action'])}{preview}: {inert(cause['headline'])}{tail}"
 
 
 def and_more(causes: Sequence[Cause]) -> str:

@@ -106,7 +106,9 @@ def _findings(report: Report) -> Iterator[_Metric]:
         samples,
     )
     left = len(worst) - len(samples)
-    yield _Metric("nodedoctor_findings_left_out", "Problems not told by nodedoctor_finding.", (({}, left),))
+    yield _Metric(
+        "nodedoctor_findings_left_out", "Problems without a sample of nodedoctor_finding.", (({}, left),)
+    )
     yield _Metric("nodedoctor_findings_waived", "Findings that this site accepts for now.", (({}, waived),))
 
 
@@ -122,6 +124,7 @@ def _problem(check: str, subject: str, finding: Finding) -> dict[str, Any]:
         "status": finding["status"],
         "reason": finding["reason"],
         "action": finding["fix"]["action"] if finding["fix"] else "investigate",
+        "stage": "preview" if finding.get("preview") else None,
     }
 
 

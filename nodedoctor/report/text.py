@@ -15,7 +15,9 @@ from nodedoctor.report.document import (
     Fix,
     Report,
     Result,
+    asides,
     is_blind,
+    marked,
     problems_first,
     severity,
     severity_of,
@@ -24,6 +26,7 @@ from nodedoctor.report.document import (
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import lead
 from nodedoctor.report.steps import told
+from nodedoctor.wording import about, counted
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
@@ -43,7 +46,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     for group in alike(problems).values():
         page.problem(group)
     if unseen:
-        page.line("", "could not be seen")
+        page.line("", "could not be judged")
         page.rows(unseen)
     if not quiet:
         page.line("")
@@ -64,7 +67,7 @@ def identity(node: Mapping[str, object]) -> list[str]:
     elif node.get("gpus") == 0:
         parts.append("no NVIDIA GPU")
     elif node.get("gpus_on_bus"):
-        parts.append(f"{node['gpus_on_bus']} GPUs on the bus, none answers")
+        parts.append(f"{counted(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none responds")
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")
@@ -89,10 +92,8 @@ def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def sentence(finding: Finding) -> str:
-    """Subject, summary and waiver in one line."""
-    subject = f"{finding['subject']}: " if finding["subject"] else ""
-    waived = f" [waived: {finding['waived']}]" if finding["waived"] else ""
-    return f"{subject}{finding['summary']}{waived}"
+    """Subject, summary, waiver and stage in one line."""
+    return about(finding["subject"] or "", finding["summary"]) + asides(finding)
 
 
 class _Page:
@@ -152,10 +153,10 @@ class _Page:
     def _evidence(self, finding: Finding) -> None:
         for evidence in finding["evidence"]:
             lines = inert_lines(evidence["text"].strip("\n"))
-            self.line(*(f"{_INDENT}| {line}" for line in lines[:EVIDENCE_LINES]))
+            self.line(*(f"{_INDENT}{line}" for line in marked(evidence, lines[:EVIDENCE_LINES])))
             if len(lines) > EVIDENCE_LINES:
                 rest = len(lines) - EVIDENCE_LINES
-                self.line(f"{_INDENT}| ... {rest} more lines from {inert(evidence['probe'])}")
+                self.line(f"{_INDENT}| ... {counted(rest, 'more line')} from {inert(evidence['probe'])}")
 
     def _fix(self, finding: Finding, label: str, check: str) -> None:
         fix = finding["fix"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, objects, words
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report
+from nodedoctor.report.document import Cause, Finding, Report, place_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
@@ -34,7 +34,7 @@ _PART = ("name", "serial", "uuid", "bus_id", "board_part_number", "vbios_version
 def render(report: Report, recording: str = "") -> str:
     """The ticket of all causes, the worst first; `recording` is the file to attach, if one was kept."""
     causes = [cause for cause in report["causes"] if cause["owner"] not in _OTHERS] or report["causes"]
-    title = of_cause(causes[0]) if causes else "nothing was found wrong"
+    title = of_cause(causes[0]) if causes else "no problem found"
     parts = [f"# {title}", "\n".join(_facts(report))]
     for cause in causes:
         parts += _cause(report, cause)
@@ -47,14 +47,15 @@ def _facts(report: Report) -> Iterator[str]:
     for key, label in _NODE:
         if node.get(key):
             yield f"- {label}: {inert(str(node[key]))}"
-    yield f"- Looked at: {inert(report['started'])}, nodedoctor {inert(report['tool'])}"
+    yield f"- Checked:  {inert(report['started'])}, nodedoctor {inert(report['tool'])}"
 
 
 def _cause(report: Report, cause: Cause) -> Iterator[str]:
-    yield f"## {Status(cause['status']).word}: {inert(cause['headline'])}"
+    preview = " (preview)" if cause.get("preview") else ""
+    yield f"## {Status(cause['status']).word}{preview}: {inert(cause['headline'])}"
     lines = [f"- Owner: {whose(cause)}", f"- Finding: `{inert(cause['id'])}`"]
     lines += [f"- Part: {part}" for part in _parts(report, cause)]
-    lines += [f"- Follows from it: {inert(', '.join(cause['explains']))}"] if cause["explains"] else []
+    lines += [f"- Consequences:  {inert(', '.join(cause['explains']))}"] if cause["explains"] else []
     yield "\n".join(lines)
     members = {cause["id"], *cause["explains"]}
     quoted = [f for result in report["results"] for f in result["findings"] if f["id"] in members]
@@ -73,7 +74,7 @@ def _quotes(finding: Finding) -> Iterator[str]:
     name = f"{finding['subject']}: " if finding["subject"] else ""
     yield inert(f"{name}{finding['summary']}")
     for one in finding["evidence"]:
-        yield fenced(one["text"], f"# {one['probe']}")
+        yield fenced(one["text"], place_of(one))
 
 
 def _parts(report: Report, cause: Cause) -> Iterator[str]:
@@ -91,7 +92,10 @@ def _named(part: Mapping[str, Any]) -> str:
 
 def _attached(recording: str) -> Iterator[str]:
     if recording:
-        yield f"- `{inert(recording)}`: what was seen; `nodedoctor --replay {inert(recording)}` reads it"
+        yield (
+            f"- `{inert(recording)}`: recording of this node; read it with `nodedoctor --replay "
+            f"{inert(recording)}`"
+        )
     else:
-        yield "- nothing yet: `nodedoctor --record node.zip --redact` keeps what was seen, without names"
-    yield f"- the output of `{BUG_REPORT}`, run on the node before it is reset or rebooted"
+        yield "- nothing yet: record the node, without names, with `nodedoctor --record node.zip --redact`"
+    yield f"- the output of `{BUG_REPORT}`, run on the node before any reset or reboot"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nodedoctor.cli.console import Exit, Parser, complain, emit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
+from nodedoctor.triage.read import search
 from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
@@ -26,26 +27,33 @@ examples:
 
 exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be determined, 64 usage.
 """
-_CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN}
+_CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN,
+          "nothing": Exit.UNKNOWN}  # fmt: skip
 
 
 def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
-    from nodedoctor.triage.job import examine, examine_live
-    from nodedoctor.triage.nodes import read_node
 
     arguments = parser().parse_args(words)
     if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
     outputs.start_debug_log(arguments)
+    begun = search.ahead(arguments.paths)
+    from nodedoctor.triage.job import examine  # the search runs while this is loaded
+    from nodedoctor.triage.nodes import read_node
+
     if arguments.live is not None:
+        from nodedoctor.triage.live.examine import examine_live
+
         return _show(arguments, examine_live(arguments.live))
     if not arguments.paths:
-        return complain("triage needs logs, dumps or folders of them (see `nodedoctor triage --help`)")
+        return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         nodes = [read_node(path) for path in arguments.node]
-        examined = examine(arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job)
+        examined = examine(
+            arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job, begun=begun
+        )
     except NodeDoctorError as error:
         return complain(error)
     return _show(arguments, examined)
@@ -58,6 +66,10 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
     from nodedoctor.tui import start
 
     found = document.document(examined.verdict, examined.lines.of)
+    if arguments.redact:
+        from nodedoctor.redact.triaged import redacted_triage
+
+        found = redacted_triage(found)
     code = None
     if start.possible() and not (arguments.json or arguments.text):
         code = start.show_triage(found)
@@ -94,7 +106,7 @@ def _colour() -> bool:
 def _pid(text: str) -> int:
     pid = whole(text, LARGEST_PID, 1)
     if pid is None:
-        raise argparse.ArgumentTypeError(f"wants process ids, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
     return pid
 
 
@@ -104,7 +116,8 @@ def parser() -> Parser:
 
     made = Parser(
         prog="nodedoctor triage",
-        description="Why a job died: the guilty rank, the evidence, the fix, and what it is not.",
+        description="Diagnose why a job died: the guilty rank, the evidence, the fix, and what is not "
+        "the cause.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -140,6 +153,11 @@ def parser() -> Parser:
         type=_pid,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
+    )
+    add(
+        "--redact",
+        action="store_true",
+        help="in all outputs, stand-ins for names of hosts, users and jobs, addresses and serials",
     )
     outputs.add(made, "html")
     form = made.add_mutually_exclusive_group()

@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.physics import physics
-from nodedoctor.triage.model import CollectiveCall, Event, OtherJob, RankState, Verdict, Who
+from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, OtherJob, RankState, Verdict, Who
 from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"
@@ -42,6 +42,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next(fix) for fix in verdict.next],
         "owner": verdict.owner,
+        "weighed": verdict.weighed,
         "ranks": [_rank(state) for state in verdict.ranks],
         "incidents": verdict.incidents,
         "coverage": {
@@ -54,6 +55,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
             "notes": list(coverage.notes),
         },
         "unread_lines": coverage.unread,
+        "earlier": [_earlier(run, line_of) for run in verdict.earlier],
         "jobs": [_job(job) for job in verdict.jobs],
     }
 
@@ -79,6 +81,16 @@ def _job(job: OtherJob) -> dict[str, Any]:
     return {**asdict(job), "hosts": list(job.hosts), "first": clock(job.first), "last": clock(job.last)}
 
 
+def _earlier(run: EarlierRun, line_of: LineOf) -> dict[str, Any]:
+    return {
+        "outcome": run.outcome,
+        "cause": run.cause,
+        "headline": run.headline,
+        "culprits": [_who(who) for who in run.culprits],
+        "evidence": [_evidence(event, line_of) for event in run.evidence],
+    }
+
+
 def _who(who: Who) -> dict[str, Any]:
     return {
         "world": who.world,
@@ -87,6 +99,7 @@ def _who(who: Who) -> dict[str, Any]:
         "host": who.host,
         "gpu": who.gpu,
         "pid": who.pid,
+        "role": who.role or None,
     }
 
 

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nodedoctor.engine import input_files
 from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage import verdict
 from nodedoctor.triage.advice import actions
-from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.flight.unpickle import PickleRefused
-from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live import this_machine
-from nodedoctor.triage.live.running_job import look
-from nodedoctor.triage.model import CollectiveCall, Coverage, Event, OtherJob, Verdict
+from nodedoctor.triage.model import CollectiveCall, Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.read.identity import resolved
 from nodedoctor.triage.read.linenumbers import LineNumbers
-from nodedoctor.triage.read.reader import Reading, read, unexpected
+from nodedoctor.triage.read.many import read_all
+from nodedoctor.triage.read.reader import Reading, unexpected
 from nodedoctor.triage.read.runs import Job, events_of, jobs
+from nodedoctor.triage.read.search import Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.story.states import states
 
+if TYPE_CHECKING:
+    from nodedoctor.triage.live.running_job import LiveJob
+
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
+EARLIER = 32
+"""Earlier runs that are told one by one, the newest of them."""
 _DUMPS = ("pickle", "json")
 
 _log = logging.getLogger(__name__)
@@ -48,27 +51,37 @@ class Examined:
 
 
 def examine(
-    paths: Iterable[str], nodes: Sequence[NodeFaults] = (), *, look_here: bool = False, job: str = ""
+    paths: Iterable[str],
+    nodes: Sequence[NodeFaults] = (),
+    *,
+    look_here: bool = False,
+    job: str = "",
+    begun: dict[str, Search] | None = None,
 ) -> Examined:
     """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
-    jobs in the logs the newest is judged, or the one whose id is `job`.
+    jobs in the logs the newest is judged, or the one whose id is `job`. `begun` are searches in large logs
+    that run already; those that turn out not to be needed are ended.
     """
     found = find(list(paths))
-    reading = Reading(notes=list(found.notes))
-    for source in found.sources:
-        if source.kind in _DUMPS or reading.interrupted:
-            continue
-        began = time.perf_counter()
-        read(source, reading)
-        _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
+    reading = Reading(notes=list(found.notes), begun=begun or {})
+    read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
+    for search in reading.begun.values():
+        search.stop()
+    if kept := _kept_looks(found.sources, reading):
+        from nodedoctor.triage.live.examine import judge_live
+        from nodedoctor.triage.live.saved import merged
+
+        return judge_live(merged(kept))
     everything = resolved(reading.events, reading.tally)
     found_jobs = jobs(everything, reading.tally)
     chosen = _chosen(found_jobs, job)
     reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
     if chosen and len(found_jobs) > 1:
-        reading.notes.append(_several(chosen, found_jobs))
+        reading.notes.append(
+            f"{len(found_jobs)} jobs are in these logs, and one was judged (--job ID picks another)"
+        )
     flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
     story = tell([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
@@ -87,10 +100,32 @@ def examine(
     )
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
     judged = replace(
-        judged, jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs)
+        judged,
+        jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs),
+        earlier=tuple(_earlier(run) for run in story.earlier[-EARLIER:]),
     )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
-    return Examined(judged, LineNumbers(judged.evidence, plain), reading.interrupted)
+    shown = [*judged.evidence, *(event for run in judged.earlier for event in run.evidence)]
+    return Examined(judged, LineNumbers(shown, plain), reading.interrupted)
+
+
+def _kept_looks(sources: Iterable[Source], reading: Reading) -> list[LiveJob]:
+    """Looks at the running job that were kept while it hung: they show more than its logs ever can."""
+    kept = [source for source in sources if source.kind == "capture"]
+    if not kept:
+        return []
+    from nodedoctor.triage.live import saved
+
+    looks = []
+    for source in kept:
+        try:
+            look = saved.read(input_files.read(source.path))
+        except OSError as problem:
+            reading.notes.append(f"{source.path}: {problem.strerror}")
+            continue
+        if look is not None:
+            looks.append(look)
+    return looks
 
 
 def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
@@ -105,11 +140,6 @@ def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
     return chosen
 
 
-def _several(chosen: Job, found: Sequence[Job]) -> str:
-    others = " ".join(job.id for job in found if job is not chosen)[:400]
-    return f"{len(found)} jobs are in these logs; {chosen.id} was judged, others: {others} (--job picks one)"
-
-
 def _seen(
     job: Job, chosen: Job | None, found: Sequence[Job], events: list[Event[Any]], judged: Verdict
 ) -> OtherJob:
@@ -122,7 +152,15 @@ def _seen(
     )
 
 
+def _earlier(events: Sequence[Event[Any]]) -> EarlierRun:
+    """How a run before the judged one ended, by its own lines alone."""
+    found = _without_secrets(verdict.judge(tell(events), Coverage()))
+    return EarlierRun(found.outcome, found.cause, found.headline, found.culprits, found.evidence[:1])
+
+
 def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
+    from nodedoctor.triage.live import this_machine
+
     why = this_machine.evidence(story, [source.path for source in sources])
     if not why:
         return ()
@@ -158,29 +196,6 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
     told = report(kept, notes)
     reading.notes += told.notes
     return told
-
-
-def examine_live(pids: Sequence[int]) -> Examined:
-    """Judge a job that runs on this machine now, by its processes, their stacks and NCCL's RAS service."""
-    live = asyncio.run(look(pids))
-    told = live_judge.events(live)
-    story = tell(told)
-    moving = bool(story.of(RasRunning))
-    found = [] if moving else live_judge.candidates(live)
-    ranks = [process.rank for process in live.processes if process.rank is not None]
-    sizes = [process.world_size for process in live.processes if process.world_size]
-    coverage = Coverage(0, 0, tuple(sorted(ranks)), max(sizes, default=None), live.notes)
-    judged = verdict.judge(story, coverage, found)
-    if judged.outcome == "undetermined":
-        processes = (
-            f"{len(live.processes)} processes of the job were seen"
-            if live.processes
-            else "no rank was found here"
-        )
-        judged = replace(
-            judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
-        )
-    return Examined(advised(judged, story), LineNumbers((), {}))
 
 
 def advised(judged: Verdict, story: Story) -> Verdict:

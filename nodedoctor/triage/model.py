@@ -31,7 +31,7 @@ Cause = Literal[
 """What a job can die of; the values are public."""
 
 Confidence = Literal["high", "medium", "low"]
-Outcome = Literal["failure", "clean", "recovered", "undetermined"]
+Outcome = Literal["failure", "clean", "recovered", "undetermined", "nothing"]
 
 LARGEST_WORLD = 1 << 20
 """Ranks of a job; the largest runs known have some 10^5 GPUs. A larger number in a log is no world size."""
@@ -63,6 +63,19 @@ OWNERS: dict[Cause, Owner] = {
 """By cause; for the others the logs do not tell whose move it is."""
 
 
+_ROLES = (
+    ("policy", re.compile(r"ActorRollout")),
+    ("reference", re.compile(r"[Rr]ef(?:erence)?(?![a-z])")),
+    ("critic", re.compile(r"[Cc]ritic|ValueModel")),
+    ("reward", re.compile(r"[Rr]eward")),
+    ("rollout", re.compile(r"vLLM|[Vv]llm|VLLM|SGLang|sglang|[Rr]ollout|InferenceEngine|EngineCore|LLMRay")),
+    ("policy", re.compile(r"[Pp]olicy|(?<![a-z])[Aa]ctor(?:Model|Worker|RefRollout)|TrainWorker")),
+)
+"""Actors of SkyRL (PolicyWorker, RefWorker, CriticWorker), OpenRLHF (PolicyModelActor, ReferenceModelActor,
+CriticModelActor, RewardModelActor, LLMRayActor), verl (ActorRolloutRefWorker, CriticWorker, vLLMHttpServer)
+and NeMo-RL; the first that fits. verl's WorkerDict holds several of them."""
+
+
 @record
 class Place:
     """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
@@ -85,6 +98,11 @@ class Who:
     world: str = DEFAULT_WORLD
     labels: tuple[tuple[str, int], ...] = ()
     """Numbers in front of the line that may be its rank, and what they are; `identity` decides, none stay."""
+
+    @property
+    def role(self) -> str:
+        """What its world does in an RL job, by the name of its actors; '' when that does not tell."""
+        return next((role for role, names in _ROLES if names.search(self.world)), "")
 
     def filled(self, other: Who) -> Who:
         """This identity, its gaps filled from another."""
@@ -182,15 +200,21 @@ class CollectiveCall:
         return (self.op, self.seq, self.numel_in, self.numel_out)
 
 
+Ground = Literal[
+    "fault", "own error", "compared", "named", "death", "path", "different", "absence", "echo", "node", "hint"
+]
+"""What a candidate rests on, from what explains most to what explains least; see `causes.weigh`."""
+
+
 @record
 class Candidate:
-    """One possible cause with what speaks for it. `rank` orders causes: the lower one explains the higher.
+    """One possible cause with what speaks for it.
 
     `parties` are ranks of which at least one is guilty, without it being known which.
     """
 
     cause: Cause
-    order: int
+    ground: Ground
     confidence: Confidence
     headline: str
     evidence: tuple[Event[Any], ...] = ()
@@ -198,7 +222,6 @@ class Candidate:
     victims: tuple[Who, ...] = ()
     parties: tuple[Who, ...] = ()
     fixes: tuple[Fix, ...] = ()
-    why_not: str = ""
     collective: CollectiveCall | None = None
 
 
@@ -236,6 +259,17 @@ class OtherJob:
 
 
 @record
+class EarlierRun:
+    """A run of the same job before the judged one: how it ended, and where its first evidence stands."""
+
+    outcome: Outcome
+    cause: Cause
+    headline: str
+    culprits: tuple[Who, ...] = ()
+    evidence: tuple[Event[Any], ...] = ()
+
+
+@record
 class Verdict:
     """What triage says; the text, the JSON and the screen are made from this alone."""
 
@@ -249,6 +283,8 @@ class Verdict:
     collective: CollectiveCall | None = None
     evidence: tuple[Event[Any], ...] = ()
     timeline: tuple[Event[Any], ...] = ()
+    weighed: str = ""
+    """What outweighed what, in a sentence or two; empty when nothing else came into question."""
     alternatives: tuple[tuple[Cause, str], ...] = ()
     fixes: tuple[Fix, ...] = ()
     not_the_cause: tuple[tuple[str, str], ...] = ()
@@ -256,5 +292,6 @@ class Verdict:
     incidents: int = 0
     coverage: Coverage = Coverage()
     jobs: tuple[OtherJob, ...] = ()
+    earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
     ranks: tuple[RankState, ...] = ()

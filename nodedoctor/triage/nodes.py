@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nodedoctor.engine import input_files
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.model import Action, Fix, Role, Step
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA as REPORT
 from nodedoctor.report.document import damage
+from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.json import document
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
@@ -64,6 +65,7 @@ class NodeFault:
     cause: Cause
     check: str
     summary: str
+    fixes: tuple[Fix, ...] = ()
 
 
 @record
@@ -120,6 +122,8 @@ def _report(path: str) -> Mapping[str, Any]:
 
 def _replayed(path: str) -> Mapping[str, Any]:
     """A recording goes through the same checks as a live node."""
+    import asyncio
+
     from nodedoctor.engine.session import Request, Session, UsageError
 
     async def run() -> Mapping[str, Any]:
@@ -144,8 +148,37 @@ def _events(path: str, host: str | None, report: Mapping[str, Any]) -> Iterator[
         if not told and finding.get("status") == "fail" and check in CAUSES:
             summary = str(finding.get("summary", ""))[:300]
             text = f"{check}: {summary}" + (f": {texts[0]}" if texts else "")
-            what = NodeFault(CAUSES[check], check, summary)
+            what = NodeFault(CAUSES[check], check, summary, _fixes(finding.get("fix")))
             yield Event(what, Place(path, 0), Who(host=host), None, text[:500])
+
+
+def _fixes(value: Any) -> tuple[Fix, ...]:
+    """The check's own fix as the report has it."""
+    told = fix_of(value)
+    if told is None:
+        return ()
+    steps = tuple(
+        Step(
+            cast(Role, step["role"]),
+            step["command"],
+            step["when"] or "",
+            step["disturbs"] or "",
+            step["needs_root"],
+        )
+        for step in told["steps"]
+        if step["role"] != "verify"
+    )
+    verify = told["verify"] or ""
+    return (
+        Fix(
+            told["text"],
+            steps,
+            cast(Action, told["action"]),
+            told["disturbs"] or "",
+            verify,
+            told["docs"] or "",
+        ),
+    )
 
 
 def _findings(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

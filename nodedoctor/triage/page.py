@@ -9,8 +9,9 @@ from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told
+from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, missing, unread
+from nodedoctor.wording import counted
 
-CALM = ("clean", "recovered")
 _EVIDENCE = 7
 _WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined": "UNKN"}
 _COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
@@ -22,16 +23,18 @@ def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
     outcome, headline = text(document, "outcome"), text(document, "headline")
     word = _WORDS.get(outcome, _WORDS["undetermined"])
     shown = f"\x1b[{_COLOUR.get(outcome, _COLOUR['undetermined'])}m{word}\x1b[0m" if colour else word
-    sure = "" if outcome in CALM else f"  (confidence: {inert(text(document, 'confidence'))})"
+    sure = "" if outcome in UNSURE else f"  (confidence: {inert(text(document, 'confidence'))})"
     page.lines.append(f"{shown} {inert(text(document, 'cause'))}{sure}")
     page.text(headline[:1].upper() + headline[1:] + ".")
+    page.text(text(document, "weighed"))
     page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
     page.pairs("What it is not", document, "not_the_cause", "claim", "why")
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     page.pairs(maybe, document, "alternatives", "cause", "why_less_likely")
     page.fixes("What to do", parts(document, "fixes"))
     page.fixes("What would decide", parts(document, "next"))
-    page.coverage(document, outcome)
+    page.runs(document)
+    page.coverage(document)
     return "\n".join(page.lines) + "\n"
 
 
@@ -72,14 +75,28 @@ class _Page:
                 self.text(text(fix, "text"), "     ", f"  {number}. ")
                 self.lines += [f"     $ {step.command}" for step in told(fix_of(fix))]
 
-    def coverage(self, document: Json, outcome: str) -> None:
+    def runs(self, document: Json) -> None:
+        for number, (cause, headline, where) in enumerate(earlier(document)):
+            if not number:
+                self.head("Earlier runs in these logs")
+            self.text(f"{cause}: {headline}" + (f" ({where})" if where else ""), "    ", "  - ")
+        for number, (name, known, judged) in enumerate(jobs(document)):
+            if not number:
+                self.head("Jobs in these logs (--job ID picks one)")
+            self.text(f"{name}: {known}", "    ", "  * " if judged else "  - ")
+
+    def coverage(self, document: Json) -> None:
         seen = part(document, "coverage")
         expected, count = whole(seen, "ranks_expected"), len(listed(seen.get("ranks_seen")))
         ranks = f", {count} of {expected} ranks" if expected else ""
-        earlier = (whole(document, "incidents") or 0) - (outcome not in CALM)
-        again = f"; {earlier} earlier failure(s) before this attempt" if earlier > 0 else ""
+        before = earlier_failures(document)
+        again = f"; {counted(before, 'earlier failure')} before this attempt" if before > 0 else ""
         files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
-        self.head(f"Read: {files} file(s), {size} bytes{ranks}{again}")
+        self.head(f"Read: {counted(files, 'file')}, {size} bytes{ranks}{again}")
+        if absent := missing(document):
+            self.text(f"nothing was read from ranks {absent}", "    ", "  - ")
+        if lost := unread(document):
+            self.text(f"{lost} lines or files could not be opened", "    ", "  - ")
         for note in texts(seen, "notes")[:10]:
             self.text(note, "    ", "  - ")
 

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage.advice import guesses
-from nodedoctor.triage.causes import candidates, groups, order
+from nodedoctor.triage.causes import candidates, groups, weigh
+from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import called, distinct, listed
-from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.progress import Finished, Serving, Step
+from nodedoctor.triage.events.nccl import NcclError, SetUp
+from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Step
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
+from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
-from nodedoctor.triage.model import OWNERS, Candidate, Coverage, Event, Outcome, Verdict, Who
-from nodedoctor.triage.nodes import NodeFault
+from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
@@ -26,18 +27,17 @@ _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
-    found = sorted([*candidates(story), *more], key=lambda candidate: candidate.order)
-    weak = [candidate for candidate in found if _is_weak(candidate)]
-    found = [candidate for candidate in found if not _is_weak(candidate)]
+    weighed = weigh.weigh(story, [*candidates(story), *more])
+    found = [one for one in weighed if one.decides]
     if (not story.trouble or _teardown(story)) and not more:
         return _calm(story, coverage, calm)
     if not found or story.of(Article):
-        return _undetermined(story, coverage, [*found, *weak])
-    best = found[0]
+        return _undetermined(story, coverage, weighed)
+    best = found[0].candidate
     return Verdict(
         outcome="failure",
         cause=best.cause,
-        confidence=best.confidence,
+        confidence=_sure(weighed),
         headline=best.headline,
         culprits=best.culprits,
         victims=_victims(story, best),
@@ -46,17 +46,33 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
         evidence=_evidence(best.evidence),
         timeline=_timeline(story),
         owner=OWNERS.get(best.cause, "UNDETERMINED"),
-        alternatives=_alternatives(best, [*found, *weak]),
+        weighed=_weighed(weighed),
+        alternatives=_alternatives(weighed),
         incidents=story.incidents,
         coverage=coverage,
     )
 
 
-def _is_weak(candidate: Candidate) -> bool:
-    """True for a cause that only hints speak for: what came after others had given up is a consequence."""
-    return candidate.order >= order.HINT and not any(
-        isinstance(e.what, NodeFault) for e in candidate.evidence
-    )
+def _sure(found: Sequence[Weighed]) -> Confidence:
+    """How sure the first one is: never sure when another one has nearly as many points."""
+    best = found[0].candidate.confidence
+    return "medium" if best == "high" and weigh.close(found[0], found[1:]) else best
+
+
+def _weighed(found: Sequence[Weighed]) -> str:
+    """What the verdict rests on, and why the strongest other cause counts less."""
+    said = weigh.rests_on(found[0])
+    for other in _others(found)[:1]:
+        said += f" It outweighs {other.candidate.cause}: {weigh.outweighs(found[0], other)}."
+    return said
+
+
+def _others(found: Sequence[Weighed]) -> list[Weighed]:
+    """One per cause other than the first one's."""
+    causes = {found[0].candidate.cause: found[0]}
+    for other in found[1:]:
+        causes.setdefault(other.candidate.cause, other)
+    return list(causes.values())[1:]
 
 
 def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
@@ -65,6 +81,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     done = story.of(Finished)
     running, serving = story.of(RasRunning), story.of(Serving)
     alive = story.steps > 0 or done or stops or running or serving or rested
+    told_by_dumps = rested and not (stops or done or running or story.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
@@ -72,21 +89,28 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif rested and not story.steps:
-        headline = "no failure: in the flight recorder's dumps no rank waits for another"
+        headline = (
+            "in the flight recorder's dumps no rank waits for another; they hold neither gloo's"
+            " point-to-point calls nor the groups of TORCH_DISTRIBUTED_DEBUG=DETAIL, nor the job's end"
+        )
     elif story.steps:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
         headline = "no failure in what was read: the server was up"
+    elif story.of(SetUp):
+        headline = "the log ends while the job is set up, and no line says why"
     else:
         headline = "nothing was read that shows a failure or progress"
     outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
+    if not alive and _of_no_job(story, coverage):
+        outcome, headline = "nothing", _nothing(coverage)
     if outcome == "recovered":
         times = "once" if story.survived == 1 else f"{story.survived} times"
         headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
     return Verdict(
         outcome,
         "none" if alive else "undetermined",
-        "high" if alive else "low",
+        "low" if not alive or told_by_dumps else "high",
         headline,
         evidence=_evidence((*stops[-1:], *done[-1:], *story.of(Step)[-1:])),
         incidents=story.incidents,
@@ -94,9 +118,29 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     )
 
 
+def _of_no_job(story: Story, coverage: Coverage) -> bool:
+    """True when no line was recognised; names of frameworks stand in any text."""
+    spoken = story.hints or coverage.ranks_seen or coverage.ranks_expected
+    return not spoken and all(isinstance(event.what, Mentions) for event in story.events)
+
+
+def _nothing(coverage: Coverage) -> str:
+    if not coverage.files:
+        return "no log or dump was found in what was given"
+    if not coverage.size:
+        return "what was given is empty"
+    if coverage.unread:
+        return f"no line of a job was recognised, and {coverage.unread} lines or files could not be opened"
+    return "no line of a job was recognised in what was read"
+
+
 def _teardown(story: Story) -> bool:
     """True when the job had said that it was done first: trouble while it took itself down."""
     done = {e.place.source: e.place.offset for e in reversed(story.of(Finished)) if "rain" in e.text}
+    finished = {e.who.rank for e in story.of(Finished)}
+    others = {e.who.rank for e in story.trouble} - finished - {None}
+    if others and None not in finished:
+        return False  # some had come to their end, and others waited for them
     kinds = (Heartbeat, TimedOut, CollectiveStatus, Dying, Failed, PeerGone, NcclError, GilHeld)
     return bool(done) and all(
         isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)
@@ -104,9 +148,9 @@ def _teardown(story: Story) -> bool:
     )
 
 
-def _undetermined(story: Story, coverage: Coverage, suspected: list[Candidate]) -> Verdict:
+def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]) -> Verdict:
     waits = story.waits
-    told = [(c.cause, f"only suspected: {c.headline}") for c in suspected]
+    told = [(one.candidate.cause, _suspected(one)) for one in suspected]
     causes = {cause for cause, _ in told}
     told += [(cause, why) for cause, why in guesses.alternatives(story) if cause not in causes]
     return Verdict(
@@ -124,12 +168,22 @@ def _undetermined(story: Story, coverage: Coverage, suspected: list[Candidate]) 
     )
 
 
+def _suspected(one: Weighed) -> str:
+    against = f", but {one.against.why}" if one.against is not None else ""
+    return f"only suspected: {one.candidate.headline}{against}"
+
+
 def _open_question(story: Story) -> str:
     """What is known of a failure whose cause is not."""
     if story.of(Article):
         return "this is a page about a failure and not its log: what it quotes does not decide"
     first = story.first_wait
     if first is None:
+        said = next((event.what.told for event in story.of(NcclError) if event.what.told), "")
+        if said:
+            return f"NCCL gave up with {said!r}, and what was read does not say why"
+        if story.of(Stack):
+            return "processes were looked at, and their stacks do not show who holds the job up"
         return "the job failed, and what was read does not say why"
     who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
     limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
@@ -171,10 +225,8 @@ def _timeline(story: Story) -> tuple[Event[Any], ...]:
     return tuple(first.values())[:TIMELINE]
 
 
-def _alternatives(best: Candidate, found: list[Candidate]) -> tuple[tuple[Any, str], ...]:
-    others: dict[Any, str] = {}
-    for candidate in found[1:]:
-        if candidate.cause != best.cause:
-            why = candidate.why_not or f"{best.headline}: that came first"
-            others.setdefault(candidate.cause, why)
-    return tuple(others.items())[:4]
+def _alternatives(found: Sequence[Weighed]) -> tuple[tuple[Any, str], ...]:
+    return tuple(
+        (other.candidate.cause, f"{other.candidate.headline}: {weigh.outweighs(found[0], other)}")
+        for other in _others(found)[:4]
+    )

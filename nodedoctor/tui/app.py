@@ -44,6 +44,8 @@ class NodeDoctor(App[None]):
     DEFAULT_MODE = "checks"
     ALLOW_SELECT = False
     NOTIFICATION_TIMEOUT = 3
+    ended_by = 0
+    """The signal that ended the screen, if one did."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
     COMMANDS = App.COMMANDS | {GoToCheck}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,6 @@ from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
 if TYPE_CHECKING:
-    from nodedoctor.cli.console import Parser
     from nodedoctor.engine.session import Request
     from nodedoctor.tui.app import NodeDoctor
 
@@ -84,20 +82,23 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
     """
     import asyncio
 
+    from nodedoctor.cli.console import mutter
+
     app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document)
     asyncio.run(run_app(app))
     said = f"{document.get('cause')} ({document.get('confidence')}): {document.get('headline')}"
-    print("\n".join([inert(said), *copied(app.copied)]), file=sys.stderr)
+    mutter("\n".join([inert(said), *copied(app.copied), ""]))
     return code_of(app)
 
 
-def watch(words: list[str]) -> int:
+def watch() -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
     from nodedoctor.cli.console import Exit, complain
 
-    parser().parse_args(words)
     if not possible():
-        return complain("watch needs a terminal; for scripts there is `nodedoctor --json`")
+        return complain(
+            "watch needs a terminal; to watch a job, name it: --job PID; scripts have `nodedoctor --json`"
+        )
 
     def make_request() -> Request:
         from nodedoctor.engine.session import Request
@@ -105,15 +106,6 @@ def watch(words: list[str]) -> int:
         return Request(tags=("fast",))
 
     return sit(make_request, "live").code or Exit.OK
-
-
-def parser() -> Parser:
-    """The parser of `nodedoctor watch`."""
-    from nodedoctor.cli.console import Parser
-
-    return Parser(
-        prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
-    )
 
 
 def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
@@ -158,12 +150,24 @@ async def _sit(
 
 async def run_app(app: NodeDoctor) -> None:
     """Run the app until the person or a signal ends it."""
-    import asyncio
+    from nodedoctor.cli.endings import on_ending
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, app.exit, None, 128 + number)
-    await app.run_async()
+    def stop(number: int) -> None:
+        app.ended_by = app.ended_by or number
+        _end_at_last(128 + app.ended_by)
+        app.exit(None, 128 + number)
+
+    with on_ending(stop):
+        await app.run_async()
+
+
+def _end_at_last(code: int) -> None:
+    """A screen whose terminal is gone may wait for it for ever: end the process when it takes too long."""
+    import threading
+
+    last = threading.Timer(LAST_MOMENTS, os._exit, (code,))
+    last.daemon = True
+    last.start()
 
 
 def load_app() -> type[NodeDoctor]:
@@ -175,13 +179,16 @@ def load_app() -> type[NodeDoctor]:
 
 
 def code_of(app: NodeDoctor) -> int | None:
-    """An exit code that outranks the verdict, or None."""
+    """An exit code that outranks the verdict, or None; a terminal that is gone crashes Textual."""
+    if app.ended_by:
+        return 128 + app.ended_by
     return BUG if app.return_code == CRASHED else app.return_code or None
 
 
 CRASHED = 1  # what Textual returns after an exception of ours, whose traceback it has printed
 BUG = 70
 INTERRUPTED = 130  # left before there was anything to say
+LAST_MOMENTS = 3.0  # seconds to put the terminal in order and end the engine's children after a signal
 RECORDING = 10.0  # seconds that packing what was seen may take
 
 

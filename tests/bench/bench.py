@@ -90,6 +90,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "gpus": gpus,
     "fleet": fleet_bench.reports,
     "triage-logs": triage_bench.logs,
+    "triage-many": triage_bench.many,
     "triage-dumps": triage_bench.dumps,
 }
 

@@ -2,30 +2,67 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from timing import Timing, measure
 
 TRIAGE = [str(Path(sys.executable).parent / "nodedoctor"), "triage"]
-LOG_BYTES = 2 << 30
 RECORDS = 2000
 
 
 def logs() -> None:
-    """A 2 GiB log of eight ranks with NCCL_DEBUG=INFO that ends in a timeout, beside three words of grep."""
+    """Logs that end in a timeout, beside three words of grep: NCCL INFO with steps, as JSON lines, bars.
+
+    Sizes in MiB may be given in NODEDOCTOR_BENCH_MIB; each run must give the verdict.
+    """
+    sizes = [float(size) for size in os.environ.get("NODEDOCTOR_BENCH_MIB", "7.9 500 2048").split()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.log"
-        _write_log(path)
-        env = {**os.environ, "LC_ALL": "C"}
-        grep = measure(["grep", "-cE", "Watchdog caught|NCCL WARN|Error", str(path)], runs=3, env=env)
-        _row("grep -cE 'Watchdog caught|...'", grep, grep)
-        _row("nodedoctor triage train.log", measure([*TRIAGE, str(path)], runs=3), grep)
+        path.write_text("step 1 loss: 2.1\n")
+        line = measure(_triage(path), runs=5)
+        _row("nodedoctor triage, one line", line, line)
+        for size in sizes:
+            plain: Timing | None = None
+            for name, wrap, rows in _FORMS:
+                _write_log(path, int(size * (1 << 20)), wrap, rows)
+                grep = measure(["grep", "-cE", _WORDS, str(path)], runs=3, env={**os.environ, "LC_ALL": "C"})
+                own = measure(_triage(path), runs=3)
+                assert (
+                    "Rank 3 never arrived"
+                    in subprocess.run(_triage(path), capture_output=True, text=True).stdout
+                )
+                plain = plain or own
+                print(
+                    f"{f'{name}, {size:g} MiB':<36} {own.wall:7.2f} s wall  {own.cpu:7.2f} s CPU"
+                    f"  {own.rss_mib:5.0f} MiB  {own.wall / grep.wall:5.2f} x grep"
+                    f"  {own.wall / line.wall:5.2f} x one line  {own.wall / plain.wall:5.2f} x plain"
+                )
+
+
+def _triage(path: Path) -> list[str]:
+    return [*TRIAGE, "--text", "--no-node", str(path)]
+
+
+def many() -> None:
+    """32 logs of 3000 lines, read on all cores and on one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(32):
+            rows = (f"[rank{rank}]: step {n} loss: 2.{n} lr: 1e-4\n" for n in range(3000))
+            (Path(folder) / f"rank{rank}.log").write_text("".join(rows))
+        argv = [*TRIAGE, "--text", "--no-node", folder]
+        own = measure(argv, runs=3)
+        _row("nodedoctor triage, 32 logs", own, own)
+        if taskset := shutil.which("taskset"):
+            _row("the same on one core", measure([taskset, "-c", "0", *argv], runs=3), own)
 
 
 def dumps() -> None:
@@ -53,22 +90,46 @@ def _row(name: str, timing: Timing, own: Timing) -> None:
     )
 
 
-def _write_log(path: Path) -> None:
-    lines = []
-    for number in range(200_000):
+def _plain() -> Iterator[str]:
+    for number in range(100_000):
         rank = number % 8
-        lines.append(
+        yield (
             f"[2026-11-21 06:11:{number % 60:02d}] node-1:2871{rank}:2871{rank} [{rank}] NCCL INFO Channel"
             f" {number % 32:02d}/32 : {rank}[{rank}] -> {(rank + 1) % 8}[{(rank + 1) % 8}] via P2P/CUMEM/read"
         )
         if number % 50 == 0:
-            lines.append(f"[rank{rank}]: step {number} loss 2.{number % 1000:03d}")
-    block = ("\n".join(lines) + "\n").encode()
+            yield f"[rank{rank}]: step {number} loss 2.{number % 1000:03d}"
+
+
+def _bars() -> Iterator[str]:
+    """Bars drawn again a hundred times before a line ends."""
+    for number in range(1000):
+        yield "".join(
+            f"\rtrain: {k}%|{'#' * (k // 4):<25}| {100 * number + k}/200000 [00:{k:02d}<01:40, 3.2it/s]"
+            for k in range(100)
+        )
+
+
+def _in_json(line: str) -> str:
+    return json.dumps({"time": "2026-11-21T06:11:00Z", "stream": "stderr", "log": line + "\n"})
+
+
+_WORDS = "Watchdog caught|NCCL WARN|Error"
+_FORMS: tuple[tuple[str, Callable[[str], str], Callable[[], Iterator[str]]], ...] = (
+    ("NCCL INFO and steps", str, _plain),
+    ("the same as JSON lines", _in_json, _plain),
+    ("bars with carriage returns", str, _bars),
+)
+
+
+def _write_log(path: Path, size: int, wrap: Callable[[str], str], rows: Callable[[], Iterator[str]]) -> None:
+    block = "".join(wrap(row) + "\n" for row in rows()).encode()
     with path.open("wb") as file:
-        while file.tell() < LOG_BYTES:
-            file.write(block)
+        while file.tell() < size:
+            file.write(block[: size - file.tell()])
+        file.write(b"\n")
         for rank in (0, 1, 2, 4, 5, 6, 7):
-            file.write(_timeout(rank).encode())
+            file.write((wrap(_timeout(rank).rstrip("\n")) + "\n").encode())
 
 
 def _timeout(rank: int) -> str:

@@ -75,7 +75,7 @@ def test_quiet_shows_only_problems():
         (["--tag", "fats"], "did you mean fast"),
         (["--expect", "gpu=H100", "--expect", "drivr=570"], "did you mean driver"),
         (["--expect", "/no/such/file"], "/no/such/file"),
-        (["--since", "yesterday"], "--since wants"),
+        (["--since", "yesterday"], "--since: expected"),
         (["--exec", "docker exec 'x"], "No closing quotation"),
         (["--since", "99999999999d"], "calendar"),
         (["--deadline", "0"], "--deadline"),
@@ -102,7 +102,7 @@ def test_usage_errors_are_64_and_one_line(words, says):
 
 def test_subjects_ids_and_tags_select():
     ids = [r["check"] for r in json.loads(nodedoctor("--json", "doctor").stdout)["results"]]
-    assert ids == ["doctor.amd", "doctor.plugins", "doctor.waivers"]
+    assert ids == ["doctor.amd", "doctor.exhausted", "doctor.plugins", "doctor.waivers"]
     one = json.loads(nodedoctor("--json", "doctor.plugins").stdout)
     assert [r["check"] for r in one["results"]] == ["doctor.plugins"]
     assert one["probes"] == [] or {p["name"] for p in one["probes"]} <= {"waivers"}

@@ -14,7 +14,9 @@ from tuidriver import drive, frame, press
 
 from nodedoctor.demo import DEMOS
 from nodedoctor.engine.session import Request, Session
-from nodedoctor.model import Status
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.model import Observation, Status
 from nodedoctor.tui.app import NodeDoctor
 
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
@@ -61,10 +63,20 @@ def test_a_demo_takes_options_and_exits_with_the_verdict():
 def test_a_demo_opens_on_the_screen_at_its_first_problem():
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await press("slash", *"nvlink.links", "enter")(app, pilot)
-        assert "gpu:3: 16 of 18 NVLinks up" in frame(app)
+        assert "GPU 3: 16 of 18 NVLinks up" in frame(app)
         await press("2", "j", "j", "j")(app, pilot)
         assert "NV16<" in frame(app)
         await press("m")(app, pilot)
         assert "PCIe path" in frame(app)
 
     drive(Session(Request(replay=DEMO / "nvlinks-down")), act)
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_every_rdma_device_of_a_demo_is_on_its_pci_bus(name: str):
+    """A recording whose parts contradict each other shows what no node shows."""
+    probes = DEMO / name / "probes"
+    rdma = Rdma.parse(Observation("rdma", text=(probes / "rdma.txt").read_text()))
+    pci = Pci.parse(Observation("pci", text=(probes / "pci.txt").read_text()))
+    assert isinstance(rdma, Rdma) and isinstance(pci, Pci)
+    assert {hca.pci_address for hca in rdma.hcas} == {nic.address for nic in pci.mellanox_nics}

@@ -95,7 +95,7 @@ def test_a_dash_is_no_file(option: str, tmp_path: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (Exit.USAGE, "", [])
     assert done.stderr == (
-        f"nodedoctor: {option}: - is standard output, which has the report; use /dev/stdout\n"
+        f"nodedoctor: {option}: '-' is not allowed, stdout has the report; use /dev/stdout\n"
     )
 
 

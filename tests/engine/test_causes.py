@@ -35,7 +35,7 @@ FIX = Fix("Repair it.", action="reset-gpu")
 
 @cache
 def judged(folder: Path) -> tuple[Report, Devices]:
-    diagnosis = Session(Request(replay=folder)).diagnosis()
+    diagnosis = Session(Request(replay=folder, preview=True)).diagnosis()
     return asyncio.run(diagnosis.run()), diagnosis.devices()
 
 

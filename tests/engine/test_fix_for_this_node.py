@@ -86,6 +86,7 @@ def board(tmp_path: Path, packages: str, distribution: str, manager: str = "570.
     return replay(tmp_path, probes)
 
 
+START = "sudo systemctl start nvidia-fabricmanager"
 UTILS = "ii \tnvidia-utils-570-server\t570.86.10-0ubuntu0.24.04.1\n"
 
 
@@ -97,13 +98,28 @@ UTILS = "ii \tnvidia-utils-570-server\t570.86.10-0ubuntu0.24.04.1\n"
             "ubuntu",
             (
                 "apt-cache madison nvidia-fabricmanager-570",
-                "sudo apt-get install nvidia-fabricmanager-570=570.86.10-0ubuntu0.24.04.1",
+                "sudo apt-get install 'nvidia-fabricmanager-570=570.86.10*'",
                 "sudo apt-mark hold nvidia-fabricmanager-570",
+                START,
             ),
         ),
-        ("", "ubuntu", ("apt-cache madison nvidia-fabricmanager-570",)),
-        ("", "rocky", ("sudo dnf install nvidia-fabricmanager-570.86.10",)),
-        ("", "sles", ("sudo zypper install nvidia-fabricmanager-570.86.10",)),
+        (
+            "ii \tnvidia-fabricmanager\t570.133.20-1\n",
+            "ubuntu",
+            (
+                "apt-cache madison nvidia-fabricmanager",
+                "sudo apt-get install 'nvidia-fabricmanager=570.86.10*'",
+                "sudo apt-mark hold nvidia-fabricmanager",
+                START,
+            ),
+        ),
+        ("", "rocky", ("sudo dnf install nvidia-fabricmanager-570.86.10", START)),
+        (
+            "ii \tnvidia-fabric-manager\t570.133.20\n",
+            "rhel",
+            ("sudo dnf install nvidia-fabric-manager-570.86.10", START),
+        ),
+        ("", "sles", ("sudo zypper install nvidia-fabricmanager-570.86.10", START)),
         ("", "arch", ()),
     ],
 )

@@ -55,6 +55,7 @@ OWN = {
     ("nvml", "driver.gpus-present"),
     ("nvidia-smi-xml", "driver.answers"),
     ("nvidia-smi", "driver.answers"),
+    ("nvidia-smi-q", "driver.answers"),
 }
 """Probe and check: a probe that hung or crashed is news about the driver or device it asked only."""
 
@@ -85,7 +86,7 @@ class _Node:
     """A recorded node, judged again and again with one probe changed; only checks that rest on it are run."""
 
     def __init__(self, folder: Path) -> None:
-        self.session = Session(Request(replay=folder))
+        self.session = Session(Request(replay=folder, preview=True))
         assert self.session.snapshot is not None
         self.recorded = dict(self.session.snapshot.observations)
         self.rests = {item.id: probes_of(item) for item in self.session.checks}

@@ -258,7 +258,7 @@ def test_exit_codes(folder: Path):
         (["--ray", "nvlink"], "--ray nvlink: a CHECK stands before --ray"),
         (["--ssh", "gpu-[1-"], "a bracket that does not close"),
         (["--ssh", "a", "nvlnik"], "did you mean nvlink"),
-        (["--ssh", "a", "--since", "soon"], "--since wants a number"),
+        (["--ssh", "a", "--since", "soon"], "--since: expected a number"),
         (["--ssh", "@/nowhere"], "--ssh @/nowhere: No such file"),
         (["--ssh", "a", "--expect", "gpos=8"], "did you mean gpus"),
         (["--reports", ".", "--failing", "/nowhere/x"], "--failing: no folder /nowhere"),
@@ -269,7 +269,7 @@ def test_exit_codes(folder: Path):
         (["--reports", ".", "--html", "p", "--failing", "p"], "--failing and --html name the same file"),
         (
             ["--ssh", "a", "--deadline", "0"],
-            "--deadline: wants seconds, more than 0 and up to 86400, not '0'",
+            "--deadline: expected seconds, more than 0 and up to 86400, not '0'",
         ),
         (["--ssh", "a", "--deadline", "nan"], "up to 86400, not 'nan'"),
         (["--ssh", "a", "--width", "x"], "--width: wants a number of nodes from 1 to 4096, not 'x'"),

@@ -109,7 +109,7 @@ def test_what_real_nodes_printed_agrees_with_the_table():
 
 def test_minimum_drivers():
     assert cuda.min_driver_for_cuda((12, 8)).native == (570, 26)
-    assert cuda.min_driver_for_cuda((12, 8)).minor == (525,)
+    assert cuda.min_driver_for_cuda((12, 8)).minor == (525, 60, 13)
     assert cuda.min_driver_for_cuda((10, 2)).minor == (440, 33)
     assert cuda.min_driver_for_cuda((99, 0)) is None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.knowledge import causes, env_vars, gpus, infiniband, limits, xids
+from nodedoctor.knowledge import causes, env_vars, gpus, infiniband, limits, seen_on, xids
 from nodedoctor.knowledge.catalogue import tables
 from nodedoctor.knowledge.table import FOLDER, load, rows
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
@@ -52,6 +52,7 @@ ROW_TYPES = {
     ("limits", "limits"): limits.Limit,
     ("nccl_bad", "traits"): nccl.NcclTrait,
     ("nccl_bad", "versions"): nccl.BadVersion,
+    ("seen_on", "outputs"): seen_on.Output,
     ("stack_pins", "build_tags"): stack.BuildTag,
     ("stack_pins", "cupy"): stack.Cupy,
     ("stack_pins", "facts"): stack.PackageNote,

@@ -108,7 +108,7 @@ def fabric(tmp_path: Path) -> Iterator[Fabric]:
 
 
 def sick(text: str, check: str) -> list[tuple[str, str]]:
-    ib = Ib.parse(NOT_THERE, IbStat.parse(said(text)), NOT_THERE, NOT_THERE, NOT_THERE)
+    ib = Ib.parse(NOT_THERE, IbStat.parse(said(text)), NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE)
     rails = Rails.parse(ib, NOT_THERE, NOT_THERE, NOT_THERE)
     return [told for told in brief(judge(check, ib, rails)) if told[0] not in ("pass", "note")]
 
@@ -139,7 +139,9 @@ def test_ibstat_and_our_own_reader_agree_on_sysfs(tmp_path):
         pytest.skip(f"no mount namespace of our own: {done.stderr.strip()}")
     told = IbStat.parse(said(done.stdout))
     assert isinstance(told, IbStat) and len(told.ports) == 8
-    ib = Ib.parse(Rdma.parse(ask(rdma_devices, root=tmp_path)), told, NOT_THERE, NOT_THERE, NOT_THERE)
+    ib = Ib.parse(
+        Rdma.parse(ask(rdma_devices, root=tmp_path)), told, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE
+    )
     assert isinstance(ib, Ib) and ib.source == "rdma" and ib.disagreements == ()
     expected = [("fail", "port:mlx5_3/1"), ("fail", "port:mlx5_5/1")]
     assert sick(done.stdout, "ib.ports") == expected

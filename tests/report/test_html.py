@@ -130,12 +130,12 @@ def test_a_report_says_the_verdict_first_then_the_problems_then_the_rest(links_d
     order += ["Topology", "Commands that were run", "Facts"]
     follow(text, order)
     assert page.inside["title"] == ["FAIL gpu-a3-017"]
-    problem = text[text.index("All NVLinks of every GPU are up") : text.index("topo.matrix")]
+    problem = text[text.index("NVLink links") : text.index("topo.matrix")]
     told = [
-        "16 of 18 NVLinks up; down: 4, 11",
+        "16 of 18 NVLinks up (links 4 and 11 down)",
         "GPU 3: Link 4: <inactive>",
         "fix",
-        "See that the fabric manager runs",
+        "Check the fabric manager",
     ]
     told += ["nvidia-smi nvlink -s -i 3", "disturbs", "verify", "nodedoctor nvlink.links", "why"]
     follow(problem, told)

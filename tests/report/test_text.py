@@ -43,7 +43,7 @@ def test_problems_come_first_with_evidence_fix_and_reason():
         "gpu-1   8x NVIDIA H100   driver 570.86.10\n"
         "FAIL  1 fail  1 warn  1 pass   in 1.2 s\n"
         "\n"
-        "FAIL a.bad  gpu:3: 2 links down\n"
+        "FAIL a.bad  GPU 3: 2 links down\n"
         "     | Link 4\n"
         "     fix       Reset it.\n"
         "     repair: interrupts jobs on GPU 3\n"
@@ -51,7 +51,7 @@ def test_problems_come_first_with_evidence_fix_and_reason():
         "     verify    nodedoctor a.b\n"
         "     why       rings get slow\n"
         "\n"
-        "WARN b.odd  gpu:1: a bit odd\n"
+        "WARN b.odd  GPU 1: a bit odd\n"
         "\n"
         "PASS z.well  all good\n"
     )

@@ -17,7 +17,7 @@ from nodedoctor.demo import folder as demo_folder
 from nodedoctor.engine.registry import Check
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.knowledge import nvml_errors
+from nodedoctor.knowledge import error_codes, nvml_errors
 from nodedoctor.knowledge.fixes import gpu as gpu_fixes
 from nodedoctor.knowledge.fixes import limits, rdma, recipes
 from nodedoctor.model import Fix, Report
@@ -66,7 +66,7 @@ def every_fix() -> dict[str, Fix]:
 
 def _of_tables() -> Iterator[tuple[str, Fix]]:
     gpu = Gpu(index=3)
-    for row in (*nvml_errors._ROWS, nvml_errors.nvml_error("NEVER_HEARD_OF")):
+    for row in (*error_codes.NVML, *error_codes.CUDA, error_codes.nvml_error("NEVER_HEARD_OF")):
         for inside in (False, True):
             for index in (None, 3):
                 yield f"{row.name} {inside} {index}", row.fix_here(inside, index)

@@ -22,20 +22,20 @@ NIC = ("15b3", "1021", "020000")
 
 
 @cache
-def judged(folder: Path) -> Report:
+def judged(folder: Path, *, preview: bool = False) -> Report:
     """What every check says of a recorded node: reports are frozen, so all tests of a worker share one."""
-    return asyncio.run(Session(Request(replay=folder)).diagnosis().run())
+    return asyncio.run(Session(Request(replay=folder, preview=preview)).diagnosis().run())
 
 
 def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | None = None) -> Report:
-    """Write a recorded node and judge it with every check."""
+    """Write a recorded node and judge it with every check, those in preview as if they were stable."""
     (folder / "probes").mkdir(parents=True, exist_ok=True)
     named = [{"name": name, "outcome": "ok", "rc": 0} for name in probes]
     manifest = {"schema": "nodedoctor.snapshot/1", "probes": named}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     for name, text in probes.items():
         (folder / "probes" / f"{name}.txt").write_text(text)
-    request = Request(replay=folder, options=Options(expect=dict(expect or {})))
+    request = Request(replay=folder, preview=True, options=Options(expect=dict(expect or {})))
     return asyncio.run(Session(request).diagnosis().run())
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from say import as_document, elastic, judged
+from say import as_document, caught, elastic, judged
+from say_programs import SAID
 from test_triage_stories import STORIES
+
+from nodedoctor.demo import folder
+from nodedoctor.knowledge.env_vars import timeout_settings
+from nodedoctor.triage.advice import actions, remedies, timeouts
+from nodedoctor.triage.job import examine
+from nodedoctor.triage.nodes import NodeFault, read_node
 
 ASKED = [
     (
@@ -31,9 +39,100 @@ def test_a_crash_is_not_called_out_of_memory(tmp_path: Path) -> None:
     assert "out-of-memory" not in str(fixes)
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_no_placeholder_is_copied(name: str, tmp_path: Path) -> None:
-    document = as_document(judged(tmp_path, STORIES[name][0]))
-    commands = str([fix["commands"] for fix in (*document["fixes"], *document["next"])])
-    for placeholder in ("XID", "PID", "mlx5_BAD", "MASTER_ADDR", "...", "ncclras"):
-        assert placeholder not in commands
+PLACEHOLDER = re.compile(
+    r"<[\w -]+>|\b(?:XID|PID|HOST|PORT|IFACE|RANK|JOBID|MASTER_ADDR)\b|\.\.\.|\beth\d|mlx5_BAD|/path/"
+    r"|\byour\b|ncclras"
+)
+TEXTS = {**{name: row[0] for name, row in STORIES.items()}, **{name: row[0] for name, row in SAID.items()}}
+DIED = SAID["JAX ended itself"][0]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_laws_of_all_advice(name: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, TEXTS[name])
+    document = as_document(examined)
+    steps = [step["command"] for fix in (*document["fixes"], *document["next"]) for step in fix["steps"]]
+    assert [command for command in steps if PLACEHOLDER.search(command)] == []
+    if document["outcome"] == "undetermined":
+        assert document["fixes"] == []
+
+
+@pytest.mark.parametrize("text", ["Aborted (core dumped)", "ncclInternalError: Internal check failed.", DIED])
+def test_a_crash_gets_no_advice_for_a_hang(text: str, tmp_path: Path) -> None:
+    document = as_document(judged(tmp_path, text + "\n"))
+    told = str((document["fixes"], document["next"]))
+    assert told and "flight recorder" not in told and "--live" not in told
+
+
+def test_a_hang_is_looked_at_while_it_lasts(tmp_path: Path) -> None:
+    document = as_document(judged(tmp_path, caught(0)))
+    assert "flight recorder" in str(document["next"]) and "--live" in str(document["next"])
+
+
+def test_no_command_of_a_table_has_a_placeholder() -> None:
+    commands = [command for rows in actions._FIXES.values() for _, of_row, _ in rows for command in of_row]
+    commands += [
+        step.command for made in remedies._BY_NAME.values() for fix in made("") for step in fix.steps
+    ]
+    commands += [step.command for _, made in remedies._BY_MESSAGE for fix in made for step in fix.steps]
+    assert [command for command in commands if PLACEHOLDER.search(command)] == []
+
+
+OOM = (
+    "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a capacity"
+    " of 79.15 GiB. Of the allocated memory 60.00 GiB is allocated by PyTorch, and {} GiB is"
+    " reserved by PyTorch but unallocated.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "unallocated", "advised"),
+    [
+        ("", "9.50", True),
+        ("", "0.31", False),
+        ("import vllm.worker\n", "9.50", False),
+        ("SkyRL\n", "9.50", False),
+    ],
+)
+def test_the_allocator_is_changed_only_where_it_helps_and_breaks_nothing(
+    before: str, unallocated: str, advised: bool, tmp_path: Path
+) -> None:
+    fixes = as_document(judged(tmp_path, before + OOM.format(unallocated)))["fixes"]
+    assert ("expandable_segments" in str(fixes)) == advised and "micro-batch" in str(fixes)
+
+
+@pytest.mark.parametrize(
+    ("named", "wanted"),
+    [
+        ("LLaMA-Factory", "ddp_timeout"),
+        ("vllm.worker", "--distributed-timeout-seconds"),
+        ("sglang", "--dist-timeout"),
+        ("RayTrainWorker", "TorchConfig(timeout_s"),
+        ("ShardingStrategy.HYBRID_SHARD", "process_group"),
+        ("DeepSpeed", "DEEPSPEED_TIMEOUT"),
+        ("accelerate", "InitProcessGroupKwargs"),
+        ("lightning", "DDPStrategy"),
+        ("", "init_process_group"),
+    ],
+)
+def test_the_timeout_is_set_in_the_framework_in_use(named: str, wanted: str, tmp_path: Path) -> None:
+    text = (
+        named
+        + "\n[rank3]: Saving model checkpoint to /ckpt/200\n"
+        + "".join(caught(rank) for rank in range(3))
+    )
+    document = as_document(judged(tmp_path, text))
+    assert document["cause"] == "timeout_too_short_legit_work" and wanted in str(document["fixes"])
+
+
+def test_every_framework_has_a_row() -> None:
+    rows = {row.framework for row in timeout_settings()}
+    assert set(timeouts.FRAMEWORKS.values()) | {"torch"} == rows
+
+
+def test_what_a_node_decides_is_repaired_as_its_check_says() -> None:
+    node = read_node(str(folder("raylet-1024-files")))
+    log = Path(__file__).parent / "logs" / "skyrl_policy_train.log"
+    verdict = examine([str(log)], [node]).verdict
+    fault = next(event.what for event in verdict.evidence if isinstance(event.what, NodeFault))
+    assert verdict.cause == "shm_or_limits" and fault.fixes and verdict.fixes == fault.fixes

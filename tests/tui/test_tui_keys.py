@@ -89,7 +89,7 @@ def test_one_check_is_asked_afresh_and_the_others_are_left(tmp_path: Path, monke
         await settled(app, pilot)
         assert app.state is not None and app.state.report["verdict"] == "pass"
         await press("R")(app, pilot)
-        again = "had not answered when the run was ended"
+        again = "had not finished when the run ended"
         await until(
             pilot, lambda: summaries(app)["changing.steady"] not in (before["changing.steady"], again)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodedoctor.engine.exhaustion import exhausted_in
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.gpu.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NVML, NvmlReading
@@ -9,7 +10,7 @@ from nodedoctor.facts.gpu.smi.smi import TABLE, XML, Q, SmiQ, SmiTable, SmiXml
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import record
 
-_LANE_TRIPPED = "is stuck; not asking"  # how the engine words it (collect.py)
+_LANE_TRIPPED = "is stuck; not "  # how the engine words it (collect.py)
 _NOT_ASKED = frozenset({Outcome.MISSING, Outcome.SKIPPED})
 
 
@@ -65,7 +66,8 @@ class DriverAnswers:
             (q, q_reading),
             (table, table_reading),
         )
-        answers = tuple(_answer(seen, reading) for seen, reading in pairs if seen.outcome not in _NOT_ASKED)
+        asked = [pair for pair in pairs if pair[0].outcome not in _NOT_ASKED and not exhausted_in(pair[0])]
+        answers = tuple(_answer(seen, reading) for seen, reading in asked)
         tripped = next((seen.note for seen, _ in pairs if _LANE_TRIPPED in seen.note), "")
         return cls(answers, tripped) if answers or tripped else Unseen.of(nvml)
 

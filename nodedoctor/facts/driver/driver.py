@@ -13,7 +13,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci.pci import bdf
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading
 from nodedoctor.record import record
 
 PROC = "/proc/driver/nvidia"
@@ -32,6 +32,7 @@ RIVALS = ("nouveau", "nova_core")
 """Kernel modules that take a GPU away from NVIDIA's driver."""
 
 _AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
+UPGRADES_ON = quoted_like("driver-files", r".*Unattended-Upgrade\b.*", f'files["{_AUTO_UPGRADES}"]')
 _NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
 _WSL, _TEGRA = "/dev/dxg", "/etc/nv_tegra_release"
 _PEER_MEMORY = "/sys/kernel/mm/memory_peers"
@@ -63,6 +64,12 @@ class DriverLibrary:
     folder: str
     version: str | None
 
+    @property
+    def said(self) -> Evidence:
+        """Where the file that programs ask for leads to."""
+        path = f"{self.folder}/{self.name}"
+        return reading("driver-files", f'links["{path}"]', f'stats["{path}"]')
+
 
 @record
 class DeviceNode:
@@ -75,6 +82,11 @@ class DeviceNode:
     mode: str
     access: str | None
     refused_by: Literal["cgroup", "mode"] | None
+
+    @property
+    def said(self) -> Evidence:
+        """Mode, owner and our access, as they were looked up."""
+        return file_reading("driver-files", self.path, "stats")
 
     @property
     def minor(self) -> int | None:
@@ -164,6 +176,21 @@ class Driver:
         """The different versions of a library on disk, those without a version in their name left out."""
         found = {lib.version: None for lib in self.libraries if lib.name == library and lib.version}
         return tuple(version for version in found if version)
+
+
+def module_version() -> Evidence:
+    """The line in which the loaded kernel module names its version."""
+    return quoted_like("driver-files", r".*\b\d{3,4}\.\d.*", f'files["{PROC}/version"]')
+
+
+def module_line(name: str) -> Evidence:
+    """A module's line among those that are loaded."""
+    return quoted_like("driver-files", rf"^{re.escape(name)} .*", 'files["/proc/modules"]')
+
+
+def all_modules() -> Evidence:
+    """The list of the loaded modules, in which one is missing."""
+    return file_reading("driver-files", "/proc/modules")
 
 
 def _loaded(files: Files, modules: Mapping[str, str] | None) -> bool | None:

@@ -9,7 +9,7 @@ from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts import shapes
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.files import Files
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
 from nodedoctor.record import record
 
 NAME = "driver-packages"
@@ -59,6 +59,11 @@ class DriverPackage:
     version: str
     driver: str | None
     held: bool
+
+    @property
+    def said(self) -> Evidence:
+        """Its line in the package manager's list."""
+        return quoted_like(NAME, rf"^.*\t{re.escape(self.name)}\t.*$")
 
 
 @fact(NAME)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
 from nodedoctor.record import record
 
 UNITS = (
@@ -61,10 +62,10 @@ class Service:
         return self.active == "active"
 
     @property
-    def text(self) -> str:
-        """The unit in one line, for evidence."""
-        words = (self.loaded, f"{self.active} ({self.sub})", self.enabled, self.result)
-        return f"{self.name}: {', '.join(word for word in words if word)}"
+    def said(self) -> Evidence:
+        """The block of `systemctl show` about the unit."""
+        block = rf"^(?:[A-Za-z]+=.*\n)*Id={re.escape(self.name)}(?:\.service)?(?:\n[A-Za-z]+=.*)*"
+        return quoted_like("services", block)
 
 
 @fact("services")

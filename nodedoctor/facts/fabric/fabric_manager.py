@@ -7,7 +7,7 @@ import re
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.driver.packages import DriverPackages
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
 from nodedoctor.record import record
 
 NAME = "fabric-manager"
@@ -31,16 +31,23 @@ class FabricManager:
 
     version: str
     said_by: str
+    said: tuple[Evidence, ...] = ()
+
+    def public(self) -> dict[str, str]:
+        """The version, and who said it."""
+        return {"version": self.version, "said_by": self.said_by}
 
     @classmethod
     def parse(cls, seen: Observation, packages: DriverPackages | Unseen) -> FabricManager | Unseen:
         """What the program says, else what the package is."""
         found = _VERSION.search(f"{seen.text}\n{seen.note}") if seen.answered else None
         if found:
-            return cls(found[1], NAME)
+            return cls(found[1], NAME, (quoted_like(NAME, rf".*{re.escape(found[1])}.*"),))
         listed = packages.packages if isinstance(packages, DriverPackages) else ()
         for package in listed:
             if package.name.startswith("nvidia-fabric") and package.driver:
-                return cls(package.driver, f"driver-packages: {package.name} {package.version}")
+                return cls(
+                    package.driver, f"driver-packages: {package.name} {package.version}", (package.said,)
+                )
         way_out = "Run on the host: a container does not have the host's fabric manager."
         return Unseen("missing-tool", "no fabric manager found here", way_out, NAME)

@@ -35,7 +35,7 @@ class Board:
     def parse(cls, gpus: Gpus | Unseen, pci: Pci | Unseen, machine: Machine | Unseen) -> Board | Unseen:
         """Take the driver's names, else the ids on the bus; unseen when there are neither."""
         bus = pci.gpus if isinstance(pci, Pci) else ()
-        listed = gpus.gpus if isinstance(gpus, Gpus) else ()
+        listed = gpus.answering if isinstance(gpus, Gpus) else ()
         if not listed and not bus:
             unseen = next((one for one in (pci, gpus) if isinstance(one, Unseen) and one.applies), None)
             return unseen or Unseen.skip("there is no GPU")

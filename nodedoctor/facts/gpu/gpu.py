@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Reason
 from nodedoctor.record import record
+
+HARMLESS = QUIET | {"NO_VALUE", "NOT_ASKED"}
+"""Reasons for a missing value that hide nothing: there is no such thing, or this source does not tell."""
 
 
 @record
@@ -88,6 +92,7 @@ class Gpu:
     """
 
     index: int
+    numbered: bool = True  # whether the index is the driver's own, not a place in a text that was cut
 
     # Identity
     name: str | None = None
@@ -229,12 +234,24 @@ class Gpu:
     # Load
     processes: tuple[GpuProcess, ...] | None = None
 
-    errors: Mapping[str, str] = field(default_factory=dict)  # field -> NOT_SUPPORTED, NO_DATA, NOT_ASKED ...
+    # Field -> NOT_SUPPORTED, TIMEOUT, NOT_ASKED ...; of links, peers and counters also of a part of them.
+    errors: Mapping[str, str] = field(default_factory=dict)
+    # Fields that most GPUs of its kind tell and this one does not, whatever the reason.
+    untold_here: tuple[str, ...] = ()
+    printed: str = ""  # its lines of the table, where it was read from that
 
     @property
     def subject(self) -> str:
         """How findings call this GPU."""
         return f"gpu:{self.index}"
+
+    @property
+    def handle(self) -> int | str | None:
+        """What names this very GPU to `nvidia-smi -i`; None where nothing does.
+
+        A text cut out of a longer one does not tell the index: the GPU that comes first may be any.
+        """
+        return self.index if self.numbered else self.bus_id
 
 
 @record
@@ -249,6 +266,28 @@ class LostGpu:
     bus_id: str | None
     error: str
     text: str = ""
+
+    @property
+    def subject(self) -> str:
+        """How findings call this GPU: by index, else by address, "" where neither is known."""
+        if self.index is not None:
+            return f"gpu:{self.index}"
+        return f"pci:{self.bus_id}" if self.bus_id else ""
+
+
+@record
+class CallError:
+    """One question that the driver answered with an error, which is not that it has nothing of the kind.
+
+    `index` is the GPU, None for a question about all; `link` and `peer` say which of its links, or with which
+    other GPU; `call` is the function's name, `error` that of the code.
+    """
+
+    index: int | None
+    call: str
+    error: str
+    link: int | None = None
+    peer: int | None = None
 
 
 @record
@@ -295,4 +334,5 @@ class GpuReading:
     seconds: float | None = None
     init_seconds: float | None = None
     slow_calls: tuple[SlowCall, ...] = ()
+    call_errors: tuple[CallError, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from typing import Any
 
+from nodedoctor.engine.peers import Attribute, odd_ones
 from nodedoctor.engine.registry import fact
+from nodedoctor.engine.unread import Unread, unread
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
-from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
+from nodedoctor.facts.gpu.gpu import HARMLESS, CallError, Gpu, GpuReading, InitError, LostGpu, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.facts.pci.pci import Pci
@@ -26,6 +28,21 @@ _TELLING: tuple[Reason, ...] = (
     "missing-tool",
 )
 """Of several reasons why nothing is known, the first of these is the one to tell."""
+
+
+@record
+class SickGpu(Gpu):
+    """A GPU that does not tell something that it should: whoever reads that value has not seen it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        """The value; noticed by the engine where an error stands in its place."""
+        get = object.__getattribute__
+        if not name.startswith("_") and name != "errors":
+            error = get(self, "errors").get(name, "NO_VALUE")
+            if error not in HARMLESS or name in get(self, "untold_here"):
+                index = get(self, "index")
+                unread(Unread(f"{name} of GPU {index}", error, f"driver.answers@gpu:{index}"))
+        return get(self, name)
 
 
 @fact(NvmlReading, SmiXml, SmiQ, SmiTable, Pci, Driver)
@@ -53,6 +70,7 @@ class Gpus:
     seconds: float | None = None
     init_seconds: float | None = None
     slow_calls: tuple[SlowCall, ...] = ()
+    call_errors: tuple[CallError, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,7 +98,22 @@ class Gpus:
             reasons = [source for source in sources if isinstance(source, Unseen)]
             return _unseen(reasons, pci, driver)
         best = next((reading for reading in readings if reading.gpus), readings[0])
-        return replace(cls.of(best), lost=merged(best.lost, *(reading.lost for reading in readings)))
+        lost = merged(best.lost, *(reading.lost for reading in readings))
+        return replace(cls.of(best), gpus=tuple(_watched(best.gpus)), lost=lost)
+
+    def __getattribute__(self, name: str) -> Any:
+        """The value; who reads the GPUs of a node on which some do not answer has not seen all of them."""
+        if name == "gpus":
+            for gone in object.__getattribute__(self, "lost"):
+                place = gone.bus_id if gone.index is None else gone.index
+                unread(Unread(f"GPU {place}", gone.error, f"driver.answers@{gone.subject}"))
+        return object.__getattribute__(self, name)
+
+    @property
+    def answering(self) -> tuple[Gpu, ...]:
+        """The GPUs, for those who look at what is lost as well."""
+        found: tuple[Gpu, ...] = object.__getattribute__(self, "gpus")
+        return found
 
     @property
     def partly(self) -> Unseen | None:
@@ -122,6 +155,46 @@ class Gpus:
         models = sorted({gpu.name for gpu in self.gpus if gpu.name})
         seen = {"gpus": len(self.gpus), "gpu": " + ".join(models) or None} if self.gpus else {}
         return {**seen, "driver": self.driver_version, "cuda": self.cuda_version}
+
+
+def _watched(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
+    """The same GPUs; those that do not tell what they should let the engine know when it is read."""
+    untold = _untold(gpus)
+    for gpu in gpus:
+        if gpu.index in untold or not HARMLESS.issuperset(gpu.errors.values()):
+            values = {item.name: getattr(gpu, item.name) for item in fields(gpu)}
+            yield SickGpu(**{**values, "untold_here": untold.get(gpu.index, ())})
+        else:
+            yield gpu
+
+
+def _untold(gpus: tuple[Gpu, ...]) -> dict[int, tuple[str, ...]]:
+    """By index, what a GPU does not tell that most others of its kind and in its mode tell."""
+    kinds: dict[tuple[object, ...], list[Gpu]] = {}
+    for gpu in gpus:
+        kinds.setdefault((gpu.name, gpu.mig_mode, gpu.virtualization_mode), []).append(gpu)
+    found: dict[int, tuple[str, ...]] = {}
+    for like in kinds.values():
+        missing = {gpu.index: _missing(gpu) for gpu in like}
+        names = sorted(frozenset().union(*missing.values()) - frozenset.intersection(*missing.values()))
+        for odd in odd_ones(like, [Attribute(name, "capability", _tells(name, missing)) for name in names]):
+            if odd.usual:
+                name = odd.attribute.partition(".")[0]
+                found[odd.device.index] = (*found.get(odd.device.index, ()), name)
+    return found
+
+
+def _missing(gpu: Gpu) -> frozenset[str]:
+    """The fields that were not told, and what none of its links and none of its peers told."""
+    names = set(gpu.errors)
+    for name, parts in (("nvlinks", gpu.nvlinks), ("peers", gpu.peers)):
+        if parts:
+            names |= {f"{name}.{one}" for one in set.intersection(*(set(part.errors) for part in parts))}
+    return frozenset(names)
+
+
+def _tells(name: str, missing: Mapping[int, frozenset[str]]) -> Callable[[Gpu], bool]:
+    return lambda gpu: name not in missing[gpu.index]
 
 
 def _unseen(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:

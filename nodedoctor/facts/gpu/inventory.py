@@ -85,7 +85,7 @@ class Inventory:
         withheld = any(slot.right == "withheld" for slot in slots or ())
         return cls(
             slots=slots,
-            shown=len(told.gpus) if told else None,
+            shown=len(told.answering) if told else None,
             nodes=sum(node.usable for node in files.gpu_nodes) if files else None,
             nvswitches=len(pci.nvswitches) if isinstance(pci, Pci) else 0,
             restricted=inside or withheld,
@@ -154,7 +154,7 @@ class Inventory:
 
 def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: bool) -> Slot:
     known = next((gpu for gpu in driver.gpus if gpu.bus_id == device.address), None) if driver else None
-    shown = next((gpu for gpu in gpus.gpus if gpu.bus_id == device.address), None) if gpus else None
+    shown = next((gpu for gpu in gpus.answering if gpu.bus_id == device.address), None) if gpus else None
     lost = next((gone for gone in gpus.lost if gone.bus_id == device.address), None) if gpus else None
     hidden = bool(known and known.excluded) or bool(gpus and device.address in gpus.excluded)
     return Slot(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.host.numa import cpu_list, cpu_text
+from nodedoctor.model import Evidence, file_reading
 from nodedoctor.record import record
 
 ROOT = "/sys/fs/cgroup"
@@ -58,6 +60,11 @@ class Cgroup:
     cpus: str | None = None
     pids_max: int | None = None
     pids_current: int | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def said(self, *names: str) -> list[Evidence]:
+        """The files that these fields were read from."""
+        return [file_reading("limits", self.files[name]) for name in names if name in self.files]
 
 
 def own_cgroup(text: str) -> Groups:
@@ -108,6 +115,7 @@ def parse_cgroup(files: Files, groups: Groups) -> Cgroup:
         cpus=cpu_text(cpu_list(cpus)) if cpus else None,
         pids_max=tree.least("pids", "pids.max"),
         pids_current=whole_number(tree.first("pids", "pids.current")),
+        files=tree.places(level),
     )
 
 
@@ -122,6 +130,29 @@ class _Tree:
 
     def seen(self, folder: str) -> bool:
         return bool(self.files.under(folder))
+
+    def places(self, level: str | None) -> dict[str, str]:
+        """The files that decide: of limits the tightest one, where there is a limit at all."""
+        known = {
+            "memory_max_gib": [f"{level}/{name}" for name in ("memory.max", "memory.limit_in_bytes")],
+            "memory_used_gib": [f"{level}/{name}" for name in ("memory.current", "memory.usage_in_bytes")],
+            "oom_kills": [f"{level}/{name}" for name in ("memory.events", "memory.oom_control")],
+            "cpu_cores": self._all("cpu", "cpu.max", "cpu.cfs_quota_us", least=True),
+            "cpus": self._all("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"),
+            "pids_max": self._all("pids", "pids.max", least=True),
+            "pids_current": self._all("pids", "pids.current"),
+        }
+        found = {name: next((p for p in paths if self.files.text(p)), "") for name, paths in known.items()}
+        return {name: path for name, path in found.items() if path}
+
+    def _all(self, controller: str, *names: str, least: bool = False) -> list[str]:
+        paths = [f"{folder}/{name}" for folder in self.levels(controller) for name in names]
+        return sorted(paths, key=self._amount) if least else paths
+
+    def _amount(self, path: str) -> int:
+        """The number a limit begins with; none at all is above every number."""
+        amount = whole_number((self.files.text(path) or "").partition(" ")[0])
+        return _UNLIMITED if amount is None or amount < 0 else amount
 
     def first(self, controller: str, *names: str) -> str | None:
         texts = (self.files.text(f"{folder}/{name}") for folder in self.levels(controller) for name in names)

@@ -14,7 +14,7 @@ from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import own_cgroup
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.mounts import parse_mountinfo
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
 Runtime = Literal[
@@ -76,6 +76,7 @@ class Container:
 
     runtime: Runtime | None = None
     marks: tuple[str, ...] = ()
+    said: tuple[Evidence, ...] = ()
     namespaces: Mapping[str, Sharing] = field(default_factory=dict)
     image: str | None = None
     image_said_by: str | None = None
@@ -103,6 +104,7 @@ class Container:
         return cls(
             runtime=marks[0][0] if marks and not host else None,
             marks=tuple(mark for _, mark in marks),
+            said=tuple(_said(mark) for _, mark in marks),
             namespaces=namespaces,
             image=image,
             image_said_by=said_by,
@@ -138,7 +140,9 @@ class Container:
 
     def public(self) -> dict[str, Any]:
         """All fields."""
-        return asdict(self) | {"inside": self.inside}
+        shown = asdict(self) | {"inside": self.inside}
+        del shown["said"]
+        return shown
 
 
 def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
@@ -171,6 +175,28 @@ def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
         named: Runtime = next((name for name in names if name == told), "unknown")
         found.append((named, f"its manager says {told[:40]}"))
     return found
+
+
+_CONTROL_GROUP = re.compile("kubepods|libpod|docker|containerd|lxc")
+
+
+def _said(mark: str) -> Evidence:
+    """Where the mark of a runtime stands."""
+    group = _CONTROL_GROUP.match(mark)
+    if mark.startswith("/") and " " not in mark:
+        return reading("container", f'files["{mark}"]', f'stats["{mark}"]')
+    if group and "control group" in mark:
+        return quoted_like("container", rf"^.*{group[0]}.*$", 'files["/proc/self/cgroup"]')
+    if re.fullmatch("[A-Z_]+", mark):
+        return reading("env", f"variables.{mark}", like=rf"^{mark}=.*")
+    if mark == "a service account":
+        return reading("container", f'stats["{_MARKERS[3]}"]')
+    if mark.startswith("its manager"):
+        return reading("container", 'files["/run/host/container-manager"]', 'files["/run/systemd/container"]')
+    if " lies in " in mark:
+        point = re.escape(mark.partition(" ")[0])
+        return quoted_like("container", rf"^\d+ \d+ \S+ \S+ {point} .*", 'files["/proc/self/mountinfo"]')
+    return reading("container", 'links["/proc/self/ns/pid"]')
 
 
 def _namespaces(files: Files) -> dict[str, Sharing]:
@@ -210,6 +236,14 @@ def _image(files: Files, env: Mapping[str, str]) -> tuple[str | None, str | None
     if re.fullmatch(r"\d\d\.\d\d", release):
         return f"nvcr.io/nvidia/pytorch:{release}-py3", "NVIDIA_PYTORCH_VERSION"
     return None, None
+
+
+def image_said(container: Container) -> list[Evidence]:
+    """Where the image's name stands."""
+    by = container.image_said_by or ""
+    if by.startswith("/"):
+        return [quoted_like("container", "^image=.*", f'files["{by}"]')]
+    return [reading("env", f"variables.{by}", like=rf"^{by}=.*")] if by else []
 
 
 def _status(files: Files, key: str) -> str | None:

@@ -1,6 +1,6 @@
 """The file systems a job depends on: do they answer, can they be written, is there room?
 
-A dead network mount hangs whatever touches it, for ever. Each path is asked by its own process, so that the
+A dead network mount hangs whatever touches it, forever. Each path is asked by its own process, so that the
 dead one is named and the others are still known.
 """
 
@@ -24,6 +24,8 @@ EACH_SECONDS = 3
 MOST_MOUNTS = 24
 GIB = 1024**3
 _MOUNTINFO = "/proc/self/mountinfo"
+MOUNTS = f'files["{_MOUNTINFO}"]'
+"""Where the table of mounts stands in what the probe printed."""
 _ALWAYS = {
     "/": "/",
     "/tmp": "/tmp",
@@ -64,7 +66,9 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     paths |= {mount.point for mount in worth_asking(mounts)}
     words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
     each = ("--each", str(EACH_SECONDS))
-    return Command(child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", *words))
+    return Command(
+        child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", "read:/etc/fstab", *words)
+    )
 
 
 @record
@@ -72,7 +76,8 @@ class Volume:
     """One mounted file system. `uses` are the purposes that lie on it, empty when nothing known does.
 
     `error` is TIMEOUT when it did not answer in 3 s, ESTALE, EACCES, EIO, ...; sizes are None then.
-    `free_gib` and `inodes_free` are what ordinary users can have; `inodes` is 0 where the type has no limit.
+    `asked` is the path that was asked about. `free_gib` and `inodes_free` are what ordinary users can have;
+    `inodes` is 0 where the type has no limit.
     """
 
     point: str
@@ -89,6 +94,7 @@ class Volume:
     inodes_free: int | None = None
     seconds: float | None = None
     error: str | None = None
+    asked: str = ""
 
     @property
     def answered(self) -> bool:
@@ -114,7 +120,7 @@ class Disk:
         mounts = parse_mountinfo(files.text(_MOUNTINFO) or "")
         uses = _uses(env.variables if isinstance(env, Env) else {})
         volumes: dict[str, Volume] = {}
-        for path in sorted({*files.statvfs, *files.errors} - {_MOUNTINFO}):
+        for path in sorted({*files.statvfs, *files.errors} - {_MOUNTINFO, "/etc/fstab"}):
             mount = mount_of(path, mounts)
             volume = _volume(path, mount, files)
             if volume is not None:
@@ -155,7 +161,7 @@ def _volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
     error = files.error(path)
     if error in ("ENOENT", "ENOTDIR"):
         return None
-    volume = Volume(point=mount.point if mount else path, error=error)
+    volume = Volume(point=mount.point if mount else path, error=error, asked=path)
     if mount is not None:
         volume = replace(
             volume,

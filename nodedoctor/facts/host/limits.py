@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import asdict, field
+from typing import Any
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import Cgroup, cgroup_words, own_cgroup, parse_cgroup
 from nodedoctor.facts.host.mounts import mount_of, parse_mountinfo
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
 GIB = 1024**3
@@ -144,6 +145,27 @@ class Limits:
                 path: error for path, error in files.errors.items() if not path.startswith("/sys/fs/cgroup")
             },
         )
+
+    def public(self) -> dict[str, Any]:
+        """All fields, without the places that evidence is taken from."""
+        shown = asdict(self)
+        del shown["cgroup"]["files"]
+        return shown
+
+
+def own_limit(name: str) -> Evidence:
+    """The line of our own limits that begins so."""
+    return quoted_like("limits", rf"^{name} .*", 'files["/proc/self/limits"]')
+
+
+def memory_line(name: str) -> Evidence:
+    """A line of the machine's memory: MemAvailable."""
+    return quoted_like("limits", rf"^{name}:.*", 'files["/proc/meminfo"]')
+
+
+def shm_said(*names: str) -> list[Evidence]:
+    """Values of the file system at /dev/shm: size_bytes, free_bytes."""
+    return [reading("limits", f'statvfs["{SHM}"].{name}') for name in names]
 
 
 def parse_rlimits(text: str) -> dict[str, Bound]:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, MANAGEMENT
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.numa import cpu_list
+from nodedoctor.knowledge.clouds import PLACES
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -83,6 +85,8 @@ _CLOUDS = {
 def machine_files(options: Options) -> Command:
     """Firmware's names, kernel, processors and memory, from /proc and /sys."""
     words = [f"read:{path}" for path in _READ]
+    # Those of facts/fabric/fabric_nodes.py and host/cloud_plugins.py stand here too: they ask no driver.
+    words += [f"stat:{MANAGEMENT}", f"list:{CHANNELS}", *(f"stat:{place}" for place in PLACES)]
     return Command(child("host/files", "--root", options.root, *words, "stat:/dev/dxg"))
 
 

@@ -14,7 +14,7 @@ from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
 from nodedoctor.json_shapes import texts, whole
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
 SECONDS = 5
@@ -31,6 +31,7 @@ _ROLES = (
     ),
     ("persistenced", re.compile(r"nvidia-persiste")),
     ("fabricmanager", re.compile(r"nv-fabricmanage")),
+    ("nvlsm", re.compile(r"nvlsm")),
     ("dcgm", re.compile(r"nv-hostengine|dcgm-exporter|dcgmi")),
     ("engine", re.compile(r"VLLM::|vllm|sglang", re.IGNORECASE)),
 )
@@ -51,7 +52,8 @@ def running_processes(options: Options) -> Command:
 class Process:
     """One process; `program` and `script` are names only, `started` is in seconds since 1970.
 
-    `role` is rank raylet gcs-server ray-worker launcher engine persistenced fabricmanager dcgm, or empty.
+    `role` is rank raylet gcs-server ray-worker launcher engine persistenced fabricmanager nvlsm dcgm,
+    or empty.
     `state` is the kernel's in words: running sleeping disk-sleep zombie ... `job` is the Slurm job's number.
     `limits`, `descriptors`, `environment`, `libraries` (NCCL and CUDA, as mapped) and `nvidia` (GPU devices
     open) are read of processes that matter; `errors` says why one is missing, `stuck_at` which reading hung.
@@ -90,6 +92,14 @@ class Process:
     def blocked(self) -> bool:
         """True in uninterruptible sleep (state D)."""
         return self.state == "disk-sleep"
+
+    def said(self, *names: str) -> list[Evidence]:
+        """What was read of it, by the names of the row: state, wchan, ppid, descriptors, user ..."""
+        return [reading("processes", f"processes[pid={self.pid}].{name}") for name in names]
+
+    def limit_said(self, name: str) -> Evidence:
+        """The line of its limits that begins so: Max open files."""
+        return quoted_like("processes", rf"^{name} .*", f"processes[pid={self.pid}].limits")
 
     @property
     def label(self) -> str:

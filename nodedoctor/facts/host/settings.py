@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
@@ -10,7 +12,7 @@ from nodedoctor.engine.registry import fact
 from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.env_vars import env_var, family, suggest
-from nodedoctor.model import Unseen
+from nodedoctor.model import Evidence, Unseen, reading
 from nodedoctor.record import record
 
 HERE = "the environment"
@@ -30,9 +32,16 @@ class Setting:
     probe: str = "env"
 
     @property
-    def line(self) -> str:
-        """As it is written, with its places."""
-        return f"{self.name}={self.value} in {', '.join(self.places)}"
+    def said(self) -> Evidence:
+        """Its value in the first place where it was found."""
+        place = self.places[0]
+        name, written = self.name, rf"^.*\b{re.escape(self.name)}=.*$"
+        if self.probe == "processes":
+            pid = re.search(r"pid (\d+)\)$", place)
+            return reading("processes", f"processes[pid={pid[1] if pid else ''}].environment.{name}")
+        if place == HERE:
+            return reading("env", f"variables.{name}", like=written)
+        return reading("env", f"files[{json.dumps(place)}].{name}")
 
 
 @fact(Env, Processes, name="settings")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, reading
 from nodedoctor.record import record
 
 _SOURCES = "/etc/apt/sources.list.d/*ambda*"
@@ -26,6 +27,7 @@ class SystemPackages:
     """`lambda_stack` is what speaks for Lambda Stack: installed packages, apt sources; empty without it."""
 
     lambda_stack: tuple[str, ...] = ()
+    said: tuple[Evidence, ...] = ()
 
     @classmethod
     def parse(cls, seen: Observation) -> SystemPackages | Unseen:
@@ -35,7 +37,17 @@ class SystemPackages:
             return files
         installed = [re.sub(r".*/(.*)\.list$", r"\1 is installed", path) for path in files.stats]
         sources = [f"{path}: {_first(text)}" for path, text in files.files.items() if "ambda" in path]
-        return cls((*sorted(installed), *sorted(sources)))
+        said = [reading(seen.probe, f'stats["{path}"]') for path in sorted(files.stats)]
+        said += [
+            Evidence(seen.probe, _first(text), f'files["{path}"]')
+            for path, text in sorted(files.files.items())
+            if "ambda" in path
+        ]
+        return cls((*sorted(installed), *sorted(sources)), tuple(said))
+
+    def public(self) -> dict[str, Any]:
+        """What speaks for Lambda Stack."""
+        return {"lambda_stack": list(self.lambda_stack)}
 
 
 def _first(text: str) -> str:

@@ -150,6 +150,7 @@ class StorageEvent:
     text: str
     kind: StorageKind
     device: str
+    system: str = ""  # the file system of a server: lustre, ceph
 
 
 @record
@@ -220,4 +221,9 @@ def times(events: Sequence[Told]) -> str:
 def evidence_of(events: Sequence[Told]) -> list[Evidence]:
     """The first and the last line."""
     shown = [events[0]] if len(events) == 1 else [events[0], events[-1]]
-    return [Evidence("kernel-log", f"{event.when.text} {event.text}".strip()) for event in shown]
+    return [line_of(event) for event in shown]
+
+
+def line_of(event: Told) -> Evidence:
+    """The line of the log an event was read from."""
+    return Evidence("kernel-log", event.text, at=event.when.at)

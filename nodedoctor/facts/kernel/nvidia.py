@@ -19,6 +19,11 @@ _XID = re.compile(
     r"(?P<mig>(?: GPU-I:\d{1,3})?(?: GPU-CI:\d{1,3})?)\):?)\s*(?P<code>\d{1,4})\b,?\s*(?P<rest>.*)",
     re.DOTALL,
 )
+_XID_FIRST = re.compile(
+    rf"(?<!S)Xid:? (?P<code>\d{{1,4}}),? \((?:PCI:)?(?P<device>{ADDRESS})(?P<mig>)\):?,?\s*(?P<rest>.*)",
+    re.DOTALL,
+)
+"""As monitors and people write it: the number before the device."""
 _OWNER = re.compile(r"pid='?(?P<pid>\d{1,9}|<unknown>)'?,(?: name=(?P<name>[^,]{0,64}),)?\s*")
 _SXID = re.compile(
     rf"(?P<switch>nvidia-nvswitch\d*|\S*): SXid \((?:PCI:)?(?P<device>{ADDRESS})\): (?P<code>\d{{1,6}}), "
@@ -83,7 +88,7 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
 
 def xid(line: KernelLine) -> LoggedXid | None:
     """An Xid line, with or without a process, of a MIG instance, in the forms of old drivers."""
-    found = _XID.search(line.text)
+    found = _XID_FIRST.search(line.text) or _XID.search(line.text)
     if found is None:
         return None
     rest = found.group("rest")

@@ -2,7 +2,8 @@
 
 Formats: linux, drivers/nvme/host/{pci,core}.c, block/blk-core.c, drivers/md/{raid1,raid10,raid5,md}.c,
 fs/ext4/super.c, fs/jbd2/journal.c, fs/xfs/{xfs_message,xfs_fsops,xfs_error}.c, fs/btrfs/messages.c;
-lustre-release, lustre/ptlrpc/import.c; arch/x86/kernel/cpu/mce/{core,therm_throt}.c, drivers/edac/mce_amd.c,
+lustre-release, lustre/ptlrpc/import.c; fs/ceph/mds_client.c;
+arch/x86/kernel/cpu/mce/{core,therm_throt}.c, drivers/edac/mce_amd.c,
 drivers/firmware/efi/cper.c.
 """
 
@@ -24,6 +25,7 @@ STORAGE_WORDS = (
     "XFS (",
     "BTRFS",
     "Lustre",
+    "ceph: ",
 )
 CPU_WORDS = ("Machine Check", "[Hardware Error]", "temperature above threshold")
 
@@ -64,13 +66,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
     ),
     (re.compile(r"BTRFS (?:error|critical) \(device (?P<device>[\w.-]{1,32})"), "file-system"),
     (
-        re.compile(r"Lustre: .{0,200}?Connection to (?P<device>\S{1,128}) \(at \S+\) was lost"),
+        re.compile(r"(?P<system>Lustre): .{0,200}?Connection to (?P<device>\S{1,128}) \(at \S+\) was lost"),
         "connection-lost",
     ),
     (
-        re.compile(r"Lustre: .{0,200}?Connection restored to (?P<device>\S{1,128})"),
+        re.compile(r"(?P<system>Lustre): .{0,200}?Connection restored to (?P<device>\S{1,128})"),
         "connection-back",
     ),
+    (re.compile(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) hung$"), "connection-lost"),
+    (re.compile(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) came back$"), "connection-back"),
 )
 
 
@@ -78,7 +82,8 @@ def storage(line: KernelLine) -> StorageEvent | None:
     """What a disk, an array, a file system or its server went through."""
     for pattern, kind in _PATTERNS:
         if found := pattern.search(line.text):
-            return StorageEvent(line.when, line.text[:EVIDENCE], kind, found.group("device"))
+            system = found.groupdict().get("system", "").lower()
+            return StorageEvent(line.when, line.text[:EVIDENCE], kind, found.group("device"), system)
     return None
 
 

@@ -10,7 +10,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.json_shapes import Json, number, part, text, whole
-from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
 from nodedoctor.record import record
 
 QUICK, DEEP = "bandwidth", "bandwidth-deep"
@@ -98,6 +98,29 @@ class Bandwidth:
     hung_gpus: tuple[int, ...] = ()
     cut_short: str = ""
     seconds: float | None = None
+
+    def pair_said(self, pair: tuple[int, int], *names: str) -> list[Evidence]:
+        """What was measured from one GPU to another."""
+        step = f"steps[step=pair&source={pair[0]}&target={pair[1]}]"
+        return [reading(self._probe, f"{step}.{name}") for name in names]
+
+    def host_said(self, copy: HostCopy, *names: str) -> list[Evidence]:
+        """What was measured between a GPU and the host's memory of one kind."""
+        node = f"&node={copy.node}" if copy.node is not None else ""
+        step = f"steps[step=host&index={copy.index}&kind={copy.kind}{node}]"
+        return [reading(self._probe, f"{step}.{name}") for name in names]
+
+    def start_said(self) -> list[Evidence]:
+        """Why CUDA did not start."""
+        return [reading(self._probe, "steps[step=init].error")]
+
+    def under_way(self) -> list[Evidence]:
+        """The step that was announced last, which is the one that never ended."""
+        return [reading(self._probe, "steps[-1]")]
+
+    @property
+    def _probe(self) -> str:
+        return DEEP if self.deep else QUICK
 
     @classmethod
     def parse(cls, quick: Observation, deep: Observation) -> Bandwidth | Unseen:

@@ -1,4 +1,4 @@
-"""A minimal distributed job in the Python that trains: does it run, are its results right, how fast is it?"""
+"""A minimal distributed job in the training Python: does it run, are its results right, how fast is it?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
 CPU_RANKS = 4
 RUN_SECONDS = 30
 NO_GPU_SEEN = "NVIDIA hardware is here, but NVML shows no GPU that could be used"
-_WAY_OUT = "Name the Python that trains with --python PATH, or --exec for one inside a container."
+_WAY_OUT = "Pass the training Python with --python PATH, or with --exec inside a container."
 _SEE_DRIVER = "See what keeps NVML from the GPUs: nodedoctor driver gpu container; then run this again."
 
 
@@ -83,7 +83,7 @@ def _plan(
     told = document(target) or {}
     python = text(told, "executable")
     if not python:
-        return skipped(name, f"the Python that trains is not known: {target.note or target.outcome.value}")
+        return skipped(name, f"the training Python is not known: {target.note or target.outcome.value}")
     free = idle(nvml, processes)
     if free.busy:
         return skipped(name, "; ".join(f"GPU {index}: {why}" for index, why in free.busy))
@@ -186,7 +186,7 @@ class Isolation:
 def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Unseen:
     if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
         why = seen.note or "not recorded"
-        if "the Python that trains" in why:
+        if "Python that trains" in why or "the training Python" in why:  # as older recordings say
             return Unseen("not-visible-here", why, _WAY_OUT, seen.probe)
         if NO_GPU_SEEN in why:
             return Unseen("not-visible-here", why, _SEE_DRIVER, seen.probe)

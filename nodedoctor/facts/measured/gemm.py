@@ -11,7 +11,7 @@ from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import record
 
 GEMM = "gemm"
-_WAY_OUT = "Name the Python that trains with --python PATH; it needs torch."
+_WAY_OUT = "Pass the training Python with --python PATH; it needs torch."
 _NO_GPU = "See why its torch gets no GPU: nodedoctor stack driver container."
 
 
@@ -19,12 +19,12 @@ _NO_GPU = "See why its torch gets no GPU: nodedoctor stack driver container."
 def gemm(
     options: Options, nvml: Observation, processes: Observation, target: Observation
 ) -> Command | Observation:
-    """Multiplies matrices on every GPU, when all are idle, in the Python that trains."""
+    """Multiplies matrices on every GPU, when all are idle, in the training Python."""
     python, free = text(document(target) or {}, "executable"), idle(nvml, processes)
     busy = free.why_none or "; ".join(f"GPU {index}: {why}" for index, why in free.busy)
     if options.passive or busy or not python:
         why = PASSIVE if options.passive else busy
-        return skipped(GEMM, why or "the Python that trains is not known")
+        return skipped(GEMM, why or "the training Python is not known")
     prefix = ["--", *options.exec_prefix] if options.exec_prefix else []
     env = {"CUDA_VISIBLE_DEVICES": free.uuids} if free.uuids else {}
     return Command(child("in_python", python, "measured/gemm", *prefix), env)

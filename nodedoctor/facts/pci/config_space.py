@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import fact
-from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
-from nodedoctor.model import Unseen
+from nodedoctor.facts.pci.pci import DEVICES, GIVEN_AWAY, Pci, PciDevice
+from nodedoctor.model import Evidence, Unseen, reading
 from nodedoctor.record import record
 
 _EXPRESS, _ACS = 0x10, 0x000D
@@ -28,7 +28,7 @@ class Bridge:
     None when configuration space could not be read that far. `switch` names the bridges that belong
     together: everything below one upstream port can talk without the host, unless redirected. `lent` are the
     devices beneath that are kept for virtual machines; `ats` says that translated requests pass
-    all the same.
+    all the same. `control_at` is where its ACS control register stands.
     """
 
     address: str
@@ -38,6 +38,15 @@ class Bridge:
     switch: str | None
     lent: tuple[str, ...] = ()
     ats: bool = False
+    control_at: int | None = None
+
+    @property
+    def said(self) -> Evidence:
+        """Its ACS control register, else as much of its configuration space as could be read."""
+        hexed = f'hex["{DEVICES}/{self.address}/config"]'
+        if self.control_at is None:
+            return reading("pci", f"{hexed}?")
+        return reading("pci", f"{hexed}[{2 * self.control_at}:{2 * self.control_at + 4}]")
 
 
 @fact(Pci)
@@ -67,7 +76,7 @@ def _bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge 
         return None
     config = config_bytes(device.config)
     beneath = [end for end in endpoints if address in end.upstream]
-    control = acs_control(config)
+    control, at = acs_control(config), _acs_at(config)
     return Bridge(
         address=address,
         kind=port_type(config) or "bridge",
@@ -76,6 +85,7 @@ def _bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge 
         switch=_switch(pci, device),
         lent=tuple(end.address for end in beneath if end.driver in GIVEN_AWAY),
         ats=bool(control and control & _DIRECT_TRANSLATED),
+        control_at=None if at is None else at + 6,
     )
 
 
@@ -112,10 +122,15 @@ def acs_control(config: bytes) -> int | None:
     """The ACS control register; 0 without the capability, None where it cannot be read."""
     if len(config) <= 0x100:
         return None
-    for place, number in _extended(config):
-        if number == _ACS:
-            return _word(config, place + 6) if len(config) >= place + 8 else None
-    return 0
+    place = _acs_at(config)
+    if place is None:
+        return 0
+    return _word(config, place + 6) if len(config) >= place + 8 else None
+
+
+def _acs_at(config: bytes) -> int | None:
+    """Where the ACS capability stands, None without one."""
+    return next((place for place, number in _extended(config) if number == _ACS), None)
 
 
 def _capability(config: bytes, wanted: int) -> int | None:

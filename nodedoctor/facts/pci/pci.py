@@ -14,7 +14,7 @@ from nodedoctor.engine.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
-from nodedoctor.model import Observation, Unseen
+from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading
 from nodedoctor.record import record
 
 DEVICES = "/sys/bus/pci/devices"
@@ -39,6 +39,27 @@ def pci_devices(options: Options) -> Command:
     # there are devices that do not survive being read everywhere (see the warning in lspci(8), -xxx).
     words += [f"hex64:{DEVICES}/*/config", f"hex:{DEVICES}/*/pci_bus/../config"]
     return Command(child("host/files", "--root", options.root, *words))
+
+
+def said_of(device: PciDevice, *names: str) -> list[Evidence]:
+    """What the files of a device hold, its links and the beginning of its configuration space included.
+
+    A link that is not there is shown as absent: every device has been asked for all of them.
+    """
+    return slot_said(device.address, *names)
+
+
+def slot_said(address: str, *names: str) -> list[Evidence]:
+    """The same, of the device at an address."""
+    return [_said(f"{DEVICES}/{address}/{name}", name) for name in names]
+
+
+def _said(path: str, name: str) -> Evidence:
+    if name == "config":
+        return quoted_like("pci", "^[0-9a-f]{1,128}", f'hex["{path}"]')
+    if name in ("driver", "physfn", "iommu_group"):
+        return reading("pci", f'links["{path}"]?')
+    return file_reading("pci", path)
 
 
 @record

@@ -1,7 +1,7 @@
-"""What the InfiniBand tools print: `ibstat`, and `ibstatus` and `ibv_devinfo` where people paste them.
+"""What RDMA tools print: `ibstat`, and `ibstatus`, `ibv_devinfo` and `rdma link` where people paste them.
 
 Formats: linux-rdma/rdma-core, infiniband-diags/ibstat.c, infiniband-diags/scripts/ibstatus,
-libibverbs/examples/devinfo.c.
+libibverbs/examples/devinfo.c; iproute2, rdma/link.c.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import Command, Lane, Options, fact, pasted, probe, skipped
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.rdma.port import IbPort, guid, layer_word, phys_word, state_word
-from nodedoctor.facts.rdma.sysfs import CLASS
+from nodedoctor.facts.rdma.sysfs import CLASS, NetDevice
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -20,6 +20,7 @@ NONE_HERE = "no RDMA device in /sys/class/infiniband"
 WAY_OUT = "Install infiniband-diags, or read /sys/class/infiniband."
 
 ibstatus = pasted("ibstatus", "The output of ibstatus.")
+rdma_link = pasted("rdma-link", "The output of rdma link.")
 ibv_devinfo = pasted("ibv-devinfo", "The output of ibv_devinfo, with or without -v.")
 
 _RATE = re.compile(r"(\d{1,5}(?:\.\d)?)")
@@ -80,6 +81,20 @@ class IbvDevinfo:
     def parse(cls, seen: Observation) -> IbvDevinfo | Unseen:
         """Read the blocks of every adapter and port."""
         ports = tuple(_devinfo(seen.text))
+        return cls(ports) if ports else _unseen(seen)
+
+
+@fact("rdma-link", shown=False)
+@record
+class RdmaLink:
+    """The ports that `rdma link` shows: their states, without rates."""
+
+    ports: tuple[IbPort, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> RdmaLink | Unseen:
+        """Read one line per port."""
+        ports = tuple(_rdma_link(seen.text))
         return cls(ports) if ports else _unseen(seen)
 
 
@@ -182,6 +197,29 @@ def _devinfo(text: str) -> Iterator[IbPort]:
                 board_id=about.get("board_id"),
                 card=guid(about.get("sys_image_guid")),
             )
+
+
+_RDMA_LINK = re.compile(
+    r"^[> \t]*(?:link|\d{1,4}/\d{1,4}:) (?P<hca>[\w.-]{1,64})/(?P<port>\d{1,3}):? (?P<rest>.*)$", re.MULTILINE
+)
+
+
+def _rdma_link(text: str) -> Iterator[IbPort]:
+    """`link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens1`; lid and sm_lid only of InfiniBand."""
+    for found in _RDMA_LINK.finditer(text):
+        words = found.group("rest").split()
+        said = dict(zip(words[::2], words[1::2], strict=False))
+        netdev = said.get("netdev")
+        yield IbPort(
+            found.group("hca"),
+            int(found.group("port")),
+            state_word(said.get("state")),
+            phys_word(said.get("physical_state")),
+            link_layer="InfiniBand" if "lid" in said else "Ethernet" if netdev else None,
+            lid=whole_number(said.get("lid")),
+            sm_lid=whole_number(said.get("sm_lid")),
+            netdevs=(NetDevice(netdev),) if netdev else (),
+        )
 
 
 def _number(pattern: re.Pattern[str], text: str | None) -> float | None:

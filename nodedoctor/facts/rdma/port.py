@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
 
-from nodedoctor.facts.rdma.sysfs import Gid, Hca, NetDevice, RdmaPort
+from nodedoctor.facts.rdma.sysfs import CLASS, Gid, Hca, NetDevice, RdmaPort
 from nodedoctor.knowledge.infiniband import phys_state, port_state
+from nodedoctor.model import Evidence, file_reading, quoted_like
 from nodedoctor.record import record
 
 _TRAFFIC = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "link_downed")
+
+
+_BLOCK = {
+    "ibstat": (
+        r"CA:? '{0}'(?:\n(?![> \t]*CA:? ').*)*?\n"
+        r"([> \t]*Port {1}:(?:\n(?![> \t]*(?:Port \d|CA:? ')).*)*)"
+    ),
+    "ibstatus": r"^([> \t]*Infiniband device '{0}' port {1} status:(?:\n(?![> \t]*Infiniband).*\S.*)*)",
+    "ibv-devinfo": (
+        r"hca_id:[ \t]*{0}\n(?:(?![> \t]*hca_id:).*\n)*?"
+        r"([> \t]*port:[ \t]*{1}\b.*(?:\n(?![> \t]*(?:port|hca_id):).*\S.*)*)"
+    ),
+}
+"""What each tool prints about one port, adapter and number to be filled in."""
 
 
 @record
@@ -85,12 +101,25 @@ class IbPort:
         """True when its counters say that it has been up since the driver was loaded."""
         return any(self.counters.get(name) for name in _TRAFFIC)
 
-    @property
-    def text(self) -> str:
-        """The port in one line, for evidence."""
-        rate = f"rate {self.rate_gbps:g}" if self.rate_gbps is not None else None
-        words = (self.state, self.phys_state, rate, self.width, self.link_layer, self.model)
-        return f"{self.name}: {', '.join(word for word in words if word)}"
+    def said(self, source: str) -> list[Evidence]:
+        """What the source said of it: the files of sysfs, or the block of a tool's output."""
+        if source == "rdma":
+            physical = None if self.active and self.phys_state == "LinkUp" else self.phys_state
+            told = (("state", self.state), ("phys_state", physical), ("rate", self.rate_gbps))
+            here = f"{CLASS}/{self.hca}/ports/{self.number}"
+            return [file_reading(source, f"{here}/{name}") for name, value in told if value is not None]
+        return [quoted_like(source, _BLOCK[source].format(re.escape(self.hca), self.number))]
+
+    def counted(self, source: str, *names: str) -> list[Evidence]:
+        """The files of its error counters; a tool's output has none."""
+        groups = (("counters", self.counters), ("hw_counters", self.hw_counters))
+        here = f"{CLASS}/{self.hca}/ports/{self.number}"
+        return [
+            file_reading(source, f"{here}/{group}/{name}")
+            for group, counts in groups
+            for name in names
+            if source == "rdma" and name in counts
+        ]
 
 
 def of_sysfs(hca: Hca, port: RdmaPort) -> IbPort:

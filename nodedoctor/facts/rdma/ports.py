@@ -9,7 +9,7 @@ from nodedoctor.engine.registry import fact
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci
-from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo
+from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo, RdmaLink
 from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.rdma.roles import beside_gpus, switch_bridges
 from nodedoctor.facts.rdma.sysfs import Rdma
@@ -24,7 +24,7 @@ _RAILS = 4
 NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
 
 
-@fact(Rdma, IbStat, IbStatus, IbvDevinfo, Pci)
+@fact(Rdma, IbStat, IbStatus, IbvDevinfo, RdmaLink, Pci)
 @record
 class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
@@ -50,6 +50,7 @@ class Ib:
         ibstat: IbStat | Unseen,
         ibstatus: IbStatus | Unseen,
         devinfo: IbvDevinfo | Unseen,
+        links: RdmaLink | Unseen,
         pci: Pci | Unseen,
     ) -> Ib | Unseen:
         """Put the sources together. Nothing to see is a fact; nothing that could be looked at is not."""
@@ -62,6 +63,8 @@ class Ib:
             readings.append(("ibstatus", ibstatus.ports))
         if isinstance(devinfo, IbvDevinfo):
             readings.append(("ibv-devinfo", devinfo.ports))
+        if isinstance(links, RdmaLink):
+            readings.append(("rdma-link", links.ports))
         silent = (
             tuple(hca.name for hca in rdma.hcas if hca.stopped_answering) if isinstance(rdma, Rdma) else ()
         )
@@ -101,8 +104,8 @@ class Ib:
                 yield from ((port.subject,) for port in own)
 
     def evidence(self, *ports: IbPort) -> list[Evidence]:
-        """What was said of these ports."""
-        return [Evidence(self.source, port.text) for port in ports]
+        """What was said of these ports: their files, or the block of a tool's output about each."""
+        return [one for port in ports for one in port.said(self.source)]
 
     def nothing(self, rails: Rails, otherwise: str) -> Finding:
         """The finding of a check that has no active rail to judge; `otherwise` is what is not reported."""
@@ -122,7 +125,8 @@ class Rails:
 
     It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most;
     of these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
-    being named, beside a GPU, or one of as many as boards have. `bridges` manage NVSwitches and are
+    being named, beside a GPU, or one of as many as boards have of which nearly all work: where places are not
+    known, half a set without links may as well be spare. `bridges` manage NVSwitches and are
     nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no
     RDMA at all.
     `partly` says why a job may name other ports than these.
@@ -158,7 +162,8 @@ class Rails:
             ports, sure = tuple(port for port in ports if port.name in near), True
             by = "the ports that share a PCIe switch with a GPU"
         gpus = len(pci.gpus) if isinstance(pci, Pci) else 0
-        sure = sure or len(ports) in (*_SETS, gpus)
+        working = sum(port.active for port in ports)
+        sure = sure or (len(ports) in (*_SETS, gpus) and working * 4 >= len(ports) * 3)
         names = {port.name for port in ports}
         others = tuple(port for port in free if port.name not in names)
         seen = env.partly if isinstance(env, Env) else env

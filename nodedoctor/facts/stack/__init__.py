@@ -1,1 +1,1 @@
-"""Facts of the Python that trains."""
+"""Facts of the training Python."""

@@ -19,9 +19,7 @@ from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import record
 from nodedoctor.steps import repair
 
-_WAY_OUT = (
-    "Name the Python that trains with --python PATH, or reach its container: --exec 'docker exec NAME'."
-)
+_WAY_OUT = "Pass the training Python with --python PATH, or reach its container: --exec 'docker exec NAME'."
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
 
 
@@ -139,6 +137,14 @@ class TargetPython:
         tool = ("uv", "pip", "install", "--python", self._python) if self.uv else (*self._pip, "install")
         return repair("{}", [*tool, *words])
 
+    def reinstall(self, *words: str) -> Step:
+        """The command that writes the files of packages again, of a version that is installed already, too.
+
+        pip and uv say "already satisfied" of such a version otherwise and change nothing.
+        """
+        again = ("--reinstall" if self.uv else "--force-reinstall", "--no-deps")
+        return self.install(*again, *words)
+
     def uninstall(self, *names: str) -> Step:
         """The command that removes packages from this Python."""
         tool = ("uv", "pip", "uninstall", "--python", self._python)
@@ -224,6 +230,7 @@ def _package(item: Json) -> Package | None:
         texts(item, "requires"),
         text(item, "installer"),
         text(item, "url"),
+        text(item, "name"),
     )
 
 

@@ -22,13 +22,17 @@ MOST = 64  # files asked about; eight ranks are usual
 
 @record
 class Mapped:
-    """One process and one libnccl it has mapped; `version` is "" where it could not be told."""
+    """One process and one libnccl it has mapped.
+
+    `version` is "" where it could not be told; `asked` says that the file itself was asked.
+    """
 
     pid: int
     label: str
     path: str
     version: str = ""
     job: str = ""
+    asked: bool = False
 
 
 @probe("mapped-nccl", timeout=6, lane=Lane.FS, after=("processes",))
@@ -63,6 +67,7 @@ class LoadedNccl:
                 path,
                 versions.get((str(process.pid), path)) or _of_name(path),
                 process.job or process.master or "",
+                (str(process.pid), path) in versions,
             )
             for process, path in _pairs(processes)
         )

@@ -13,7 +13,7 @@ class Package:
     """One installed distribution; `name` is canonical (nvidia-nccl-cu12), `location` its folder.
 
     `requires` holds the raw requirement lines, read only of packages that matter to training. `url` is where
-    a direct install came from, `installer` the tool that did it (uv, pip, conda).
+    a direct install came from, `installer` the tool that did it (uv, pip, conda), `raw` the name as written.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Package:
     requires: tuple[str, ...] = ()
     installer: str = ""
     url: str = ""
+    raw: str = ""
 
     def __str__(self) -> str:
         """As people write it."""

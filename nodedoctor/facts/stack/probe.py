@@ -1,4 +1,4 @@
-"""How the Python that trains is asked, and once more with torch imported when there is time for it."""
+"""How the training Python is asked, and once more with torch imported when there is time for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_OF_A_ROLE = 16  # eight ranks are usual; hundreds of Ray workers share one 
 
 @probe("target-python", timeout=TIMEOUT, lane=Lane.FS, after=("processes",))
 def target_python(options: Options, processes: Observation) -> Command:
-    """The packages, torch and NCCL libraries of the Python that trains, told by itself."""
+    """The packages, torch and NCCL libraries of the training Python, told by itself."""
     seen = Processes.parse(processes)
     # Processes of another root are numbered as that one sees them.
     running = seen if isinstance(seen, Processes) and options.root == "/" else Processes(())
@@ -35,7 +35,7 @@ def _worth_asking(processes: Processes) -> list[str]:
 
 @probe("target-torch", timeout=IMPORT_TIMEOUT, lane=Lane.NVIDIA, after=("target-python",))
 def target_torch(options: Options, target: Observation) -> Command | Observation:
-    """What torch says of itself and the GPUs once imported in the Python that trains (only with --deep)."""
+    """What torch says of itself and the GPUs once imported in the training Python (only with --deep)."""
     if not options.deep:
         return skipped("target-torch", "torch is imported only with --deep")
     told = document(target)

@@ -1,4 +1,4 @@
-"""The torch of the Python that trains: version, the CUDA it was built with, the GPUs it is compiled for."""
+"""The torch of the training Python: version, the CUDA it was built with, the GPUs it is compiled for."""
 
 from __future__ import annotations
 

@@ -75,14 +75,12 @@ def families(found: Iterable[Found]) -> Iterator[list[One]]:
     """Problems that differ in numbers at most, the worst first, then those on most nodes."""
     by_words: dict[tuple[str, ...], dict[str, list[Found]]] = {}
     for node, problem in found:
-        family = problem.check, problem.status.value, blank(problem.subject), blank(problem.summary)
-        by_words.setdefault(family, {}).setdefault(_IDENTITY.sub("#", problem.summary), []).append(
+        family = problem.check, problem.status.value, blank(problem.subject), blank(problem.said)
+        by_words.setdefault(family, {}).setdefault(_IDENTITY.sub("#", problem.said), []).append(
             (node, problem)
         )
     made = [
-        sorted(
-            (One(_shared([p.summary for _, p in group]), tuple(group)) for group in ones.values()), key=_most
-        )
+        sorted((One(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()), key=_most)
         for ones in by_words.values()
     ]
     yield from sorted(

@@ -76,7 +76,7 @@ def cleared(nodes: Iterable[Node], oddities: Iterable[Oddity]) -> Iterator[Node]
 
 def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
     """The node as if only these problems had been found."""
-    worst = max((problem.severity for problem in problems), default=Severity.PASS)
+    worst = max((problem.counted for problem in problems), default=Severity.PASS)
     left = max((p.severity for p in problems if p.check == CHECK), default=Severity.PASS)
     was, now = node.statuses.get(CHECK, Status.PASS), left.status
     counts = dict(node.counts)

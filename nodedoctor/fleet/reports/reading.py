@@ -60,8 +60,8 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     verdict = Status.SKIP
     statuses = {text(entry, "check"): status_of(entry.get("status")) for entry in results}
     statuses.update((check, _WELL[status]) for check, status in found.well.items())
-    if problems:
-        verdict = problems[0].severity.status
+    if any(not problem.preview for problem in problems):
+        verdict = max(problem.counted for problem in problems).status
     elif any(status is not Status.SKIP for status in statuses.values()):
         verdict = Status.PASS
     hostname = text(about, "hostname")
@@ -110,6 +110,7 @@ def _problems(entry: Json) -> Iterator[Problem]:
             reason=found["reason"] or "",
             title=title,
             fix=cut(fix["text"], LONGEST_FIX) if fix else "",
+            preview=found.get("preview", False),
         )
     said = status_of(entry.get("status"))
     if not told and said not in _WELL.values():

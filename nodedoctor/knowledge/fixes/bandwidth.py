@@ -14,8 +14,8 @@ _DEBUG = "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html"
 _AGAIN = "nodedoctor bandwidth --deep"
 
 WRONG = Fix(
-    "Take the node out of service: what arrives is not what was sent, and no error is raised. With an IOMMU "
-    "or ACS that redirects peer traffic, turn that off first and measure again; else have the part replaced.",
+    "Drain the node: copies corrupt data without raising an error. With an IOMMU "
+    "or ACS that redirects peer traffic, turn that off first and measure again; else request a replacement.",
     (look("nodedoctor pcie kernel"), look("sudo dcgmi diag -r 3")),
     "drain",
     "every job on the node",
@@ -23,7 +23,8 @@ WRONG = Fix(
     _NCCL,
 )
 HUNG = Fix(
-    "Look for an Xid of that moment in the kernel log; reset the GPU, and the node if that does not help.",
+    "Check the kernel log for an Xid at that time; reset the GPU, then reboot the node if "
+    "that does not help.",
     looks("nodedoctor kernel", "nvidia-smi -q"),
     "reset-gpu",
     "every job on that GPU",
@@ -31,34 +32,34 @@ HUNG = Fix(
     _DEBUG,
 )
 DENIED = Fix(
-    "See whether the fabric is up, MIG is on, or NVLinks are down; then restart the fabric manager or reset "
-    "the GPUs. Until then everything goes through host memory.",
+    "Check fabric state, MIG mode and NVLinks; then restart the fabric manager or reset "
+    "the GPUs. Until then all copies go through host memory.",
     (look("nodedoctor fabric nvlink p2p"), look("nvidia-smi topo -p2p r")),
     "investigate",
-    "nothing to look; every job on the node while GPUs are reset",
+    "nothing for the look-ups; every job on the node during the reset",
     _AGAIN,
     _NCCL,
 )
 SLOW = Fix(
     "Compare its links, clocks and temperature with those of the others; measure again on an idle node, and "
-    "if it stays slow reset the GPU, then have it replaced.",
+    "if it stays slow reset the GPU, then request a replacement.",
     looks("nodedoctor nvlink pcie power thermal", _AGAIN),
     "investigate",
-    "nothing to look; every job on the GPU while it is reset",
+    "nothing for the look-ups; every job on the GPU during the reset",
     _AGAIN,
     _DEBUG,
 )
 HOST = Fix(
-    "See whether its PCIe link runs at full width and speed under load; reseat the card or try another slot.",
+    "Check whether its PCIe link has full width and speed under load; reseat the card or try another slot.",
     (look("nodedoctor pcie topo.numa"), look("sudo lspci -vv -d 10de:")),
     "investigate",
-    "nothing to look; every job on the node when the card is reseated",
+    "nothing for the look-ups; every job on the node when the card is reseated",
     _AGAIN,
     _DEBUG,
 )
 SYSTEM = Fix(
-    "What slows all of them is common to all: ACS that redirects peer traffic, an IOMMU that translates, a "
-    "CPU in power saving, memory of the wrong NUMA node, or a fabric that is degraded.",
+    "All are slow for a common reason: ACS that redirects peer traffic, an IOMMU that "
+    "translates, CPU power saving, memory on the wrong NUMA node, or a degraded fabric.",
     (look("nodedoctor pcie topo fabric host"), look("sudo lspci -vvv | grep -i acsctl")),
     "config",
     "every job on the node when the firmware's settings change",
@@ -66,7 +67,7 @@ SYSTEM = Fix(
     _NCCL,
 )
 UNSTARTED = Fix(
-    "Restart what CUDA waits for: the fabric manager for SYSTEM_NOT_READY, the driver for anything else.",
+    "Restart the fabric manager for SYSTEM_NOT_READY, the driver for any other error.",
     (
         look("nodedoctor driver fabric"),
         last_resort(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.knowledge.fixes.recipes import ONE_GPU, gpu_reset
-from nodedoctor.model import Action, Evidence, Fix, Step
+from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import keep, look
 
 RMA_GUIDE = "https://docs.nvidia.com/deploy/rma-process/"
@@ -28,23 +28,18 @@ def ticket(gpu: Gpu | None) -> str:
     """The sentence that says what to put into a ticket."""
     who = identity(gpu) if gpu else ""
     return (
-        f"Into the ticket: {who or 'serial, UUID and bus address of the GPU'}, this finding with its "
-        "evidence, and nvidia-bug-report.log.gz. In a cloud, stop using the machine and ask for another one."
+        f"For the ticket: {who or 'serial, UUID and bus address of the GPU'}, this finding with "
+        "its evidence, and nvidia-bug-report.log.gz. In a cloud, request a replacement node."
     )
-
-
-def card(source: str, gpu: Gpu) -> Evidence:
-    """The card's identity as evidence, so that it travels with a pasted finding."""
-    return Evidence(source, f"GPU {gpu.index}: {identity(gpu) or 'nothing names it'}")
 
 
 def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
     """Take the GPU out of service and have it replaced."""
     return Fix(
-        f"{text} Drain the node and have the GPU replaced. {ticket(gpu)}",
+        f"{text} Drain the node and request a replacement of the GPU. {ticket(gpu)}",
         (look("nvidia-smi -q -i {}", gpu.index), keep("sudo nvidia-bug-report.sh")),
         action="replace",
-        disturbs="every job on this node while the card is changed",
+        disturbs="every job on this node while the card is replaced",
         verify=f"nodedoctor {verify}",
         docs=docs,
     )
@@ -53,8 +48,9 @@ def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
 def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
     """Reset the GPU once nothing uses it."""
     return Fix(
-        f"{text} End what runs on it and reset it, or reboot the node. If it comes back: {ticket(gpu)}",
-        gpu_reset(gpu.index),
+        f"{text} Stop the processes using this GPU, then reset it, or reboot the node. If it "
+        f"returns: {ticket(gpu)}",
+        gpu_reset(gpu.handle),
         action="reset-gpu",
         disturbs=ONE_GPU,
         verify=f"nodedoctor {verify}",

@@ -14,9 +14,10 @@ from nodedoctor.steps import repair, stop_ray
 NCCL_RUNTIME = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
 )
-_NEW_CONTAINER = "everything in the container: it has to be started again"
+_NEW_CONTAINER = "all processes in the container (it must be recreated)"
 _MORE_SHM = (
-    "Start the container with more shared memory (`--shm-size=16g`) or with the host's (`--ipc=host`)."
+    "Increase the size of /dev/shm: recreate the container with `--shm-size=16g`, or with the "
+    "host's (`--ipc=host`)."
 )
 _SHM_IN_COMPOSE = "In compose files it is `shm_size: 16gb` or `ipc: host`."
 _SHM_IN_PODS = (
@@ -37,8 +38,9 @@ class Procedure:
 
 _SHM = {
     "host": Procedure(
-        "Enlarge the file system, and for the next boots write `tmpfs /dev/shm tmpfs defaults,size=50% 0 0` "
-        "into /etc/fstab.",
+        "Increase the size of /dev/shm; to keep it after a reboot, add `tmpfs /dev/shm tmpfs "
+        "defaults,size=50% 0 0` "
+        "to /etc/fstab.",
         (repair("sudo mount -o remount,size=50% /dev/shm"),),
         "nothing",
     ),
@@ -51,16 +53,17 @@ _SHM = {
     "containerd": Procedure(
         _MORE_SHM,
     ),
-    "kubernetes": Procedure(_SHM_IN_PODS, (), "the pod: it has to be created anew"),
+    "kubernetes": Procedure(_SHM_IN_PODS, (), "the pod (it must be recreated)"),
     "enroot": Procedure(
-        "Show the container the host's shared memory: srun's `--container-mounts=/dev/shm:/dev/shm`, or "
+        "Mount the host's shared memory in the container: srun's `--container-mounts=/dev/shm:/dev/shm`, or "
         "enroot's `--mount /dev/shm:/dev/shm`.",
     ),
-    "apptainer": Procedure("Show the container the host's shared memory: `--bind /dev/shm`."),
+    "apptainer": Procedure("Mount the host's shared memory in the container: `--bind /dev/shm`."),
     "lxc": Procedure(
-        "Add `lxc.mount.entry = tmpfs dev/shm tmpfs size=16g,create=dir 0 0` to the container's file."
+        "Add `lxc.mount.entry = tmpfs dev/shm tmpfs size=16g,create=dir 0 0` to the "
+        "container's configuration."
     ),
-    "systemd-nspawn": Procedure("Start it with its own tmpfs: `--tmpfs=/dev/shm:size=16G`."),
+    "systemd-nspawn": Procedure("Start the container with its own tmpfs: `--tmpfs=/dev/shm:size=16G`."),
     "unknown": Procedure("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
 }
 
@@ -84,8 +87,8 @@ def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
     way = _limit_way(limit, runtime)
     if ray:
         text = (
-            f"{way.text} Daemons keep the limits they were started with: restart Ray from where the limit "
-            "is, with the options it was started with."
+            f"{way.text} Daemons keep the limits of their start: restart Ray where the limit is raised, "
+            "with the same options."
         )
         steps = (*way.steps, stop_ray("the limit is raised where Ray is started"))
         way = Procedure(text, steps, "every job of this Ray node")
@@ -100,25 +103,26 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
     if runtime in ("kubernetes", "containerd"):
         text = (
             f"Pods inherit the limits of the container runtime: add `{_SYSTEMD[limit]}` to its unit on the "
-            "node and restart it, then create the pod anew."
+            "node and restart it, then recreate the pod."
         )
         if limit == "memlock":
             text += " The capability IPC_LOCK in the pod's securityContext has the same effect."
         return Procedure(
             text,
             (repair("sudo systemctl edit containerd"),),
-            "the pod; others go on while containerd restarts",
+            "the pod; other pods continue while containerd restarts",
         )
     text = (
-        f"Raise it where the job is started; for logins write `{_PAM[limit]}` to a file in "
-        f"/etc/security/limits.d. Services need `{_SYSTEMD[limit]}` in their unit. Slurm hands the limits of "
+        f"Raise the limit where the job is started; for logins add `{_PAM[limit]}` to a file in "
+        f"/etc/security/limits.d. Services need `{_SYSTEMD[limit]}` in their unit. Slurm "
+        "passes the limits of "
         f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
-        "slurm.conf, and slurmd's unit needs the line too."
+        "slurm.conf, and slurmd's unit needs the same line."
     )
     return Procedure(
         text,
         (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),),
-        "nothing; jobs get it when they are started anew",
+        "nothing; jobs need a restart",
     )
 
 

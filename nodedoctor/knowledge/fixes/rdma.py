@@ -13,27 +13,28 @@ NCCL_DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troublesh
 
 def port_fix(text: str, steps: tuple[Step, ...] = (), action: Action = "investigate") -> Fix:
     """Something to do at one port."""
-    return Fix(text, steps, action, "what uses this port", "nodedoctor ib", NCCL_DOCS)
+    return Fix(text, steps, action, "traffic on this port", "nodedoctor ib", NCCL_DOCS)
 
 
 def cable() -> Fix:
     """The usual suspects of a link that is down, slow, narrow or full of errors."""
-    return port_fix("Reseat or replace cable and transceiver; look at the switch port and its counters.")
+    return port_fix("Reseat or replace cable and transceiver; check the switch port and its counters.")
 
 
 def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
     """A port that somebody or something has switched off."""
     if infiniband:
-        text = "Enable the port; firmware disables one whose link fails too often: then replace its cable."
+        text = "Enable the port. Firmware disables a port whose link fails too often: then replace its cable."
         return port_fix(text, (repair("sudo ibportstat -C {} -P {} -D 0 enable", hca, number),))
-    text = "Bring its interface up; if it stays down look at the switch port and the cable."
+    text = "Bring its interface up; if it stays down, check the switch port and the cable."
     return port_fix(text, (repair("sudo ip link set {} up", netdev),) if netdev else (), "config")
 
 
 def subnet_manager() -> Fix:
     """No subnet manager serves this port."""
     text = (
-        "Start the fabric's subnet manager (opensm, the switch's or UFM's), or look why it skips this port."
+        "Start the fabric's subnet manager (opensm, the switch's or UFM's), or find out why it "
+        "skips this port."
     )
     steps = (look("sudo sminfo"), look("systemctl status opensm"))
     return Fix(text, steps, "restart-service", "nothing", "nodedoctor ib", NCCL_DOCS)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from nodedoctor.model import Fix, Step
 from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 
-ONE_GPU = "what runs on this GPU"
+ONE_GPU = "processes on this GPU"
 KERNEL_LOG = look("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
 HOLDERS = look("sudo fuser -v /dev/nvidia*")
 _MONITORS_TO_FILE = (
@@ -30,24 +30,36 @@ _UNTRIED = "not tried on this model"
 _MADE_HERE = re.compile(
     r"nodedoctor-(?:stopped|modules)\.txt|nvidia-smi -i \S+ -pm [01]$|modprobe -(?:r|a) |/dev/nvidia\*$"
 )
+_WORDS_OF = {"apt": "Ubuntu", "dnf": "Red Hat", "zypper": "SUSE"}
+"""How a step's condition names the distributions of a tool: `this is Debian or Ubuntu`."""
+_DISTRIBUTIONS = {
+    **dict.fromkeys(("ubuntu", "debian"), "apt"),
+    **dict.fromkeys(("rhel", "rocky", "almalinux", "centos", "ol", "fedora", "amzn"), "dnf"),
+    **dict.fromkeys(("sles", "sled", "opensuse-leap"), "zypper"),
+}
 _ELSEWHERE = {
     "container": (
-        "From inside a container neither can be done: it is up to whoever runs the host.",
-        "you own the host and stand on it",
+        "Not possible from inside a container: ask the administrator of the host.",
+        "you own the host and are logged in to it",
     ),
     "rented": (
-        "This machine is virtual or rented: reboot it from the provider's console, or ask for a replacement.",
+        "This machine is virtual or rented: reboot it from the provider's console, or request a replacement.",
         "the provider's support asks for it",
     ),
 }
 
 
-def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
-    """Reset one GPU (its index, or several with commas); the reboot comes last.
+def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
+    """Reset one GPU (its index, its bus address, or several with commas); the reboot comes last.
+
+    Without an index only what shows which GPU it is, and the reboot: a wrong number resets another one.
 
     From Ampere on each GPU is reset alone, also on boards with NVSwitch (nvidia-smi(1), --gpu-reset; on
     Ampere the fabric manager has to run). Before that nvidia-smi asks for all GPUs of the board.
     """
+    last = reboot("the reset fails and the node is drained")
+    if index is None:
+        return (look("nvidia-smi -L"), HOLDERS, last)
     return (
         HOLDERS,
         repair(_MONITORS_TO_FILE, disturbs="nothing"),
@@ -56,19 +68,19 @@ def gpu_reset(index: int | str, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
         repair(
             "sudo nvidia-smi --gpu-reset -i {}",
             index,
-            when=f"nothing holds the GPU any more ({_UNTRIED})",
+            when=f"no process uses the GPU ({_UNTRIED})",
             disturbs=disturbs,
         ),
         repair("sudo nvidia-smi -i {} -pm 1", index, when="persistence mode was on", disturbs="nothing"),
         repair("xargs -r sudo systemctl start < nodedoctor-stopped.txt", disturbs="nothing"),
-        reboot("the reset fails and the node is drained"),
+        last,
     )
 
 
 def driver_reload() -> tuple[Step, ...]:
     """Load the driver's kernel modules again without a reboot; the reboot comes last."""
-    idle = f"no job runs on this node and nothing holds a GPU ({_UNTRIED})"
-    after = "the step before this one worked"
+    idle = f"no job runs on this node and no process uses a GPU ({_UNTRIED})"
+    after = "the step before succeeded"
     return (
         HOLDERS,
         repair(_SERVICES_TO_FILE, disturbs="nothing"),
@@ -80,8 +92,13 @@ def driver_reload() -> tuple[Step, ...]:
         last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=after, disturbs=ALL_JOBS),
         last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=after, disturbs="nothing"),
         last_resort("xargs -r sudo systemctl start < nodedoctor-stopped.txt", when=after, disturbs="nothing"),
-        reboot("a module stays in use and the node is drained"),
+        reboot("a module is still in use and the node is drained"),
     )
+
+
+def package_tool(distro_id: str | None) -> str:
+    """What installs packages on a distribution, by its ID in /etc/os-release: apt, dnf, zypper or nothing."""
+    return _DISTRIBUTIONS.get(distro_id or "", "")
 
 
 def where_it_stands(fix: Fix, *, inside: bool, rented: bool) -> Fix:
@@ -102,6 +119,24 @@ def where_it_stands(fix: Fix, *, inside: bool, rented: bool) -> Fix:
     ]
     action = "reboot" if rented and fix.action == "reset-gpu" else fix.action
     return replace(fix, text=f"{fix.text} {words}", steps=tuple(steps), action=action)
+
+
+def for_distribution(fix: Fix, distro_id: str) -> Fix:
+    """The fix without the steps of other distributions; unchanged where this one is not known."""
+    here = _DISTRIBUTIONS.get(distro_id)
+    if here is None:
+        return fix
+    return replace(fix, steps=tuple(step for step in fix.steps if _fits(step, here)))
+
+
+def names_distribution(fix: Fix) -> bool:
+    """Whether some step is for one distribution only."""
+    return any(step.when.startswith("this is ") for step in fix.steps)
+
+
+def _fits(step: Step, here: str) -> bool:
+    named = step.when.startswith("this is ") and any(word in step.when for word in _WORDS_OF.values())
+    return not named or _WORDS_OF[here] in step.when
 
 
 def touches_driver(fix: Fix) -> bool:

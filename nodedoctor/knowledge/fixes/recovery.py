@@ -16,7 +16,7 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
     asked = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
     steps: tuple[Step, ...]
     if action == "gpu-reset":
-        text = "End what runs on this GPU and reset it."
+        text = "Stop the processes using this GPU, then reset it."
         return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
     if action == "node-reboot":
         return Fix(
@@ -27,8 +27,11 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
             verify,
         )
     if action == "drain-p2p":
-        text = "End what reaches this GPU from other GPUs (P2P), then ask again: a reset may follow."
-        return Fix(text, (asked,), "drain", "every job that spans several GPUs of this node", verify)
+        text = (
+            "Stop the processes on other GPUs that use this one (P2P), then check again: a reset "
+            "may be needed."
+        )
+        return Fix(text, (asked,), "drain", "every multi-GPU job on this node", verify)
     if action == "recover-imex-domain":
         text, whom = (
             "Restart the IMEX service on every node of the NVLink domain.",
@@ -38,13 +41,13 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
         restart = last_resort("sudo systemctl restart nvidia-imex", when=when, disturbs=whom)
         return Fix(text, (look("nvidia-imex-ctl -N"), restart), "restart-service", whom, verify)
     if action == "bus-reset":
-        when = "nothing holds the GPU any more (not tried on this model)"
+        when = "no process uses the GPU (not tried on this model)"
         reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=ONE_GPU)
-        text = "End what runs on this GPU and reset it through the bus."
+        text = "Stop the processes using this GPU, then reset it over the bus."
         return Fix(text, (asked, HOLDERS, reset), "reset-gpu", ONE_GPU, verify)
     if action == "system-reboot":
-        text = "Drain the node and power it off and on again, from its BMC or its provider's console."
+        text = "Drain the node and power-cycle it from its BMC or the provider's console."
         steps = (asked, keep("sudo nvidia-bug-report.sh"), power_cycle("the node is drained"))
         return Fix(text, steps, "reboot", ALL_JOBS, verify)
-    text = "Let what runs on this GPU end, give it nothing new, then reset it."
+    text = "Let the processes on this GPU finish, start nothing new on it, then reset it."
     return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)

@@ -230,7 +230,7 @@ def fit(driver: Driver, cuda: Cuda) -> Fit:
     needed = min_driver_for_cuda(cuda)
     if needed is None:
         return "unknown"
-    if driver >= needed.minor:
+    if driver >= needed.minor[: len(driver)]:  # of a driver known by its branch alone only that is compared
         return "minor"
     return "forward-only" if _forward_compat(driver, cuda) else "too-old"
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.gpu import nvml_calls as calls
-    from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
+    from nodedoctor.probes.gpu.nvml_library import NvmlAnswer, NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpu import nvml_calls as calls
-    from gpu.nvml_library import NvmlLibrary, init, keep
+    from gpu.nvml_library import NvmlAnswer, NvmlLibrary, init, keep
     from packages import add_folders
 
     sys.path.pop(0)
@@ -92,7 +92,9 @@ def system(library: NvmlLibrary) -> dict[str, Any]:
     said: dict[str, Any] = {"values": {}, "errors": {}}
     for key, name in calls.SYSTEM.items():
         keep(said, key, library.call(None, name))
-    count, _ = library.call(None, "nvmlGetExcludedDeviceCount")
+    count, error = library.call(None, "nvmlGetExcludedDeviceCount")
+    if error:
+        said["errors"]["excluded"] = error
     hidden = [library.call(None, "nvmlGetExcludedDeviceInfoByIndex", place)[0] for place in range(count or 0)]
     said["values"]["excluded"] = [device["pci"]["busId"] for device in hidden if device]
     return said
@@ -109,24 +111,33 @@ def read_gpu(library: NvmlLibrary, index: int, driver: str, handles: dict[int, A
     recent = branch.isdecimal() and int(branch) >= calls.FIELDS_590_FROM
     library.fields(index, handle, calls.FIELDS | (calls.FIELDS_590 if recent else {}), said)
     if said["values"].get("mig_mode", [0])[0]:
-        said["values"]["mig_devices"] = count_mig(library, index, handle)
-    links = read_links(library, index, handle, said["values"].get("nvlink_count"))
+        keep(said, "mig_devices", count_mig(library, index, handle))
+    links = read_links(library, index, handle, said)
     return {"index": index, **said, "links": links}
 
 
-def count_mig(library: NvmlLibrary, index: int, handle: Any) -> int:
-    """How many MIG devices there are; their numbers may have gaps."""
-    most, _ = library.call(index, "nvmlDeviceGetMaxMigDeviceCount", handle)
+def count_mig(library: NvmlLibrary, index: int, handle: Any) -> NvmlAnswer:
+    """How many MIG devices there are; their numbers may have gaps, which are NOT_FOUND."""
+    most, error = library.call(index, "nvmlDeviceGetMaxMigDeviceCount", handle)
     name = "nvmlDeviceGetMigDeviceHandleByIndex"
-    return sum(library.call(index, name, handle, slot)[1] is None for slot in range(most or 0))
+    errors = [library.call(index, name, handle, slot)[1] for slot in range(most or 0)]
+    bad = error or next((one for one in errors if one not in (None, "NOT_FOUND", *calls.OLDER)), None)
+    return (None, bad) if bad else (errors.count(None), None)
 
 
-def read_links(library: NvmlLibrary, index: int, handle: Any, count: int | None) -> list[dict[str, Any]]:
+def read_links(
+    library: NvmlLibrary, index: int, handle: Any, said: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Every NVLink. Without a count (old drivers) links are tried until there are no more."""
     links = []
+    count = said["values"].get("nvlink_count")
     for link in range(calls.MAX_LINKS if count is None else min(count, calls.MAX_LINKS)):
-        if count is None and library.call(index, "nvmlDeviceGetNvLinkState", handle, link)[1]:
-            break
+        if count is None:
+            _, error = library.call(index, "nvmlDeviceGetNvLinkState", handle, link)
+            if error:
+                if error not in ("NOT_SUPPORTED", *calls.OLDER):
+                    said["errors"]["nvlink_count"] = error
+                break
         links.append(read_link(library, index, handle, link))
     return links
 

@@ -36,24 +36,56 @@ _NAME = re.compile(
     r"|HOME|PWD|TMPDIR|XDG_CACHE_HOME|UV_CACHE_DIR|PIP_CACHE_DIR"
     r"|container|KUBERNETES_SERVICE_HOST|NVARCH|_CUDA_COMPAT_PATH|OPENMPI_VERSION|RDMACORE_VERSION"
 )
-_WORDS = "KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|JWT|COOKIE|HEADERS|SIGNATURE"
+_WORDS = (
+    r"KEY(?!BOARD|WORD|SPACE)|TOKEN(?!S|IZ)|SECRET|PASS(?!ES|ING|IVE|ED|THR|_THR)|CREDENTIAL|AUTH(?!OR)|AUTHORIZATION"
+    r"|JWT|COOKIE|HEADERS|SIGNATURE|(?<![A-Z0-9])(?:PWD|PAT|CREDS?|SAS|DSN|PEM)(?![A-Z0-9])"
+)
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 _PARTITION = re.compile(r"[A-Z]+_IB_PKEYS?")  # InfiniBand's partition key is a number everybody may know
+_OWN_FOLDERS = ("PWD", "OLDPWD")
 
 # What to hide in values. A name never starts in the middle of a word, which keeps the search linear, and only
 # names that speak of a secret match, so that `--verbose --token x` is not read as an option and its value.
 _SPEAKING = rf"(?<![\w.-])(?=[\w.-]*(?:{_WORDS}))[\w.-]+"
 _VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|[^\s&;,]+)"
+_MIXED = r"(?=\S*[0-9=]|\S*[a-z][A-Z])"  # words of a sentence are no base64
+# How the keys of services begin: their makers' documentation, and the rules of gitleaks/gitleaks.
+_ISSUED = (
+    r"\b(?:"
+    r"hf_[A-Za-z0-9]{8,}|sk-[\w-]{12,}|(?:sk|rk|pk)_(?:live|test)_\w{8,}|whsec_\w{8,}|gh[pousr]_\w{8,}|github_pat_\w{8,}"
+    r"|gl[a-z]{2,5}-[\w-]{16,}|glsa_\w{16,}|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|nvapi-[\w-]{8,}|AIza[\w-]{16,}"
+    r"|ya29\.[\w.-]{8,}|hv[sbr]\.[\w-]{8,}|dckr_pat_[\w-]{8,}|do[por]_v1_\w{8,}|pypi-[\w-]{16,}|npm_[A-Za-z0-9]{16,}"
+    r"|r8_\w{16,}|dapi[0-9a-f]{16,}|gsk_\w{16,}|xai-[\w-]{16,}|pplx-\w{16,}|tskey-[\w-]{8,}|shp[a-z]{2}_\w{16,}"
+    r"|lin_api_\w{8,}|sntry[a-z]{1,2}_[\w=-]{16,}|ATATT\w{16,}|SG\.[\w-]{8,}\.[\w-]{8,}|PMAK-[\w-]{16,}|rpa_\w{16,}"
+    r"|AGE-SECRET-KEY-\w{8,}|(?:AKIA|ASIA|AROA|AGPA)[A-Z0-9]{8,}|eyJ[\w-]{4,}(?:\.[\w-]*){0,4}|\d{8,10}:AA[\w-]{30,})"
+)
 _HIDE = tuple(
-    (re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
-    for pattern, replacement in (
-        (rf"({_SPEAKING}=){_VALUE}", r"\1***"),  # token=..., also in queries
-        (rf"(?<![\w.-])((?=-){_SPEAKING} +){_VALUE}", r"\1***"),  # --api-key ...
-        (rf"({_SPEAKING}\\*[\"']\s*:|{_SPEAKING}:\s).*", r"\1 ***"),  # JSON, headers: all that follows
+    (re.compile(pattern, re.IGNORECASE if fold else 0), replacement)
+    for pattern, replacement, fold in (
+        (r"-----BEGIN [A-Z ]*PRIVATE KEY[^-]*-----(?s:.*?)(?:-----END [A-Z ]*-----|\Z)", "***", False),
+        (rf"({_SPEAKING} ?= ?){_VALUE}", r"\1***", True),  # token=..., also in queries
+        (rf"(?<![\w.-])((?=-){_SPEAKING} +){_VALUE}", r"\1***", True),  # --api-key ...
+        # JSON, headers: all that follows; Python's KeyError is no key
         (
-            r"bearer\s+[^\s\"']+|\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|akia|eyj)[\w.-]{8,}",
-            "***",
+            rf"({_SPEAKING}\\*[\"']\s*:|(?![\w.]*(?:Error|Exception):){_SPEAKING}:\s).*",
+            r"\1 ***",
+            True,
         ),
+        (r"((?<!\S)(?:-u|--user|--proxy-user)(?: +|=))['\"]?[^\s:]+:\S+", r"\1***", False),  # curl
+        (
+            r"(\bsshpass +-p *|\b(?:mysql\w*|mariadb)\b.*? -p|\blogin\b.*? -p +|\blogin +\S+ +password +)\S+",
+            r"\1***",
+            True,
+        ),
+        (r"(\bwandb +login +(?:--\S+ +)*)\S+", r"\1***", True),
+        (
+            r"((?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|webhook\.office\.com|api\.telegram\.org)/)\S+",
+            r"\1***",
+            True,
+        ),
+        (r"((?<![\w.-])(?:sig|x-amz-\w+|accountkey|sharedaccess\w*)=)[^&;\s\"']+", r"\1***", True),
+        (rf"\bbasic\s+{_MIXED}[A-Za-z0-9+/=_-]{{8,}}|\bbearer\s+[^\s\"']+", "***", True),
+        (_ISSUED, "***", False),
     )
 )
 
@@ -74,12 +106,22 @@ def is_kept(name: str) -> bool:
     """True for a variable of a known family whose name does not speak of a secret."""
     if not (_FAMILY.match(name) or _NAME.fullmatch(name)):
         return False
-    return not _SECRET.search(name) or _PARTITION.fullmatch(name) is not None
+    return not speaks_of_secret(name)
 
 
-def scrubbed(value: str) -> str:
-    """A value with everything that looks like a credential replaced by ***."""
-    if len(value) > LONGEST:
+def speaks_of_secret(name: str) -> bool:
+    """True for a name that promises a credential: API_KEY, DB_PWD, GIT_PAT, client-secret."""
+    return name not in _OWN_FOLDERS and bool(_SECRET.search(name)) and not _PARTITION.fullmatch(name)
+
+
+def is_plain_name(name: str) -> bool:
+    """True for a variable that says who a process is, what is loaded and where files go."""
+    return _NAME.fullmatch(name) is not None
+
+
+def scrubbed(value: str, longest: int = LONGEST) -> str:
+    """A value with everything that looks like a credential replaced by ***; of a long one only its length."""
+    if len(value) > longest:
         return f"({len(value)} characters)"
     if _NESTED.search(value):
         return "***"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Evidence, Fix
+from nodedoctor.report.document import Evidence, Fix, is_reading
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
 from nodedoctor.report.steps import told
 
@@ -61,9 +61,12 @@ def pairs(entries: Iterable[tuple[str, Piece]]) -> Markup:
 
 def evidence(items: Iterable[Evidence]) -> Markup:
     """What a finding rests on, by the probe that printed it."""
-    grouped = groupby(items, key=lambda item: item["probe"])
+    grouped = groupby(items, key=lambda item: (item["probe"], is_reading(item)))
     return each(
-        _evidence(probe, "\n".join(item["text"].strip("\n") for item in group)) for probe, group in grouped
+        _evidence(
+            f"{probe}, values read" if read else probe, "\n".join(one["text"].strip("\n") for one in group)
+        )
+        for (probe, read), group in grouped
     )
 
 

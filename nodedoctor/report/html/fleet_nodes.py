@@ -13,7 +13,7 @@ from nodedoctor.fleet.compare.grouping import common
 from nodedoctor.json_shapes import objects, words
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
-from nodedoctor.report.document import Finding, finding, is_blind, severity
+from nodedoctor.report.document import Finding, asides, finding, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
 
@@ -186,7 +186,7 @@ def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str
         "div",
         element("strong", subject) if subject else None,
         " " if subject else None,
-        prose(found["summary"]),
+        prose(f"{found['summary']}{asides(found)}"),
         f" ({reason})" if reason else None,
         element("span", f" {action}", class_="action") if action and action != "none" else None,
         blocks.labelled("fix", prose(fixes[_same(found, problem)])),

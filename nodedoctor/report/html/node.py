@@ -13,6 +13,7 @@ from nodedoctor.report.document import (
     Probe,
     Report,
     Result,
+    in_preview,
     is_blind,
     is_broken,
     problems_first,
@@ -133,7 +134,8 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
 def _said(finding: Finding) -> tuple[Piece, ...]:
     subject = element("strong", finding["subject"]) if finding["subject"] else None
     waived = element("em", f" waived: {finding['waived']}") if finding["waived"] else None
-    return subject, " " if subject else None, prose(finding["summary"]), waived
+    preview = element("em", " preview") if in_preview(finding) else None
+    return subject, " " if subject else None, prose(finding["summary"]), waived, preview
 
 
 def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:

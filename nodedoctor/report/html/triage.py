@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import listed, objects, words
+from nodedoctor.report import triaged
 from nodedoctor.report.document import fix
 from nodedoctor.report.html import blocks, ranks, shell
 from nodedoctor.report.html.markup import Markup, each, element, joined, lines
@@ -19,7 +20,7 @@ def render(document: Mapping[str, Any]) -> str:
     outcome, cause = words(document.get("outcome")), words(document.get("cause"))
     headline = words(document.get("headline")) or "(nothing is said)"
     word, tone = _WORDS.get(outcome, _UNKNOWN)
-    why = "Seen" if outcome in ("clean", "recovered") else "Why"
+    why = "Seen" if outcome in triaged.CALM else "Why"
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     return shell.page(
         f"{word} {cause}: {headline}"[:120],
@@ -32,15 +33,17 @@ def render(document: Mapping[str, Any]) -> str:
         blocks.section("others", maybe, _reasons(document.get("alternatives"), "cause", "why_less_likely")),
         blocks.section("collective", "The collective", _collective(document.get("collective"))),
         blocks.section("timeline", "Timeline", _timeline(document.get("timeline"))),
+        blocks.section("earlier", "Earlier runs in these logs", _earlier(document)),
+        blocks.section("jobs", "Jobs in these logs", _jobs(document)),
         blocks.section("coverage", "What was read", _coverage(document)),
     )
 
 
 def _head(document: Mapping[str, Any], headline: str, word: Markup, cause: str, tone: str) -> Markup:
     confidence = words(document.get("confidence"))
-    sure = f"confidence: {confidence}" if confidence and tone != "pass" else ""
-    incidents = document.get("incidents")
-    earlier = incidents - (tone != "pass") if isinstance(incidents, int) else 0
+    unsure = words(document.get("outcome")) in triaged.UNSURE
+    sure = f"confidence: {confidence}" if confidence and not unsure else ""
+    earlier = triaged.earlier_failures(document)
     again = (
         f"{earlier} earlier failure{'s' if earlier > 1 else ''} before this attempt" if earlier > 0 else ""
     )
@@ -144,6 +147,27 @@ def _timeline(value: Any) -> Markup:
     return element("table", element("tbody", body), class_="timeline") if body else body
 
 
+def _earlier(document: Mapping[str, Any]) -> Markup:
+    told = (
+        element(
+            "li", element("strong", cause), ": ", said,
+            element("span", f"  {where}", class_="quiet") if where else None, class_="item",
+        )
+        for cause, said, where in triaged.earlier(document)
+    )  # fmt: skip
+    shown = each(told)
+    return element("ul", shown, class_="reasons") if shown else shown
+
+
+def _jobs(document: Mapping[str, Any]) -> Markup:
+    told = (
+        element("li", element("strong", name), ": ", known, " (judged here)" if judged else "", class_="item")
+        for name, known, judged in triaged.jobs(document)
+    )
+    shown = each(told)
+    return element("ul", shown, class_="reasons") if shown else shown
+
+
 def _coverage(document: Mapping[str, Any]) -> Markup:
     told = document.get("coverage")
     if not isinstance(told, dict):
@@ -152,8 +176,15 @@ def _coverage(document: Mapping[str, Any]) -> Markup:
     expected = words(told.get("ranks_expected"))
     return joined(
         element("p", ", ".join(_read(told, seen, expected))),
-        _notes(map(words, listed(told.get("notes")))),
+        _notes((*_gaps(document), *map(words, listed(told.get("notes"))))),
     )
+
+
+def _gaps(document: Mapping[str, Any]) -> Iterator[str]:
+    if absent := triaged.missing(document):
+        yield f"nothing was read from ranks {absent}"
+    if lost := triaged.unread(document):
+        yield f"{lost} lines or files could not be opened"
 
 
 def _read(told: Mapping[str, Any], seen: int, expected: str) -> Iterator[str]:

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Sequence
 
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
-from nodedoctor.triage.advice import guesses
+from nodedoctor.triage.advice import guesses, timeouts
 from nodedoctor.triage.advice.remedies import remedies
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
+from nodedoctor.triage.events.ras import RasMissing
 from nodedoctor.triage.events.ray import ActorDied
+from nodedoctor.triage.events.seen import Seen
+from nodedoctor.triage.events.stacks import Stack
+from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.events.watchdog import GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import Cause, Verdict
 from nodedoctor.triage.story import Story, follows
+from nodedoctor.triage.story.pace import step_seconds
 
 TORCH_BY_LINE = {
     737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
@@ -24,42 +30,14 @@ TORCH_BY_LINE = {
 }  # fmt: skip
 """Line of `Watchdog caught` in ProcessGroupNCCL.cpp, read from the binaries of the official wheels."""
 
-TIMEOUTS: dict[str, tuple[str, str]] = {
-    "skyrl": (
-        "SkyRL: SKYRL_WORKER_NCCL_TIMEOUT_IN_S, in seconds (default 600); it must be in the workers' "
-        "environment "
-        "(uv --env-file, runtime_env, or exported before `ray start`), not only in the driver's shell",
-        "export SKYRL_WORKER_NCCL_TIMEOUT_IN_S=3600",
-    ),
-    "deepspeed": (
-        "DeepSpeed: DEEPSPEED_TIMEOUT, in minutes (default 30), and only where DeepSpeed itself initialises "
-        "torch.distributed; its ZeRO groups are made without a timeout and keep the backend's default",
-        "export DEEPSPEED_TIMEOUT=60",
-    ),
-    "swift": ("ms-swift: --ddp_timeout, in seconds; groups that DeepSpeed makes do not follow it", ""),
-    "transformers": ("transformers: TrainingArguments(ddp_timeout=...), in seconds (default 1800)", ""),
-    "accelerate": (
-        "accelerate: InitProcessGroupKwargs(timeout=timedelta(...)) (default 600 s with NCCL)",
-        "",
-    ),
-    "lightning": ("Lightning: DDPStrategy(timeout=timedelta(...)) (default 1800 s)", ""),
-    "megatron": (
-        "Megatron: --distributed-timeout-minutes (default 10), which it gives to all its groups",
-        "",
-    ),
-    "verl": ("verl: actor_rollout_ref.nccl_timeout, in seconds (default 600)", ""),
-    "openrlhf": ("OpenRLHF: the timeout is fixed at 3600 s in its code", ""),
-    "torchtitan": (
-        "torchtitan: comm.init_timeout_seconds and comm.train_timeout_seconds (300 and 100 s)",
-        "",
-    ),
-}
-"""Where each framework's collective timeout is really set."""
-
 NO_SUCH_VARIABLE = (
     "NCCL_TIMEOUT",
     "no released NCCL or PyTorch reads a variable of this name; the limit is the process group's own timeout",
 )
+
+
+_HANGS = (TimedOut, Heartbeat, GilHeld, GlooTimeout, BarrierMissed, StoreWait, Stack, Seen, RasMissing)
+"""Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
 
 def torch_version(story: Story) -> tuple[int, int] | None:
@@ -71,44 +49,31 @@ def torch_version(story: Story) -> tuple[int, int] | None:
     return None
 
 
-def frameworks(story: Story) -> list[str]:
-    """Frameworks that the logs name, the one that sets the timeout first."""
-    named = {event.what.name for event in story.of(Mentions)}
-    return [name for name in TIMEOUTS if name in named]
+def named(story: Story) -> frozenset[str]:
+    """Frameworks and settings that the logs name."""
+    return frozenset(event.what.name for event in story.of(Mentions))
 
 
 def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
-    """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set."""
-    found = next((list(own) for event in verdict.evidence if (own := remedies(event))), [])
-    if not found or verdict.cause == "undetermined":
-        found = [
-            Fix(text, steps_of(commands), action) for text, commands, action in _FIXES.get(verdict.cause, ())
-        ]
-    if verdict.cause in ("timeout_too_short_legit_work", "undetermined") and story.waits:
-        found += timeout_settings(story)
+    """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set.
+
+    An undetermined verdict has none: nothing is worth changing before it is known what failed.
+    """
+    if verdict.outcome == "undetermined":
+        return ()
+    names = named(story)
+    found = next((list(own) for event in verdict.evidence if (own := remedies(event, names))), [])
+    if not found:
+        rows = _FIXES.get(verdict.cause, ())
+        found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
+    if verdict.cause == "timeout_too_short_legit_work" and story.waits:
+        found += timeouts.fixes(names)
     return tuple(found)
 
 
-def timeout_settings(story: Story) -> list[Fix]:
-    """Where the timeout that fired is set, said with the warning that raising it repairs little."""
-    told: list[Fix] = []
-    for name in frameworks(story)[:2] or [""]:
-        text, command = TIMEOUTS.get(
-            name, ("the timeout is an argument: init_process_group(timeout=timedelta(...))", "")
-        )
-        told.append(
-            Fix(
-                f"Only if the wait was legitimate: {text}.", looks(*((command,) if command else ())), "config"
-            )
-        )
-    told.append(
-        Fix(
-            "Groups made by new_group() or a DeviceMesh do not inherit that timeout: give it to each "
-            "of them.",
-            action="config",
-        )
-    )
-    return told
+SLOW = 10
+"""Steps in the time of a wait, from which on no slow step explains it. Ours: stragglers
+are two to five times slower."""
 
 
 def not_the_cause(
@@ -128,11 +93,23 @@ def not_the_cause(
             )
         )
     if story.waits:
-        told.append(NO_SUCH_VARIABLE)
+        variable, why = NO_SUCH_VARIABLE
+        where = "; ".join(f"{row.framework}: {row.setting}" for row in timeouts.settings(named(story)))
+        told.append((variable, f"{why}, which is set elsewhere ({where})"))
         other = guesses.other_group(story)
         if other:
             told.append(other)
         first = story.first_wait
+        step = step_seconds(story.events)
+        limit = first.work.timeout_ms if first is not None else None
+        if step is not None and limit is not None and limit / 1000 > SLOW * step:
+            told.append(
+                (
+                    "a step that was merely slow",
+                    f"a step took {step:.2g} s, and the limit is {limit / 1000:g} s:"
+                    f" {limit / 1000 / step:.0f} steps",
+                )
+            )
         if first is not None and first.who.rank not in (None, *suspects):
             told.append((f"rank {first.who.rank}", "the rank that prints the timeout waited for another one"))
     return tuple(told)
@@ -143,34 +120,32 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.cause == "none":
         return ()
     told: list[Fix] = []
-    if verdict.outcome == "undetermined" and not story.trouble:
+    if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
-    if verdict.outcome == "undetermined" or verdict.confidence == "low":
-        seen = sorted(story.ranks_seen)
-        have = (
-            f"only {'rank' if len(seen) == 1 else 'ranks'} {listed(seen)} in these"
-            if seen
-            else "these name none"
-        )
+    if verdict.outcome != "undetermined" and verdict.confidence != "low":
+        return ()
+    coverage = verdict.coverage
+    if not (coverage.ranks_expected and set(range(coverage.ranks_expected)) <= set(coverage.ranks_seen)):
+        told.append(_all_logs(story))
+    if story.folded:
         told.append(
-            Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
+            Fix("Ray folded lines of several ranks into one.", looks("export RAY_DEDUP_LOGS=0"), "config")
         )
-        if story.folded:
-            told.append(
-                Fix(
-                    "Ray folded lines of several ranks into one.",
-                    looks("export RAY_DEDUP_LOGS=0"),
-                    "config",
-                )
-            )
-        told.append(_recorder(torch_version(story)))
-        told.append(
-            Fix(
-                "If it hangs again, look before it is killed.",
-                looks("nodedoctor triage --live"),
-            )
-        )
+    if not any(story.of(kind) for kind in _HANGS):
+        text = "Let a crash leave its stack and the last lines of every process, and run it again."
+        told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
+        return tuple(told)
+    told.append(_recorder(torch_version(story)))
+    told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(told)
+
+
+def _all_logs(story: Story) -> Fix:
+    seen = sorted(story.ranks_seen)
+    have = (
+        f"only {'rank' if len(seen) == 1 else 'ranks'} {listed(seen)} in these" if seen else "these name none"
+    )
+    return Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
 
 
 def _recorder(version: tuple[int, int] | None) -> Fix:
@@ -211,11 +186,11 @@ Row = tuple[str, tuple[str, ...], Action]
 _FIXES: dict[Cause, tuple[Row, ...]] = {
     "gpu_hardware_xid": (
         (
-            "Take the node out of use and diagnose its GPU; the job's settings are not the reason.",
+            "Drain the node and diagnose its GPU; the job's settings are not the cause.",
             ("nodedoctor",),
             "drain",
         ),
-        ("Reset or return the GPU as its check asks.", (), "reset-gpu"),
+        ("Reset or replace the GPU as its check says.", (), "investigate"),
     ),
     "peer_host_oom": (
         (
@@ -223,27 +198,21 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             (),
             "config",
         ),
-        ("Ask for more memory, or put fewer ranks on a node.", (), "config"),
+        ("Request more memory, or run fewer ranks per node.", (), "config"),
     ),
     "peer_cuda_oom": (
-        ("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
-        (
-            "Let the allocator grow its segments.",
-            ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
-            "config",
-        ),
+        ("Reduce the micro-batch or sequence length and accumulate more steps.", (), "config"),
         ("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
     ),
     "user_code_exception": (
-        ("Repair the exception shown above; the other ranks only waited.", (), "config"),
+        ("Repair the exception shown above: the first of its process, not those that follow.", (), "config"),
     ),
     "peer_died": (
         (
-            "Find out who ended it: the kernel log of its node first, for an out-of-memory kill.",
+            "Find out what killed it: first check the kernel log of its node for an OOM kill.",
             ("dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",),
             "investigate",
         ),
-        ("Let a crash leave its stack.", ("export PYTHONFAULTHANDLER=1", "ulimit -c unlimited"), "config"),
     ),
     "collective_mismatch": (
         (
@@ -261,7 +230,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "cpu_stuck_or_slow_rank": (
         (
-            "See what that rank does when it happens again: storage, data loader, a lock, a prompt.",
+            "Check what that rank does when it happens again: storage, data loader, a lock, a prompt.",
             ("nodedoctor triage --live",),
             "investigate",
         ),
@@ -272,16 +241,16 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     "network_ib": (
         ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
         (
-            "Exclude the adapter or the node until it is repaired.",
+            "Exclude the NIC or the node until it is repaired.",
             (),
             "config",
         ),
     ),
     "network_socket_interface": (
         (
-            "Name the interface that reaches the other nodes.",
-            ("ip -br addr", "export NCCL_SOCKET_IFNAME=eth0"),
-            "config",
+            "Find the interface that reaches the other nodes, and name it in NCCL_SOCKET_IFNAME.",
+            ("ip -br addr", "ip route"),
+            "investigate",
         ),
         (
             "Check address, port and firewall of the rendezvous.",
@@ -291,11 +260,11 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "p2p_pcie_acs_iommu": (
         (
-            "Prove it: if the job runs like this, P2P over PCIe is broken.",
+            "Confirm it: if the job runs with this, P2P over PCIe is broken.",
             ("export NCCL_P2P_LEVEL=NVL",),
             "investigate",
         ),
-        ("Switch ACS off on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
+        ("Disable ACS on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
     ),
     "nvlink_fabric": (
         (
@@ -303,12 +272,9 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             ("systemctl status nvidia-fabricmanager", "systemctl restart nvidia-fabricmanager"),
             "restart-service",
         ),
-        ("In a VM without NVSwitches only NVLS has to go.", ("export NCCL_NVLS_ENABLE=0",), "config"),
+        ("In a VM without NVSwitches, disable only NVLS.", ("export NCCL_NVLS_ENABLE=0",), "config"),
     ),
-    "shm_or_limits": (
-        ("Give the container shared memory: docker run with --ipc=host, or --shm-size.", (), "config"),
-        ("Raise the limit that was hit.", ("ulimit -n 1048576", "ulimit -l unlimited"), "config"),
-    ),
+    "shm_or_limits": (("See which limits the job's processes have.", ("nodedoctor limits",), "investigate"),),
     "version_mismatch": (
         (
             "Install the NCCL and CUDA packages that this torch pins, and only those.",
@@ -316,13 +282,13 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             "config",
         ),
         (
-            "See which libraries are found first.",
+            "Check which libraries are found first.",
             ("nodedoctor stack", "echo $LD_LIBRARY_PATH"),
             "investigate",
         ),
     ),
     "driver_problem": (
-        ("Look at the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
+        ("Check the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
         ("Install a driver for this CUDA, or a torch built for the driver's CUDA.", (), "config"),
     ),
 }

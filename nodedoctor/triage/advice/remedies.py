@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.system.exits import Ended, Exit
+from nodedoctor.triage.events.store import ClientsMissing
+from nodedoctor.triage.events.system.exits import Ended, Exit, NodeLost
 from nodedoctor.triage.events.system.kernel import Xid
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.nodes import NodeFault
 
 Fixes = tuple[Fix, ...]
 
 _PORT = re.compile(r"(?:port:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")
+_WANTED = re.compile(r"Tried to allocate ([\d.]{1,12}) ([KMGT])iB")
+_FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but unallocated")
+_COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
+"""RL frameworks put vLLM, whose sleep mode has an allocator of its own, into the trainers' processes."""
 _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep\w*|ibp\w*)_\w+)\b")
 
 
-def remedies(event: Event[Any]) -> Fixes:
-    """The fixes that this event's own kind asks for; none when its cause's general ones are right."""
+def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
+    """The fixes that this event's own kind asks for; none when its cause's general ones are right.
+
+    `named` are the frameworks that the logs name. A node's fault brings the fix of its check.
+    """
     what = event.what
+    if isinstance(what, NodeFault):
+        return what.fixes
+    if isinstance(what, GpuFull):
+        return _gpu_full(event.text, named)
+    if isinstance(what, Raised):
+        return next((made for words, made in _BY_MESSAGE if words.search(f"{what.type}: {what.message}")), ())
+    if isinstance(what, NodeLost):
+        return _NODE_LOST
     if isinstance(what, Symptom):
         made = _BY_NAME.get(what.name)
         return made(event.text) if made is not None else ()
@@ -35,6 +54,8 @@ def remedies(event: Event[Any]) -> Fixes:
         return _xid(what)
     if isinstance(what, Ended):
         return _ended(what.signal)
+    if isinstance(what, ClientsMissing):
+        return _unjoined(what)
     return _exit(what.signal) if isinstance(what, Exit) else ()
 
 
@@ -42,21 +63,68 @@ def _xid(what: Xid) -> Fixes:
     if what.switch:
         return ()
     return (
-        Fix("See what this Xid means and asks for.", (look("nodedoctor explain {}", what.code),)),
+        Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),)),
         Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
+    )
+
+
+def _unjoined(what: ClientsMissing) -> Fixes:
+    absent = what.expected - what.joined
+    return (
+        Fix(
+            f"Look for the {absent} that did not come: no log of its own, an error before torch.distributed"
+            " began, or a node that cannot reach the store's address.",
+        ),
+        Fix(f"Compare WORLD_SIZE ({what.expected}) with the processes that the launchers start together."),
     )
 
 
 def _ended(signal: int) -> Fixes:
     if signal == 1:
-        text = "Start the job where the end of a terminal does not reach it: tmux, nohup or a batch system."
+        text = "Start the job where a closed terminal does not kill it: tmux, nohup or a batch system."
         return (Fix(text, (look("tmux new -s train"),), "config"),)
     return (
-        Fix("Ask the scheduler who ended the job, and why: nothing in the job failed.", (), "investigate"),
+        Fix(
+            "Check in the scheduler who cancelled the job and why: nothing in the job failed.",
+            (),
+            "investigate",
+        ),
     )
 
 
+def _gpu_full(text: str, named: Collection[str]) -> Fixes:
+    """Less memory per step; another allocator only where fragments hold what was asked for.
+
+    vLLM's sleep mode asserts that PYTORCH_CUDA_ALLOC_CONF has no expandable segments (vllm
+    device_allocator/cumem.py), so that nothing is advised where vLLM may share the process.
+    """
+    less = (
+        Fix("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
+        Fix("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
+    )
+    sizes = [_bytes(found) for pattern in (_WANTED, _FRAGMENTS) if (found := pattern.search(text))]
+    if len(sizes) < 2 or sizes[1] < sizes[0] or not _COLOCATED.isdisjoint(named):
+        return less
+    grow = Fix(
+        "More than was asked for is reserved and free in fragments: let the allocator grow its segments (from"
+        " torch 2.9 the variable is PYTORCH_ALLOC_CONF).",
+        (look("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),),
+        "config",
+    )
+    return (grow, *less)
+
+
+def _bytes(found: re.Match[str]) -> float:
+    return float(found[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
+
+
 def _exit(signal: int | None) -> Fixes:
+    if signal == 9:
+        text = "Find out who killed it: the kernel's log of its node first, for an out-of-memory kill."
+        return (Fix(text, (look("dmesg -T | grep -iE 'killed process|oom'"),)),)
+    if signal == 6:
+        text = "It ended itself: the reason stands above its abort, in its own log."
+        return (Fix(text, (look("export PYTHONFAULTHANDLER=1"),)),)
     if signal not in (4, 7, 8, 11):
         return ()
     return (
@@ -74,7 +142,7 @@ def _port_in_use(text: str) -> Fixes:
     port = _PORT.search(text)
     steps = (look("ss -ltnp {}", f"sport = :{port[1]}"),) if port else (look("ss -ltnp"),)
     return (
-        Fix("See which process has the port: often the rest of the last run.", steps),
+        Fix("Check which process uses the port: often a leftover of the last run.", steps),
         Fix(
             "Or let the job choose a free one: --rdzv-endpoint with port 0, or another master port.",
             (),
@@ -88,13 +156,14 @@ def _refused(text: str) -> Fixes:
     steps = (look("nc -zv {} {}", where[1], where[2]),) if where else ()
     if "refused" in text:
         why = (
-            "The host was reached and nobody listens: its process is gone or was never started. Read its log."
+            "The host responds but nothing listens on the port: the process exited or never "
+            "started. Read its log."
         )
     else:
-        why = "Check that this address is reached from every node, and that no firewall is between."
+        why = "Check that every node can reach this address, and that no firewall blocks it."
     return (
         Fix(why, steps),
-        Fix("See which interface has the way to it.", (look("ip -br addr"), look("ip route"))),
+        Fix("Check which interface has the route to it.", (look("ip -br addr"), look("ip route"))),
     )
 
 
@@ -107,7 +176,7 @@ def _limit(name: str, ulimit: str) -> Callable[[str], Fixes]:
                 (repair(ulimit),),
                 "config",
             ),
-            Fix("See the limits of what runs.", (look("nodedoctor limits"),)),
+            Fix("Check the limits of the running processes.", (look("nodedoctor limits"),)),
         )
 
     return fixes
@@ -127,8 +196,44 @@ def _adapter(text: str) -> Fixes:
     if found is None:
         return (first,)
     without = repair("export NCCL_IB_HCA={}", f"^{found[1]}")
-    return (first, Fix("Leave the adapter out until it is repaired.", (without,), "config"))
+    return (first, Fix("Exclude the NIC until it is repaired.", (without,), "config"))
 
+
+_SHM = _steps(
+    "Give the container shared memory: docker run with --ipc=host or --shm-size, in Kubernetes an emptyDir of"
+    " medium Memory on /dev/shm.",
+    "df -h /dev/shm",
+)
+_NODE_LOST = (
+    Fix(
+        "Ask the scheduler why it gave the node up, and diagnose it before the next job.",
+        (look("nodedoctor"),),
+        "drain",
+    ),
+)
+
+
+def _raised(words: str, text: str, *commands: str) -> tuple[re.Pattern[str], Fixes]:
+    return re.compile(words), (Fix(text, tuple(map(look, commands)), "config"),)
+
+
+_BY_MESSAGE = (
+    _raised(
+        r"Expected to have finished reduction in the prior iteration",
+        "Some parameters took no part in the loss on some rank: let all of them take part, or give"
+        " DistributedDataParallel find_unused_parameters=True.",
+    ),
+    _raised(
+        r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError): ",
+        "Install the module for the Python that this rank runs, on its node: the launcher's may be another.",
+        "nodedoctor stack",
+    ),
+    _raised(
+        r"^(?:\w+\.)*(?:FileNotFoundError|PermissionError|NotADirectoryError): ",
+        "See that the path exists and can be read on the node of that rank: it may be mounted on others.",
+    ),
+)
+"""By what an exception says; the first that fits."""
 
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "port-in-use": _port_in_use,
@@ -136,18 +241,30 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "store-unreachable": _refused,
     "no-route": _refused,
     "open-files": _limit("open files", "ulimit -n 1048576"),
+    "dev-shm": _SHM,
+    "loader-bus-error": _SHM,
+    "cannot-map": _SHM,
+    "nccl-versions-differ": _steps("Install one NCCL on all nodes.", "nodedoctor stack"),
     "threads": _limit("processes and threads", "ulimit -u unlimited"),
     "memlock": _limit("locked memory", "ulimit -l unlimited"),
-    "disk-full": _steps("Make room on the file system that the line names.", "df -h", "df -i"),
+    "disk-full": _steps("Free space on the file system in that line.", "df -h", "df -i"),
     "wrong-build": _steps(
-        "See which libraries and builds are loaded, and what fits them.", "nodedoctor stack"
+        "Check which libraries and builds are loaded, and which versions match.", "nodedoctor stack"
     ),
+    "task-lost": _steps(
+        "Read the end of that task's own log, and its node's kernel log: the others only report its silence.",
+        "dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",
+    ),
+    "engine-died": _text(
+        "Read the worker's own lines above: the engine only reports that it ended. Without any, look for an"
+        " out-of-memory kill on its node."
+    ),
+    "amdgpu-reset": _steps("See what the kernel says of the GPU.", "dmesg -T | grep -i amdgpu"),
+    "memory-limit-touched": _text("Ask for more memory, or read less at once."),
     "rank-given-twice": _text(
         "Give each process its own RANK: two launchers of one job have the same node rank."
     ),
-    "rendezvous-failed": _text(
-        "Look for the node that did not come: it has no log, or fails before it starts."
-    ),
+    "rendezvous-failed": _text("Find the missing node: it has no log, or failed before its start."),
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": _steps(
         "Find the kernel that went wrong: run once where it is reported at its own line.",

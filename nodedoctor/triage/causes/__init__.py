@@ -1,13 +1,24 @@
 """Cause rules: each module one family, each rule a pure function from the story to candidate causes.
 
-`RULES` is their order of explanation only where two are equal; `Candidate.order` decides.
+A rule says what a candidate rests on; `weigh` says which one outweighs the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodedoctor.triage.causes import bare, collectives, deaths, groups, local, missing, network, nodes, ras
+from nodedoctor.triage.causes import (
+    bare,
+    collectives,
+    deaths,
+    groups,
+    local,
+    missing,
+    network,
+    nodes,
+    ras,
+    stacks,
+)
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
 
@@ -23,10 +34,10 @@ RULES: tuple[Rule, ...] = (
     *bare.RULES,
     *nodes.RULES,
     *ras.RULES,
+    *stacks.RULES,
 )
 
 
 def candidates(story: Story) -> list[Candidate]:
-    """Every cause that some rule sees, the one that explains the others first."""
-    found = [candidate for rule in RULES for candidate in rule(story)]
-    return sorted(found, key=lambda candidate: candidate.order)
+    """Every cause that some rule sees."""
+    return [candidate for rule in RULES for candidate in rule(story)]

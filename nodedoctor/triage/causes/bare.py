@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.system.kernel import Stalled
 from nodedoctor.triage.events.watchdog import Heartbeat
-from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.model import Candidate, Ground
 from nodedoctor.triage.story import Story
 
 
@@ -20,11 +19,16 @@ def heartbeat(story: Story) -> Iterator[Candidate]:
     stuck = distinct(event.who for event in beats)
     others = len(story.ranks_seen) - len(stuck)
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
-    place = order.STUCK + 3 if culprits else order.HINT + 20
+    ground: Ground = "absence" if culprits else "hint"
     who = called(culprits) or "the process"
     headline = f"{who} stood still in a call that its watchdog could not pass (GIL, CUDA, storage)"
     yield Candidate(
-        "cpu_stuck_or_slow_rank", place, "medium" if culprits else "low", headline, tuple(beats[:3]), culprits
+        "cpu_stuck_or_slow_rank",
+        ground,
+        "medium" if culprits else "low",
+        headline,
+        tuple(beats[:3]),
+        culprits,
     )
 
 
@@ -34,9 +38,7 @@ def storage(story: Story) -> Iterator[Candidate]:
     if stalls:
         culprits = tuple(distinct(event.who for event in stalls))
         headline = f"{called(culprits) or 'a process'} hung in the kernel: {stalls[0].what.says}"
-        yield Candidate(
-            "cpu_stuck_or_slow_rank", order.STUCK - 2, "medium", headline, tuple(stalls[:3]), culprits
-        )
+        yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
 
 
 RULES = (heartbeat, storage)

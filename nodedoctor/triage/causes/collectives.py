@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.store import Fingerprint, GlooTimeout, Mismatch, PeerGone, SizeMismatch
@@ -15,15 +13,14 @@ from nodedoctor.triage.events.trace import Frame, Raised
 from nodedoctor.triage.events.watchdog import Lagging
 from nodedoctor.triage.model import Candidate, Event, Who
 from nodedoctor.triage.story import Story, Wait
+from nodedoctor.triage.story.pace import ended_bars
 
-_GUARD = re.compile(
-    r"\b(?:\w*rank\w*|get_rank\(\))(?:\(\))? ?(==|!=) ?(\d+)|\b(is_main_process|is_global_zero|is_rank_0)\b"
-)
 _COLLECTIVES = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
-    r"|dist\.|backward\("
+    r"|backward\("
     r"|save_checkpoint|wait_for_everyone"
 )
+_TRANSFERS = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
@@ -42,7 +39,7 @@ def declared(story: Story) -> Iterator[Candidate]:
     who = f"{called(culprits)} differs from the others" if odd else f"{called(parties) or 'ranks'} differ"
     yield Candidate(
         "collective_mismatch",
-        order.DECLARED_MISMATCH,
+        "compared",
         "high" if odd else "medium",
         f"{who}: the ranks called different collectives at the same time",
         tuple(mismatches[:4]),
@@ -59,7 +56,7 @@ def desync(story: Story) -> Iterator[Candidate]:
         mismatch = any("mismatched" in event.text for event in reports) and len(story.waits) > 1
         yield Candidate(
             "collective_mismatch" if mismatch and _signatures(story) > 1 else "cpu_stuck_or_slow_rank",
-            order.NAMED_MISSING,
+            "named",
             "high",
             f"{called(culprits)} never joined the collective, says PyTorch's desync report",
             tuple(reports[:4]),
@@ -72,16 +69,14 @@ def sizes(story: Story) -> Iterator[Candidate]:
     events = story.of(SizeMismatch)
     if not events:
         return
-    culprits = _guarded(_frames(story))
     what = events[0].what
     yield Candidate(
         "collective_mismatch",
-        order.DECLARED_MISMATCH + 1,
-        "medium" if culprits else "high",
-        f"{called(culprits) or 'one rank'} called the collective with another size or type:"
+        "compared",
+        "high",
+        "one rank called the collective with another size or type:"
         f" {what.received} bytes came where {what.expected} were expected",
-        tuple(events[:2]) + tuple(e for e, _ in _frames(story))[:2],
-        culprits,
+        (*events[:2], *(event for event, _ in _frames(story)[:2])),
     )
 
 
@@ -98,7 +93,7 @@ def different(story: Story) -> Iterator[Candidate]:
         told = "; ".join(f"rank {rank}: {_shown(by_rank[rank])}" for rank in sorted(by_rank)[:4])
         yield Candidate(
             "collective_mismatch",
-            order.DIFFERENT,
+            "different",
             "medium",
             f"{called(culprits or parties)} {'was' if len(culprits) == 1 else 'were'} in another "
             f"collective: {told}",
@@ -112,16 +107,20 @@ def different(story: Story) -> Iterator[Candidate]:
 
 def fewer(story: Story) -> Iterator[Candidate]:
     """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
+    if _point_to_point(story):
+        return  # who sends and receives may come to its end before the others
     done = distinct(e.who for e in story.of(Finished) if not story.late(e))
     gave_up = [wait.event.who.rank for wait in story.waits]
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
     victims = {rank for rank in gave_up if rank is not None}
+    bars, short = ended_bars(e for e in story.events if not story.late(e))
+    done = distinct([*done, *(e.who for e in bars if short & victims)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
-        events = [e for e in story.of(Finished) if e.who.rank in {who.rank for who in early}]
+        events = [e for e in [*story.of(Finished), *bars] if e.who.rank in {who.rank for who in early}]
         yield Candidate(
             "collective_mismatch",
-            order.DIFFERENT,
+            "different",
             "medium",
             f"{called(early)} had finished while others still waited: different numbers of steps",
             tuple(events[:3]),
@@ -129,26 +128,33 @@ def fewer(story: Story) -> Iterator[Candidate]:
         )
 
 
-def guarded(story: Story) -> Iterator[Candidate]:
-    """A waiting rank's own source line calls the collective only on some ranks."""
-    frames = _frames(story)
-    stacks = {frame.line for _, frame in frames}
+def _point_to_point(story: Story) -> bool:
+    """True when a rank waited in a send or a receive."""
+    return any(
+        frame.function in _TRANSFERS and "distributed" in frame.file
+        for event in story.of(Raised)
+        for frame in event.what.frames
+    ) or any(wait.work.op in ("SEND", "RECV", "COALESCED") for wait in story.waits)
+
+
+def elsewhere(story: Story) -> Iterator[Candidate]:
+    """Ranks that waited in different source lines do not make the same collectives.
+
+    The odd one is not named: a ring of gloo's lets some ranks go on to their next call before it stops.
+    """
     if not story.of(GlooTimeout) and not story.waits:
         return
-    culprits = _guarded(frames)
-    if culprits or len(stacks) > 1:
-        events: list[Event[Any]] = [event for event, _ in frames]
-        place = order.GUARDED if culprits else order.DIFFERENT + 1
-        lines = ", ".join(f"line {line}" for line in sorted(stacks)[:4])
+    frames = {e.who.rank: (e, frame) for e, frame in _frames(story) if e.who.rank is not None}
+    if len({(frame.file, frame.line) for _, frame in frames.values()}) > 1:
+        rows = sorted(frames.items())[:4]
+        lines = ", ".join(f"rank {rank}: line {frame.line}" for rank, (_, frame) in rows)
         yield Candidate(
             "collective_mismatch",
-            place,
-            "medium" if culprits else "low",
-            f"{called(culprits)} does not take part in the collective: its call depends on the rank"
-            if culprits
-            else f"the ranks waited in different calls ({lines}): they do not make the same collectives",
-            tuple(events[:4]),
-            culprits,
+            "different",
+            "low",
+            f"the ranks waited in different calls ({lines}): they do not make the same collectives",
+            tuple(event for _, (event, _) in rows),
+            parties=tuple(distinct(event.who for event, _ in frames.values())),
         )
 
 
@@ -196,27 +202,8 @@ def _frames(story: Story) -> list[tuple[Event[Raised], Frame]]:
     for event in story.of(Raised):
         own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
         if own:
-            found.append((event, own[0] if _rank_guard(own[0].source) else own[-1]))
-    outer: list[tuple[Event[Raised], Frame]] = []
-    for event in story.of(Raised):
-        top = [f for f in event.what.frames if not _LIBRARY.search(f.file)]
-        if top and _rank_guard(top[0].source) and not any(e is event for e, _ in found):
-            outer.append((event, top[0]))
-    return found + outer
-
-
-def _rank_guard(source: str) -> re.Match[str] | None:
-    return _GUARD.search(source)
-
-
-def _guarded(frames: list[tuple[Event[Raised], Frame]]) -> tuple[Who, ...]:
-    """The ranks that a condition in the source singles out; only numbers count."""
-    named: set[int] = set()
-    for _, frame in frames:
-        guard = _rank_guard(frame.source)
-        if guard and guard[2] and _COLLECTIVES.search(frame.source):
-            named.add(int(guard[2]))
-    return tuple(Who(rank=rank) for rank in sorted(named)) if len(named) == 1 else ()
+            found.append((event, own[-1]))
+    return found
 
 
 def distinct_ranks(waits: list[Wait]) -> str:
@@ -224,4 +211,4 @@ def distinct_ranks(waits: list[Wait]) -> str:
     return listed(who.rank for who in distinct(wait.who for wait in waits) if who.rank is not None)
 
 
-RULES = (declared, desync, sizes, different, fewer, guarded)
+RULES = (declared, desync, sizes, different, fewer, elsewhere)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
@@ -40,17 +39,19 @@ def killed(story: Story) -> Iterator[Candidate]:
     chosen = hard or first
     signal = chosen[0].what.signal
     chosen = [event for event in chosen if event.what.signal == signal]
-    culprits = tuple(distinct(e.who for e in chosen)) or blamed(*(e.who for e in chosen if e.who.pid))
+    people = tuple(distinct(e.who for e in chosen)) or blamed(*(e.who for e in chosen if e.who.pid))
+    ordered = len(people) == 1 or any(event.what.first for event in chosen)
+    culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
-    place = order.DIED if signal != 6 else order.STUCK + 5
+    were = "were" if len(people) > 1 else "was"
     yield Candidate(
         "peer_died",
-        place,
-        "high" if culprits and signal != 6 else "medium",
-        f"{called(culprits) or 'a process'} was ended by {name}",
+        "death" if signal != 6 else "echo",
+        "high" if culprits else "medium",
+        f"{called(people) or 'a process'} {were} ended by {name}",
         tuple(chosen[:4]),
         culprits,
-        why_not="no process was seen to end by a signal of its own before the others",
+        parties=() if culprits else people,
     )
 
 
@@ -68,7 +69,7 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
     culprits = blamed(*(event.who for event in named))
     yield Candidate(
         "peer_died",
-        order.DIED + 1,
+        "death",
         "medium",
         f"Ray's worker {called(culprits) or ''} is gone, for a reason that Ray does not know".replace(
             "  ", " "
@@ -91,7 +92,7 @@ def signalled(story: Story) -> Iterator[Candidate]:
         2: "somebody pressed Ctrl-C",
     }.get(signal, "somebody else sent it")
     yield Candidate(
-        "peer_died", order.DIED + 4, "medium", f"the launcher was ended by {name}: {why}", tuple(ended[:3])
+        "peer_died", "death", "medium", f"the launcher was ended by {name}: {why}", tuple(ended[:3])
     )
 
 
@@ -102,7 +103,7 @@ def nodes_lost(story: Story) -> Iterator[Candidate]:
         hosts = sorted({event.who.host for event in lost if event.who.host})
         headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
         culprits = tuple(Who(host=host) for host in hosts)
-        yield Candidate("peer_died", order.DIED - 1, "high", headline, tuple(lost[:4]), culprits)
+        yield Candidate("peer_died", "death", "high", headline, tuple(lost[:4]), culprits)
 
 
 def store_host_gone(story: Story) -> Iterator[Candidate]:
@@ -111,7 +112,7 @@ def store_host_gone(story: Story) -> Iterator[Candidate]:
     if waits:
         culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
         headline = f"{called(culprits)} was gone before it had published what the others needed to start"
-        yield Candidate("peer_died", order.DIED + 2, "medium", headline, tuple(waits[:4]), culprits)
+        yield Candidate("peer_died", "death", "medium", headline, tuple(waits[:4]), culprits)
 
 
 def connections_closed(story: Story) -> Iterator[Candidate]:
@@ -133,10 +134,8 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
-    confidence: Confidence = "medium" if culprits else "low"
-    yield Candidate(
-        "peer_died", order.STUCK + 10, confidence, headline, tuple(closed[:4]), culprits, parties=parties
-    )
+    confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
+    yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
 def _silent(story: Story, victims: set[int]) -> list[int]:
@@ -163,6 +162,8 @@ def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
     if signal is None or signal in (1, 2, 3, 13, 15):
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
+        return False
+    if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
     return not (signal == 6 and _watchdog_aborts(story))
 

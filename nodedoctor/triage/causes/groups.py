@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import distinct, listed
 from nodedoctor.triage.flight.physics import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story, Wait
+from nodedoctor.triage.story.pace import stood_still
 
 MISCONFIGURED_MS = 1000
 """A limit of a second or less is shorter than one step of any training."""
@@ -36,7 +36,7 @@ def crossed(story: Story) -> Iterator[Candidate]:
     parties = tuple(distinct(wait.who for wait in story.waits))
     yield Candidate(
         "collective_mismatch",
-        order.NAMED_MISSING,
+        "compared",
         "medium",
         f"ranks {listed(ranks[first])} wait in {_called(groups[first][0], first)} for ranks that wait"
         f" elsewhere: {where}. The ranks call the groups' collectives in a different order",
@@ -54,12 +54,28 @@ def too_short(story: Story) -> Iterator[Candidate]:
     if short:
         yield Candidate(
             "timeout_too_short_legit_work",
-            order.NAMED_MISSING,
+            "named",
             "high",
             f"the timeout of the process group is {short[0].work.timeout_ms} ms, less than any step takes: it"
             " was set in the wrong unit",
             tuple(wait.event for wait in short[:3]),
             collective=short[0].work,
+        )
+
+
+def frozen(story: Story) -> Iterator[Candidate]:
+    """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
+    beyond = stood_still(story.waits)
+    if beyond is not None:
+        hours = f"{beyond / 3600:.1f} h" if beyond >= 3600 else f"{beyond / 60:.0f} min"
+        yield Candidate(
+            "cpu_stuck_or_slow_rank",
+            "absence",
+            "medium",
+            f"the processes or their machine stood still: the watchdog fired {hours} after its limit, and it"
+            " looks every second (a suspended machine, a stopped process, memory that is swapped out)",
+            tuple(wait.event for wait in story.waits[:3]),
+            collective=story.waits[0].work,
         )
 
 
@@ -99,4 +115,4 @@ def _called(wait: Wait, name: str) -> str:
     return f"{wait.work.op or 'a collective'} of {group}"
 
 
-RULES = (crossed, too_short)
+RULES = (crossed, too_short, frozen)

@@ -7,31 +7,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
-from nodedoctor.triage.events.progress import LocalFailure
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Left
-from nodedoctor.triage.model import Candidate, Cause, Event, Who
+from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Who
 from nodedoctor.triage.story import QUIET, Story
 
-_ORDER: dict[Cause, int] = {
-    "gpu_hardware_xid": order.GPU_FAULT,
-    "driver_problem": order.DRIVER,
-    "version_mismatch": order.VERSION,
-    "nvlink_fabric": order.FABRIC,
-    "shm_or_limits": order.LIMITS,
-    "network_socket_interface": order.INTERFACE,
-    "network_ib": order.INFINIBAND,
-    "p2p_pcie_acs_iommu": order.P2P,
-    "user_code_exception": order.CUDA_FAULT,
-    "collective_mismatch": order.DECLARED_MISMATCH,
-    "peer_died": order.DIED + 2,
+_GROUND: dict[Cause, Ground] = {
+    "gpu_hardware_xid": "fault",
+    "driver_problem": "fault",
+    "version_mismatch": "fault",
+    "nvlink_fabric": "fault",
+    "shm_or_limits": "fault",
+    "network_socket_interface": "fault",
+    "network_ib": "path",
+    "p2p_pcie_acs_iommu": "path",
+    "user_code_exception": "own error",
+    "collective_mismatch": "compared",
+    "peer_died": "death",
+    "peer_host_oom": "fault",
+    "cpu_stuck_or_slow_rank": "absence",
 }
 _UNREACHABLE = frozenset(
     ("connect-failed", "no-route", "store-unreachable", "mesh-failed", "name-unresolved", "rendezvous-failed")
@@ -46,14 +46,17 @@ _ECHOES = re.compile(
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|CalledProcessError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
-    r"|Rendezvous\w+|NodeDiedError"
+    r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 _ECHO_WORDS = re.compile(
     r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
-    r"|communicator was aborted"
+    r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: |[Cc]oordination service"
+    r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
+    r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
+    r"|OPS function error: Hccl|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
 
@@ -66,18 +69,16 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     for (cause, name), events in by_name.items():
         first = min(events, key=story.moment)
         what = first.what
-        place = order.UNREACHABLE if name in _UNREACHABLE else _ORDER[cause]
-        place += order.LATE * (what.personal and story.late(first)) + (0 if what.decisive else order.HINT)
+        ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
         culprits = tuple(distinct(e.who for e in _together(story, events))) if what.personal else ()
         culprits = culprits or (sole_failure(story) if what.personal else ())
         yield Candidate(
             cause,
-            place,
-            "high" if what.decisive and place < order.UNREACHABLE else "medium" if what.decisive else "low",
+            ground,
+            "low" if ground == "hint" else "medium" if ground == "path" else "high",
             f"{called(culprits)}: {what.says}" if culprits else what.says,
             tuple(events[:4]),
             culprits,
-            why_not="the line is only a hint" if not what.decisive else "something earlier explains it",
         )
 
 
@@ -87,17 +88,17 @@ def xids(story: Story) -> Iterator[Candidate]:
     soft = [event for event in told if _of_program(event.what)]
     hard = [event for event in told if event not in soft]
     if hard:
-        yield _xid("gpu_hardware_xid", order.GPU_FAULT - 1, hard)
+        yield _xid("gpu_hardware_xid", "fault", hard)
     if soft:
-        yield _xid("user_code_exception", order.EXCEPTION + 2, soft)
+        yield _xid("user_code_exception", "own error", soft)
 
 
-def _xid(cause: Cause, place: int, events: list[Event[Xid]]) -> Candidate:
+def _xid(cause: Cause, ground: Ground, events: list[Event[Xid]]) -> Candidate:
     first = events[0].what
     culprits = tuple(distinct(event.who for event in events))
     headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
     headline += f" ({called(culprits)})" if culprits else ""
-    return Candidate(cause, place, "high", headline, tuple(events[:4]), culprits)
+    return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
 
 
 def _harmless(what: Xid) -> bool:
@@ -127,7 +128,7 @@ def host_memory(story: Story) -> Iterator[Candidate]:
         culprits = blamed(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
     headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
     evidence = (*ooms[:4], hog) if hog is not None else tuple(ooms[:4])
-    yield Candidate("peer_host_oom", order.HOST_OOM, "high", headline, evidence, culprits)
+    yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
 
 
 def gpu_memory(story: Story) -> Iterator[Candidate]:
@@ -139,7 +140,7 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(e.who for e in _together(story, early))) or sole_failure(story)
     yield Candidate(
         "peer_cuda_oom",
-        order.CUDA_OOM + order.LATE * all(story.late(event) for event in full),
+        "own error",
         "high",
         f"{called(culprits) or 'a process'} ran out of GPU memory",
         tuple(early[:4]),
@@ -154,9 +155,7 @@ def duplicate_gpu(story: Story) -> Iterator[Candidate]:
         ranks = sorted({rank for event in events for rank in event.what.ranks})
         culprits = tuple(Who(rank=rank) for rank in ranks)
         headline = f"{called(culprits)} were started on the same GPU"
-        yield Candidate(
-            "user_code_exception", order.CUDA_FAULT, "high", headline, tuple(events[:4]), culprits
-        )
+        yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
 
 
 def exceptions(story: Story) -> Iterator[Candidate]:
@@ -181,27 +180,17 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(e.who for e in same)) or sole_failure(story)
     said = f"{first.what.type}: {first.what.message}".rstrip(": ")[:160]
     headline = f"{called(culprits) or 'the program'} raised {said}"
-    place = order.EXCEPTION + (0 if early else order.LATE)
-    yield Candidate("user_code_exception", place, "high", headline, tuple(same[:4]), culprits)
+    yield Candidate("user_code_exception", "own error", "high", headline, tuple(same[:4]), culprits)
 
 
 def left_early(story: Story) -> Iterator[Candidate]:
-    """A rank that announced a failure, or took its communicators down, before the others gave up waiting."""
+    """A rank that took its communicators down before the others gave up waiting."""
     waiting = {wait.who.rank for wait in story.waits}
-    said = [e for e in story.of(LocalFailure) if not story.late(e)]
     gone = [e for e in story.of(Left) if not story.late(e) and e.who.rank not in waiting and waiting]
-    events: list[Event[Any]] = [*said, *gone]
-    culprits = tuple(distinct(e.who for e in events))
-    if events and (said or culprits):
-        headline = f"{called(culprits) or 'one rank'} failed by itself and left while the others waited"
-        yield Candidate(
-            "user_code_exception",
-            order.EXCEPTION + 1,
-            "high" if said else "medium",
-            headline,
-            tuple(events[:4]),
-            culprits,
-        )
+    culprits = tuple(distinct(event.who for event in gone))
+    if culprits:
+        headline = f"{called(culprits)} ended its process groups and left while the others waited"
+        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
 
 
 def is_echo(raised: Raised) -> bool:

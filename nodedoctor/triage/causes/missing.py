@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Asleep, LongWork, Step
-from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.events.store import (
+    BarrierMissed,
+    ClientsMissing,
+    GlooTimeout,
+    HeartbeatLost,
+    PeerGone,
+    StoreWait,
+)
 from nodedoctor.triage.events.system.exits import Exit, Forced
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, GilHeld
-from nodedoctor.triage.model import Candidate, Cause, Event, Who
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who
 from nodedoctor.triage.story import Story
 
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
 
+LARGEST_NAMED = 1 << 16
+"""Processes of a rendezvous among which the missing are looked for by name."""
+
 
 def barrier(story: Story) -> Iterator[Candidate]:
-    """A monitored barrier names who did not come."""
+    """A monitored barrier, or JAX's coordination service, names who did not come."""
     missed = story.of(BarrierMissed)
-    if missed:
-        ranks = sorted({rank for event in missed for rank in event.what.ranks})
-        culprits = tuple(Who(rank=rank) for rank in ranks)
-        yield _absent(
-            story,
-            culprits,
-            tuple(missed[:4]),
-            "did not reach the monitored barrier",
-            order.NAMED_MISSING,
-            "high",
-        )
+    if not missed:
+        return
+    culprits = tuple(Who(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks}))
+    lost = story.of(HeartbeatLost)
+    if lost:
+        headline = f"{called(culprits)} stopped sending heartbeats: its process ended, or its node"
+        evidence = (*lost[:1], *missed[:4])
+        yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
+    else:
+        did = "did not reach the barrier"
+        yield _absent(story, culprits, tuple(missed[:4]), did, "named", "high")
 
 
 def behind(story: Story) -> Iterator[Candidate]:
@@ -47,10 +56,28 @@ def behind(story: Story) -> Iterator[Candidate]:
         ]
         culprits = tuple(distinct(e.who for e in slow))
         waited = {wait.who.rank for wait in story.waits}
-        if culprits and all(who.rank not in waited for who in culprits):
-            yield _absent(
-                story, culprits, tuple(slow[:3]), f"had not enqueued collective {seq}", order.BEHIND, "high"
+        if not culprits or any(who.rank in waited for who in culprits):
+            continue
+        did = f"had not enqueued collective {seq}"
+        inside = _in_gloo(story, culprits)
+        if inside:
+            yield Candidate(
+                "collective_mismatch",
+                "different",
+                "high",
+                f"{called(culprits)} {did} and waited in a collective of another group, while the others"
+                f" waited in {story.waits[0].work.op or 'this one'}",
+                (*slow[:2], *inside[:2], *(wait.event for wait in story.waits[:2])),
+                culprits,
             )
+        yield _absent(story, culprits, tuple(slow[:3]), did, "different", "high")
+
+
+def _in_gloo(story: Story, people: Sequence[Who]) -> list[Event[Any]]:
+    """What ranks say that waited in gloo themselves; empty unless all of them do: who waits is not stuck."""
+    told = [event for kind in (PeerGone, GlooTimeout) for event in story.of(kind)]
+    mine = {who.rank: [event for event in told if event.who.rank == who.rank] for who in people}
+    return [event for events in mine.values() for event in events] if all(mine.values()) else []
 
 
 def late(story: Story) -> Iterator[Candidate]:
@@ -84,23 +111,25 @@ def late(story: Story) -> Iterator[Candidate]:
             culprits,
             evidence,
             "came to the collective long after the others",
-            order.LATE_ARRIVAL,
+            "different",
             "high",
         )
 
 
 def silent(story: Story) -> Iterator[Candidate]:
-    """Nearly all ranks printed a timeout: the ones that did not are those the others waited for."""
+    """Nearly all ranks printed a timeout: the ones that did not are those the others waited for.
+
+    A line may be missing from a log: only a rank that is heard after the others gave up is known
+    to be silent.
+    """
     gone = _silent(story)
     if gone:
-        alive = [
-            e for e in story.of(Exit) if e.who.rank in {who.rank for who in gone} and e.what.signal in (9, 15)
-        ]
+        ranks = {who.rank for who in gone}
+        heard = {e.who.rank for e in story.events if story.late(e) and not isinstance(e.what, (Exit, Forced))}
+        alive = [e for e in story.of(Exit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
-        confidence = "medium" if story.expected or alive else "low"
-        yield _absent(
-            story, gone, evidence, "never arrived where the others waited", order.SILENT, confidence
-        )
+        confidence: Confidence = "medium" if ranks <= heard else "low"
+        yield _absent(story, gone, evidence, "never arrived where the others waited", "absence", confidence)
 
 
 def frozen(story: Story) -> Iterator[Candidate]:
@@ -112,7 +141,7 @@ def frozen(story: Story) -> Iterator[Candidate]:
     held = [who for who in named if who.rank not in waited]
     if held and len(held) <= max(1, len(story.ranks_seen) // 3):
         yield _absent(
-            story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", order.BEHIND + 1, "medium"
+            story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
         )
 
 
@@ -127,7 +156,7 @@ def gil(story: Story) -> Iterator[Candidate]:
             odd,
             tuple(story.of(GilHeld)[:3]),
             "held Python's lock inside a call",
-            order.BEHIND + 2,
+            "absence",
             "medium",
         )
 
@@ -138,7 +167,7 @@ def unpublished(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
     if culprits:
         doing = "had not published what the others needed to start: alive or not cannot be told"
-        yield _absent(story, culprits, tuple(waits[:3]), doing, order.STUCK, "low")
+        yield _absent(story, culprits, tuple(waits[:3]), doing, "absence", "low")
 
 
 def legitimate(story: Story) -> Iterator[Candidate]:
@@ -151,7 +180,7 @@ def legitimate(story: Story) -> Iterator[Candidate]:
         culprits = tuple(person for person in who if person.rank not in waiting)
         yield Candidate(
             "timeout_too_short_legit_work",
-            order.STUCK + 1,
+            "absence",
             "medium" if culprits else "low",
             f"{called(culprits) or 'another rank'} was {work.what.kind} while the others waited, "
             f"longer than their timeout",
@@ -165,8 +194,8 @@ def _absent(
     culprits: tuple[Who, ...],
     evidence: tuple[Event[Any], ...],
     did: str,
-    place: int,
-    confidence: Any,
+    ground: Ground,
+    confidence: Confidence,
 ) -> Candidate:
     """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
     work = _long_work(story, {who.rank for who in culprits})
@@ -179,13 +208,12 @@ def _absent(
     victims = tuple(distinct(wait.who for wait in story.waits if wait.who.rank not in ranks))
     return Candidate(
         cause,
-        place,
+        ground,
         confidence,
         f"{called(culprits)} {did}{doing}; the others waited for it until the timeout",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
-        why_not="no rank is seen to be alive and missing",
         collective=story.waits[0].work if story.waits else None,
     )
 
@@ -223,6 +251,8 @@ def _silent(story: Story) -> tuple[Who, ...]:
     for event in _gloo_waits(story):
         if event.who.rank is not None:
             waited[event.who.rank] = event.who
+    if any(wait.who.rank is None for wait in story.waits):
+        return ()  # one of those that are missed may be the one that has no name
     if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
         return ()
     group = _group_size(story) or 0
@@ -234,8 +264,9 @@ def _silent(story: Story) -> tuple[Who, ...]:
     missing = sorted(known - set(waited))
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(known) // 3):
         return ()
+    gave_up = {event.who.rank for event in story.given_up}
     people = {who.rank: who for who in distinct(event.who for event in story.events)}
-    return tuple(people.get(rank, Who(rank=rank)) for rank in missing)
+    return tuple(people.get(rank, Who(rank=rank)) for rank in missing if rank not in gave_up)
 
 
 def _gloo_waits(story: Story) -> list[Event[Any]]:
@@ -256,4 +287,25 @@ def _group_size(story: Story) -> int | None:
     return None
 
 
-RULES = (barrier, behind, late, silent, frozen, gil, unpublished, legitimate)
+def unjoined(story: Story) -> Iterator[Candidate]:
+    """The store counted who came: the others never did, and there was no group yet that could have hung."""
+    told = story.of(ClientsMissing)
+    if not told:
+        return
+    joined, expected = max((event.what.joined, event.what.expected) for event in told)
+    absent = expected - joined
+    came = {event.who.rank for event in story.events if event.who.rank is not None}
+    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
+    culprits = tuple(Who(rank=rank) for rank in missing) if len(missing) == absent else ()
+    names = f" ({called(culprits)})" if culprits else ""
+    yield Candidate(
+        "network_socket_interface",
+        "path",
+        "medium",
+        f"{absent} of {expected} processes never joined the rendezvous{names}",
+        tuple(told[:4]),
+        culprits,
+    )
+
+
+RULES = (unjoined, barrier, behind, late, silent, frozen, gil, unpublished, legitimate)

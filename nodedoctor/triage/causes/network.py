@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.events.nccl import IbFlush
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Candidate
@@ -16,7 +15,7 @@ def flushed(story: Story) -> Iterator[Candidate]:
     events = story.of(IbFlush)
     if events:
         headline = f"the peer {events[0].what.peer} had already closed the InfiniBand connection"
-        yield Candidate("peer_died", order.STUCK + 8, "low", headline, tuple(events[:3]))
+        yield Candidate("peer_died", "echo", "low", headline, tuple(events[:3]))
 
 
 def cut(story: Story) -> Iterator[Candidate]:
@@ -24,7 +23,7 @@ def cut(story: Story) -> Iterator[Candidate]:
     events = [event for event in story.of(PeerGone) if event.what.timed_out]
     if events:
         headline = f"the connection to {events[0].what.peer or 'a peer'} timed out without being closed"
-        yield Candidate("network_socket_interface", order.STUCK + 9, "low", headline, tuple(events[:3]))
+        yield Candidate("network_socket_interface", "echo", "low", headline, tuple(events[:3]))
 
 
 RULES = (flushed, cut)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.model import Candidate, Cause, Event
 from nodedoctor.triage.nodes import NodeFault
 from nodedoctor.triage.story import Story
@@ -20,11 +19,10 @@ def faults(story: Story) -> Iterator[Candidate]:
         where = f" on {first.who.host}" if first.who.host else ""
         yield Candidate(
             cause,
-            order.HINT + 10,
+            "node",
             "medium",
             f"the logs do not say why, but {first.what.check} fails{where}: {first.what.summary}",
             tuple(events[:4]),
-            why_not="the node's fault is not seen to be what ended the job",
         )
 
 

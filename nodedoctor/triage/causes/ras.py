@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.ras import RasDead, RasMissing, RasProcess
 from nodedoctor.triage.model import Candidate, Who
@@ -25,7 +24,7 @@ def silent(story: Story) -> Iterator[Candidate]:
     dead = story.of(RasDead)
     yield Candidate(
         "peer_died",
-        order.DIED + 3,
+        "death",
         "high" if dead else "medium",
         f"{called(culprits)} does not answer NCCL's RAS service: "
         + ("its process is gone" if dead else "its process is gone or frozen"),

@@ -26,14 +26,16 @@ def blamed(*people: Who) -> tuple[Who, ...]:
 
 
 def called(people: Iterable[Who]) -> str:
-    """`rank 3 on node-1`, `ranks 0 and 1`, `process 4711`, or nothing."""
+    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, or nothing."""
     people = tuple(people)
     ranks = sorted({who.rank for who in people if who.rank is not None})
+    roles = {who.role for who in people}
+    role = f"{roles.pop()} " if len(roles) == 1 and "" not in roles else ""
     if len(ranks) == 1:
         host = next((who.host for who in people if who.rank == ranks[0] and who.host), None)
-        return f"rank {ranks[0]}" + (f" on {host}" if host else "")
+        return f"{role}rank {ranks[0]}" + (f" on {host}" if host else "")
     if ranks:
-        return "ranks " + listed(ranks)
+        return f"{role}ranks {listed(ranks)}"
     pids = sorted({who.pid for who in people if who.pid is not None})
     return f"process {pids[0]}" if len(pids) == 1 else ""
 
@@ -50,7 +52,9 @@ def listed(ranks: Iterable[int]) -> str:
 
 
 def sole_failure(story: Story) -> tuple[Who, ...]:
-    """The rank its launcher saw fail first by itself: who an error line without a rank belongs to."""
-    first = [e.who for e in story.of(Exit) if e.what.first and e.what.signal != 15]
-    ranked = distinct(first)
+    """The only rank that its launcher saw fail by itself: who an error line without a rank belongs to."""
+    exits = story.of(Exit)
+    ranked = distinct(event.who for event in exits if event.what.signal != 15)
+    if len(exits) == 1 and "local_rank: " in exits[0].text:
+        return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     return tuple(ranked) if len(ranked) == 1 and story.sources == 1 else ()

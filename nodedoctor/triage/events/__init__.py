@@ -10,11 +10,13 @@ from typing import Any
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
+from nodedoctor.triage.events.programs import amd, ascend, jax, serving
 from nodedoctor.triage.events.seen import Article, Prose, unread
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
+from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.exits import ElasticBlock
-from nodedoctor.triage.events.trace import Raised, Tracebacks
+from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -30,6 +32,10 @@ SIGNS: tuple[Sign, ...] = (
     *ras.SIGNS,
     *kernel.SIGNS,
     *slurm.SIGNS,
+    *jax.SIGNS,
+    *serving.SIGNS,
+    *ascend.SIGNS,
+    *amd.SIGNS,
     *progress.SIGNS,
 )
 """Every sign of every family."""
@@ -67,6 +73,7 @@ NEEDLES: tuple[str, ...] = (
         if len(n) > 6 or n in ("Xid (", "Killed")
     ),
     "Traceback (most recent",
+    "Last error:",
 )
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 
@@ -97,11 +104,13 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
     counters = Counters()
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
-    prose, last = Prose(), None
-    for line in _joined(lines):
+    prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
+    continued = Continued()
+    for line in map(continued.line, _joined(lines)):
         last = line
         prose.read(line)
-        events = list(_events(line, traces, block))
+        yield from dumps.read(line)
+        events = last_errors.told(line, list(_events(line, traces, block)))
         yield from open_errors.told(line)
         if events:
             yield from open_errors.released()
@@ -119,6 +128,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
             counters.read(line, _speaker(line), *counted)
     yield from open_errors.released()
     yield from counters.flush()
+    yield from dumps.flush()
     if last is not None and prose.is_article:
         yield Event(Article(), last.place, Who(), None, last.text)
 
@@ -139,7 +149,7 @@ class _OpenErrors:
         """The held events, when this line decides about them."""
         if not self._held:
             return
-        if line.key == self._key and handled(line.text):
+        if line.key == self._key and handled(line.text) and not warned(line.text, len(line.text)):
             self._held = [replace(event, manner="handled") for event in self._held]
             self._left = 0
         self._left -= 1

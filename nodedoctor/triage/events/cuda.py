@@ -13,14 +13,17 @@ class GpuFull:
     wanted: str
 
 
-_FAULT = r"(?:CUDA error|Cuda failure|CUDA failure|cudaError|CUDA_ERROR|AcceleratorError|HIP error|Error \d+)"
+_FAULT = (
+    r"(?:CUDA error|Cuda failure|CUDA failure|cudaError|CUDA_ERROR|AcceleratorError|HIP (?:error|failure)"
+    r"|Error \d+)"
+)
 
 SIGNS: tuple[Sign, ...] = (
     sign(
         r"(?:(?:CUDA|HIP) out of memory(?:\. Tried to allocate (?P<wanted>[\d.]+ "
         r"[KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError"
-        r"|(?:CUDA error|[Cc][Uu][Dd][Aa] failure(?: \d+)?):? '?out of memory"
+        r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
         r"|RESOURCE_EXHAUSTED: Out of memory)",
         lambda found: GpuFull(found["wanted"] or ""),

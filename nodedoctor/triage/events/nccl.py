@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, numeral, rank_number, sign, symptom, world_size
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.model import Cause
+from nodedoctor.triage.model import Cause, Event, Line
 
 
 @record
 class NcclError:
-    """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node."""
+    """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node.
+
+    `told` is the line behind `Last error:`, NCCL's last warning of this process, where nothing else reads it.
+    """
 
     result: str
+    told: str = ""
+
+
+@record
+class SetUp:
+    """NCCL is being set up in a process: its first lines."""
 
 
 @record
@@ -42,6 +52,24 @@ class Communicator:
     """PCI bus number, 0 when it is not told."""
 
 
+class LastErrors:
+    """The line behind `Last error:` (torch's getNcclErrorDetailStr): whatever it is, NCCL means it."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+
+    def told(self, line: Line, events: list[Event[Any]]) -> list[Event[Any]]:
+        """The events of a line, and what NCCL said in it if nothing was read from it."""
+        expected, self._key = self._key == line.key, None
+        _, found, rest = line.text.partition("Last error:")
+        if found and not rest.strip():
+            self._key = line.key
+        elif expected and not events and line.text.strip():
+            what = NcclError("Last error", line.text.strip()[:300])
+            return [Event(what, line.place, line.who, line.time, line.text, line.repeated, line.origin)]
+        return events
+
+
 _SOCKET: Cause = "network_socket_interface"
 _IB: Cause = "network_ib"
 
@@ -52,6 +80,7 @@ def _communicator(found: re.Match[str]) -> Communicator:
 
 
 SIGNS: tuple[Sign, ...] = (
+    sign(r"^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)", lambda _: SetUp()),
     sign(
         r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
         lambda found: DuplicateGpu((rank_number(found[1]), rank_number(found[2]))),

@@ -54,11 +54,6 @@ class Asleep:
 
 
 @record
-class LocalFailure:
-    """A rank announces in its own words that it fails."""
-
-
-@record
 class Size:
     """The number of ranks of the job, from a line that says so."""
 
@@ -182,14 +177,15 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Asleep(),
     ),
     sign(
-        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?(?:(?:injecting"
-        r"|simulat\w+) (?:a )?(?:local )?(?:failure|exception|error|crash))",
-        lambda _: LocalFailure(),
-    ),
-    sign(
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
         r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
         lambda found: Size(world_size(found["n"] or found["n2"] or found["n3"])),
+    ),
+    sign(
+        r"(?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)"
+        r"|(?P<llamafactory>LLaMA-?Factory|LlamaFactory|llamafactory)"
+        r"|(?P<ray_train>RayTrainWorker|TorchTrainer|ray[./]train\b)|(?P<hybrid_shard>HYBRID_SHARD)",
+        lambda found: Mentions((found.lastgroup or "").replace("_", "-")),
     ),
     sign(
         r"(?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)"

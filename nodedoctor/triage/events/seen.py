@@ -43,9 +43,13 @@ class Prose:
     def __init__(self) -> None:
         self._lines = 0
         self._sentences: set[str] = set()
+        self._last = ""
 
     def read(self, line: Line) -> None:
         """Take a line in."""
+        if line.text == self._last:
+            return
+        self._last = line.text
         self._lines += 1
         if line.level or line.origin or line.time is not None or line.who != _NOBODY:
             return

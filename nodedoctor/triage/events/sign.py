@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.needles import needles
@@ -20,8 +21,13 @@ class Sign:
     """One thing a line can say. `make` turns the match into the family's noun, or None: not this one."""
 
     needles: tuple[str, ...]
-    pattern: re.Pattern[str]
+    expression: str
     make: Callable[[re.Match[str]], object | None]
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when a line has one of the words: most logs need few."""
+        return _compiled(self.expression)
 
     def read(self, text: str) -> tuple[object, re.Match[str]] | None:
         """The noun and its match, when the line says it."""
@@ -31,6 +37,11 @@ class Sign:
         except BeyondBounds:
             what = None
         return (what, found) if found and what is not None else None
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
 
 
 @record
@@ -52,7 +63,7 @@ class Symptom:
 
 def sign(pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
     """A sign; the words that a fast search finds are read from its pattern."""
-    return Sign(needles(pattern), re.compile(pattern), make)
+    return Sign(needles(pattern), pattern, make)
 
 
 def symptom(

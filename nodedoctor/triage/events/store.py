@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, numeral, ranks_in, sign, symptom
+from nodedoctor.triage.events.sign import Sign, number, numeral, rank_number, ranks_in, sign, symptom
 from nodedoctor.triage.model import Cause
 
 
@@ -29,6 +29,11 @@ class BarrierMissed:
     """A monitored barrier names the ranks that did not come."""
 
     ranks: tuple[int, ...]
+
+
+@record
+class HeartbeatLost:
+    """A coordinator hears nothing of some tasks any more; lines behind it name them."""
 
 
 @record
@@ -80,6 +85,7 @@ _RUNNING = re.compile(
     r"((?:SequenceNumber=\d+(?:,? ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
     r"(?:, ?TensorDtypes=\w+)?)"
 )
+_CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
 _SOCKET: Cause = "network_socket_interface"
 
 
@@ -91,13 +97,7 @@ def fingerprints(text: str) -> tuple[Fingerprint, ...]:
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
-    dead = (
-        re.search(
-            r"Connection reset|Broken pipe|closed|refused|Failed to recv|remote server", found["error"] or ""
-        )
-        is not None
-    )
-    return StoreWait(number(found["root"]), dead)
+    return StoreWait(number(found["root"]), _CUT.search(found["error"] or "") is not None)
 
 
 SIGNS: tuple[Sign, ...] = (
@@ -113,6 +113,14 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
         lambda found: BarrierMissed(ranks_in(found[1])),
+    ),
+    sign(  # JAX's coordination service: a task that did not come, or that it hears nothing of
+        r"^\W*/job:\w+/replica:\d+/task:(?P<task>\d+)\W*$",
+        lambda found: BarrierMissed((rank_number(found["task"]),)),
+    ),
+    sign(
+        r"(?:tasks? (?:are|is) unhealthy|stopped sending heartbeats)",
+        lambda _: HeartbeatLost(),
     ),
     sign(
         r"Rank (?P<rank>\d+) successfully reached monitoredBarrier",

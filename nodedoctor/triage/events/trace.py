@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import Line
+from nodedoctor.triage.model import NOBODY, Line
 
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
@@ -20,6 +20,8 @@ _RAISED = re.compile(
     r"(?::\s?(.*))?$"
 )
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
+_THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
+_WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _AGAIN = "During handling of the above exception"
 
 
@@ -60,6 +62,28 @@ def _announced(line: Line | None) -> Manner:
     return "warning" if manner(line, len(line.text), len(line.text)) == "warning" else "plain"
 
 
+class Continued:
+    """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
+
+    def __init__(self) -> None:
+        self._first: Line | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line with the identity of the traceback that it continues."""
+        first = self._first
+        if line.text.startswith("Traceback (most recent call last)"):
+            self._first = line if line.who != NOBODY else None
+            return line
+        if first is None:
+            return line
+        if line.who != NOBODY or line.time is not None or line.place.source != first.place.source:
+            self._first = None
+            return line
+        if not line.text[:1].isspace():
+            self._first = None
+        return replace(line, who=first.who, key=first.key, time=first.time)
+
+
 class Tracebacks:
     """Collects open tracebacks per process; hands out the exception when its line comes."""
 
@@ -68,6 +92,7 @@ class Tracebacks:
         self._again: set[str] = set()
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
+        self._thrown: dict[str, str] = {}
 
     def read(self, line: Line) -> Iterator[tuple[Raised, int | None, Manner]]:
         """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
@@ -77,6 +102,11 @@ class Tracebacks:
 
     def _read(self, line: Line, before: Line | None) -> Iterator[tuple[Raised, int | None, Manner]]:
         text = line.text
+        if thrown := _THROWN.match(text):
+            self._thrown[line.key] = thrown[1]
+        elif (told := _WHAT.match(text)) and line.key in self._thrown:
+            yield Raised(self._thrown.pop(line.key), told[1]), None, "plain"
+            return
         if text.startswith("Traceback (most recent call last)"):
             self._open[line.key] = _Open(line, later=line.key in self._again, manner=_announced(before))
             self._again.discard(line.key)

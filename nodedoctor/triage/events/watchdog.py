@@ -165,10 +165,6 @@ SIGNS: tuple[Sign, ...] = (
         r"nccl hit async error:? *(?P<why>.*)",
         lambda found: Failed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
     ),
-    sign(  # Ascend's HCCL: a notification of a peer did not come in time
-        r"\bEI0002\b|wait execution of the Notify register times out",
-        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
-    ),
     sign(
         r"(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
         lambda found: Dying("its own watchdog takes the process down"),

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight import pipes
 from nodedoctor.triage.flight.align import Picture, pictures, sinks
@@ -89,7 +88,7 @@ def _mismatches(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[
         found.append(
             Candidate(
                 "collective_mismatch",
-                order.DECLARED_MISMATCH,
+                "compared",
                 "high" if culprits and "different collectives" in odd.what else "medium",
                 f"{who} and the others {odd.what} at number {odd.seq} of {picture.title}",
                 evidence,
@@ -125,7 +124,7 @@ def _missing(told: Sequence[Picture], dumps: dict[int | None, Dump], edges: pipe
     return [
         Candidate(
             "cpu_stuck_or_slow_rank" if dumped else "peer_died",
-            order.BEHIND if dumped else order.SILENT,
+            "absence",
             confidence,
             headline,
             (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodedoctor.triage.causes import order
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.flight.dump import Dump
 from nodedoctor.triage.flight.transfers import Transfer
@@ -43,7 +42,7 @@ def candidates(edges: Edges, dumps: Sequence[Dump], busy: frozenset[int]) -> Ite
         stuck = tuple(Who(rank=rank) for rank in victims)
         headline = f"{called(culprits)} never came to {_words(first)}; {called(stuck)} cannot go on"
         yield Candidate(
-            "cpu_stuck_or_slow_rank", order.BEHIND, "medium", headline,
+            "cpu_stuck_or_slow_rank", "absence", "medium", headline,
             tuple(events(edges, dumps))[:4], culprits, stuck,
             collective=CollectiveCall(op=first.kind.upper(), group=ProcessGroup(first.group)),
         )  # fmt: skip
@@ -54,7 +53,7 @@ def candidates(edges: Edges, dumps: Sequence[Dump], busy: frozenset[int]) -> Ite
         headline = f"{called(parties)} wait for each other: both receive, or both send, in the same order"
         evidence = tuple(events(edges, dumps))[:4]
         yield Candidate(
-            "collective_mismatch", order.BEHIND, "medium", headline, evidence, (), (), parties=parties
+            "collective_mismatch", "absence", "medium", headline, evidence, (), (), parties=parties
         )
 
 

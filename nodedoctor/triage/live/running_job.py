@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
 from nodedoctor.record import record
+from nodedoctor.triage.events.stacks import collective_in
 from nodedoctor.triage.events.trace import Frame
 
 PAUSE = 2.0
@@ -28,12 +28,6 @@ RAS_PORT = 28028
 DEADLINE = 10.0
 CHILDREN = 16
 """Children looked at per silent rank; data loaders come in fours and eights."""
-_WAITS = re.compile(
-    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
-    r"|scatter|synchronize"
-    r"|wait_for_everyone|monitored_barrier"
-)
-_LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 
 
 @record
@@ -72,15 +66,12 @@ class RankProcess:
     children: tuple[int, ...] = ()
     workers: tuple[Child, ...] = ()
     gpu_percent: int | None = None
+    host: str = ""
 
     @property
     def collective(self) -> str:
         """The collective in which some thread waits, '' when none does."""
-        for thread in self.threads:
-            for frame in thread.frames[:12]:
-                if _LIBRARY.search(frame.file) and _WAITS.search(frame.function):
-                    return frame.function
-        return ""
+        return next(filter(None, (collective_in(thread.frames) for thread in self.threads)), "")
 
 
 @record
@@ -108,7 +99,7 @@ async def look(pids: Sequence[int]) -> LiveJob:
         stacks[1] = await _stacks(spy, found)
         notes += [f"process {pid}: py-spy could not read its stack" for pid in found if pid not in stacks[1]]
     elif found:
-        notes.append("py-spy is not on PATH: without the stacks nobody can say what each rank does")
+        notes.append("py-spy is not on PATH: without stacks it is unknown what each rank does")
     seen = (process(row, stacks[0], stacks[1]) for row in rows)
     processes = tuple(replace(one, gpu_percent=busy.get(one.pid)) for one in seen)
     if spy:

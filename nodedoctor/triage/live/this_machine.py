@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from nodedoctor.triage.nodes import NodeFaults, node_of, short_name, spoken_hosts
 from nodedoctor.triage.read.times import seconds
 from nodedoctor.triage.story import Story
+from nodedoctor.wording import counted
 
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
 """What can end a job and is read quickly; the rest of a node's checks is one `nodedoctor` away."""
@@ -54,9 +55,13 @@ def look(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     try:
         node = asyncio.run(run())
     except UsageError as problem:
-        return (), f"this machine could not be looked at: {problem}"
-    found = f"{len(node.events)} fault(s) that can end a job" if node.events else "nothing that can end a job"
-    return (node,), f"this machine was looked at too, because {why}: {found} (--no-node leaves it out)"
+        return (), f"this machine could not be checked: {problem}"
+    found = (
+        f"{counted(len(node.events), 'fault')} that can end a job"
+        if node.events
+        else "nothing that can end a job"
+    )
+    return (node,), f"this machine was also checked, because {why}: {found} (--no-node leaves it out)"
 
 
 def _recent(story: Story, paths: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from io import FileIO
 from typing import Any
 
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.read.scan import Anchor
+from nodedoctor.triage.read.search import Anchor
 
 _CHUNK = 4 << 20
 

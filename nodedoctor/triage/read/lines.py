@@ -43,6 +43,7 @@ _WORDED = re.compile(
     r"(?: (?:[A-Z]{3,4}|[+-]\d{4}))?(?: (?:19|20)\d\d)?"
     r"[\])]?(?: - | \| |:? |\t|$)"
 )
+_SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 _CLOCK = re.compile(
     r"\[\d\d:\d\d:\d\d(?:\.\d+)?\] ?|\d\d:\d\d:\d\d(?:[.,]\d+)?(?: - | \| | )(?=.)|\[\d{1,7}\] (?=\[)"
     r"|\[\d{1,2}/\d{1,2}/\d{2,4} \d\d:\d\d:\d\d\] ?"
@@ -289,6 +290,12 @@ def _read_date(found: re.Match[str], prefix: _Prefix) -> None:
     prefix.logged = True
 
 
+def _read_sglang(found: re.Match[str], prefix: _Prefix) -> None:
+    _read_date(found, prefix)
+    alone = re.fullmatch(r" TP(\d+)", found[8])  # beside a rank of data or pipeline it is no global one
+    prefix.know(rank=int(alone[1]) if alone else None)
+
+
 def _read_short_date(found: re.Match[str], prefix: _Prefix) -> None:
     month, day, hour, minute, second = (int(found[i]) for i in range(1, 6))
     prefix.time = seconds(month, day, hour, minute, second, found[6])
@@ -409,6 +416,7 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None],
     (_GLOG, _read_glog, "[EWIF"),
     (_RFC5424, _read_rfc5424, "<1"),
     (_SYSLOG, _read_syslog, _UPPER + _DIGITS),
+    (_SGLANG, _read_sglang, "["),
     (_DATE, _read_date, "[(_" + _UPPER + _LOWER + _DIGITS),
     (_CLOCK, _read_clock, "[" + _DIGITS),
     (_WORDED, _read_worded, "[(" + _UPPER + _DIGITS),

@@ -15,8 +15,8 @@ from nodedoctor.triage.read.join import width
 from nodedoctor.triage.read.lines import LONGEST, SERIOUS, Habit, bare, is_known, is_leveled, parse
 from nodedoctor.triage.read.prefix import ALL, FEWEST, learned, margin, repeating
 
-SAMPLE = 1000
-"""Lines at the beginning of a file from which its habits are learned."""
+SAMPLE = 512
+"""Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""
 _GARBLED = 0.3

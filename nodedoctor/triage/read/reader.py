@@ -20,6 +20,7 @@ from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
 from nodedoctor.triage.read.normal import Lost, RawLine, normal
+from nodedoctor.triage.read.search import Anchor, Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source
 from nodedoctor.whole_numbers import json_integer
 
@@ -38,17 +39,18 @@ class Reading:
     """What was read so far: events in order, bytes, and what could not be read.
 
     `unread` counts lines, members of archives and envelopes that could not be opened; `dumps` are those found
-    inside of archives: name and bytes.
+    inside of archives: name and bytes. `begun` are searches that run already, by path.
     """
 
     events: list[Event[Any]] = field(default_factory=list)
     size: int = 0
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
-    anchors: dict[str, list[scan.Anchor]] = field(default_factory=dict)
+    anchors: dict[str, list[Anchor]] = field(default_factory=dict)
     unread: int = 0
     dumps: list[tuple[str, bytes]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
+    begun: dict[str, Search] = field(default_factory=dict)
 
 
 def read(source: Source, reading: Reading) -> None:
@@ -257,7 +259,12 @@ def _interrupted(path: str, reading: Reading) -> None:
 
 def _spots(source: Source, reading: Reading) -> Iterator[RawLine]:
     """The lines of a plain file by the bytes they begin at; their numbers are counted when they are shown."""
-    for offset, raw in scan.spots(source.path, source.size, reading.anchors.setdefault(source.path, [])):
+    for offset, raw in scan.spots(
+        source.path,
+        source.size,
+        reading.anchors.setdefault(source.path, []),
+        reading.begun.pop(source.path, None),
+    ):
         yield RawLine(Place(source.path, offset), raw)
 
 

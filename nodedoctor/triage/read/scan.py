@@ -7,19 +7,13 @@ cannot be seeked are searched in Python. Head, tail and samples between are read
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Callable, Iterator
 
-from nodedoctor.engine import child_process
-from nodedoctor.engine.registry import Command
 from nodedoctor.triage.events import NEEDLES
+from nodedoctor.triage.read.search import CHUNK, STEMS, WHOLE, Anchor, Search, even
 
-WHOLE = 384 << 10
-"""Files up to this size (bytes) are read line by line; so is this much of a stream's beginning. A line takes
-some 80 us: read so, a log of 8 MB takes thirty times as long as one of a line, and twice by what grep finds.
-"""
 EDGE = 96 << 10
 """Bytes at both ends of a larger file that are read line by line: how a job began, and what it did last."""
 AFTER = 8192
@@ -28,32 +22,31 @@ SAMPLES = 32
 SAMPLE = 2048
 LONG_LINE = 1 << 20
 """Bytes; of a longer line only the beginning is read."""
-CHUNK = 1 << 20
 BUDGET = 8 << 20
 """Bytes of windows parsed per file; when more lines match, the first and the last are read."""
-SCAN_TIMEOUT_S = 600.0
 
-STEMS = (
-    "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
-    "exitcode", "Xid", "enqueued", "GIL ", "inished",
-)  # fmt: skip
-"""Every line that matters has one of these, or stands close behind one that has."""
-
-Anchor = tuple[int, int]
-"""Offset and number of a line that grep(1) counted."""
 Spot = tuple[int, bytes]
 
 
-def spots(path: str, size: int, anchors: list[Anchor]) -> Iterator[Spot]:
-    """Offset and bytes of every line worth parsing in a regular file, in order; `anchors`: line numbers."""
+def spots(path: str, size: int, anchors: list[Anchor], begun: Search | None = None) -> Iterator[Spot]:
+    """Offset and bytes of every line worth parsing in a regular file, in order; `anchors`: line numbers.
+
+    `begun` is a search in it that runs already.
+    """
     with open(path, "rb", buffering=0) as file:
-        if size <= WHOLE or not _even(file.fileno(), size):
+        if size <= WHOLE or not even(file.fileno(), size):
             yield from stream(file.read)
             return
-        hits = _grep(path)
+        told = 0
+        for spot in _window(file.fileno(), 0, EDGE, size):  # these are read while the search still runs
+            told = spot[0] + len(spot[1]) + 1
+            yield spot
+        hits = _grep(path, begun)
         anchors += hits or ()
         for begin, end in _windows(size, hits):
-            yield from _window(file.fileno(), begin, end, size)
+            for spot in _window(file.fileno(), max(begin, told), end, size):
+                if spot[0] >= told:
+                    yield spot
 
 
 def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
@@ -105,19 +98,6 @@ def _hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot
         end = len(block) if end < 0 else end
         yield from _split(block[max(begin, position) : end], offset + max(begin, position))
         position = end
-
-
-def _even(descriptor: int, size: int) -> bool:
-    """True when no line is so long that grep would have to hold it in memory."""
-    for offset in range(0, size, 16 << 20):
-        step = offset
-        while step < min(size, offset + (16 << 20)):
-            if b"\n" in os.pread(descriptor, 65536 if step == offset else CHUNK, step):
-                break
-            step += 65536 if step == offset else CHUNK
-        else:
-            return False
-    return True
 
 
 def _windows(size: int, hits: list[Anchor] | None) -> list[tuple[int, int]]:
@@ -172,23 +152,12 @@ def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
         yield from _split(block[cut:], at + cut)
 
 
-def _grep(path: str) -> list[Anchor] | None:
+def _grep(path: str, begun: Search | None) -> list[Anchor] | None:
     """Lines with a stem; None when grep(1) cannot be asked. In a flood: the first and last needles."""
-    found = _asked(path, STEMS)
+    found = (begun or Search(path)).answer()
     if found is not None and found[1]:
-        found = _asked(path, NEEDLES)
+        found = Search(path, NEEDLES).answer()
     if found is not None and found[1]:
-        first = _asked(path, NEEDLES, "-m", "20000")
+        first = Search(path, NEEDLES, "-m", "20000").answer()
         found = ((first[0] if first else []) + found[0], False)
     return None if found is None else found[0]
-
-
-def _asked(path: str, words: tuple[str, ...], *options: str) -> tuple[list[Anchor], bool] | None:
-    pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
-    argv = ("grep", "-abnoE", *options, "-e", pattern, "--", os.path.abspath(path))
-    seen = asyncio.run(child_process.run("grep", Command(argv, env={"LC_ALL": "C"}), SCAN_TIMEOUT_S))
-    if not seen.answered or seen.rc not in (0, 1):
-        return None
-    lines = seen.text.split("\n")[1 if seen.truncated else 0 :]
-    pairs = (line.split(":", 2) for line in lines)
-    return [(int(pair[1]), int(pair[0])) for pair in pairs if len(pair) == 3], seen.truncated

@@ -285,15 +285,29 @@ def rows(data: bytes, mark: str) -> Iterator[list[str]]:
         return
 
 
+LONGEST_HEADING = 4096
+"""Characters of the first line of a table, at most."""
+
+
 def separator(head: str) -> str:
     """What separates the columns of a table that begins like this; '' when it is none."""
     first, _, rest = head.partition("\n")
+    if len(first) > LONGEST_HEADING or "\r" in first.rstrip("\r"):  # bars that are drawn again and again
+        return ""
     for mark in (",", "\t", ";"):
         names = [cell.strip().lower() for cell in next(csv.reader([first], delimiter=mark), [])]
         if len(names) > 1 and any(name in TEXT for name in names) and all(len(name) < 40 for name in names):
-            row = next(csv.reader(rest.split("\n"), delimiter=mark), [])
+            row = _first_row(rest, mark)
             return mark if abs(len(row) - len(names)) < 2 else ""
     return ""
+
+
+def _first_row(text: str, mark: str) -> list[str]:
+    """The cells of a table's first row; none when the text is no table."""
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=mark), [])
+    except csv.Error:
+        return []
 
 
 def is_journal(head: str) -> bool:

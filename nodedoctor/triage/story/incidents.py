@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from nodedoctor.record import record
 from nodedoctor.triage.events.progress import Finished, Step
 from nodedoctor.triage.events.system.slurm import Attempt, Begun
 from nodedoctor.triage.events.trace import Raised
@@ -18,32 +19,49 @@ LONGER = 16
 """The same after a whole traceback, for a counter that was not there before: a few steps are no long run."""
 
 
-def by_source(events: Iterable[Event[Any]]) -> Iterable[list[Event[Any]]]:
+def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
     """The events of each source, in their order."""
     sources: dict[str, list[Event[Any]]] = defaultdict(list)
     for event in events:
         sources[event.place.source].append(event)
-    return sources.values()
+    return list(sources.values())
 
 
-def last_incident(events: list[Event[Any]]) -> tuple[list[Event[Any]], int]:
-    """What follows the last death that the job was restarted after, and how many such deaths there were.
+@record
+class Run:
+    """The events of one run of a job, and whether it ended in a death."""
 
-    Only a restart ends an incident: a launcher that begins again. What looks like progress does not, since
-    bars are drawn again and monitors go on after a death. A restart after which neither trouble nor
-    progress is seen leaves the death as the last that is known.
+    events: tuple[Event[Any], ...]
+    died: bool = False
+
+
+def runs(events: list[Event[Any]]) -> list[Run]:
+    """The runs in the log of one source, in order; the last one is judged.
+
+    Only a launcher that begins again ends a run that died. What looks like progress does not, since bars are
+    drawn again and monitors go on after a death. A launcher that begins after a run said that it is done
+    begins another one. A restart after which neither trouble nor progress is seen leaves the run before it
+    as the last that is known.
     """
-    cuts, fatal, trouble = [0], False, False
+    cuts, died = [0], [False]
+    fatal = trouble = done = moved = False
     for index, event in enumerate(events):
         what = event.what
-        if (isinstance(what, Begun) and fatal) or (isinstance(what, Attempt) and trouble):
+        again = isinstance(what, Begun) and (fatal or (done and moved))
+        if again or (isinstance(what, Attempt) and trouble):
             cuts.append(index)
-            fatal = trouble = False
+            died[-1] = fatal or trouble
+            died.append(False)
+            fatal = trouble = done = moved = False
         fatal = fatal or isinstance(what, FATAL)
         trouble = trouble or not isinstance(what, QUIET)
+        done = done or isinstance(what, Finished)
+        moved = moved or isinstance(what, Step)
     while len(cuts) > 1 and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
-        events, cuts = events[: cuts[-1]], cuts[:-1]
-    return events[cuts[-1] :], len(cuts) - 1
+        events = events[: cuts.pop()]
+        died.pop()
+    ends = [*cuts[1:], len(events)]
+    return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
-from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
@@ -15,15 +15,15 @@ from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.system.exits import Ended, Exit, Forced, NodeLost, Stopped
 from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.watchdog import Blamed, Dying, Failed, Left, TimedOut
+from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Left, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, Who
 
 W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, Stopped, MemoryUser,
-    ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
+    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
+    MemoryUser, ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
@@ -47,6 +47,8 @@ class Story:
     `folded`: Ray merged lines, so that silence proves nothing.
 
     `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
+    `earlier` are the events of the runs before this one, the oldest first; the n-th from the end of each log
+    belong together.
     """
 
     events: tuple[Event[Any], ...]
@@ -58,6 +60,9 @@ class Story:
     steps: int = 0
     sources: int = 1
     expected: int | None = None
+    not_before: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
+    """By `id` of an event without a time: the time before which it was not printed."""
+    earlier: tuple[tuple[Event[Any], ...], ...] = ()
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, kind: type[W]) -> list[Event[W]]:
@@ -91,20 +96,29 @@ class Story:
         )
 
     def gave_up(self, who: Who) -> bool:
-        """True for a rank or process that printed a timeout of its own."""
+        """True for a rank or process whose own watchdog gave up."""
         return any(
-            (who.rank is not None and who.rank == wait.who.rank)
-            or (who.pid is not None and who.pid == wait.who.pid)
-            for wait in self.waits
+            (who.rank is not None and who.rank == event.who.rank)
+            or (who.pid is not None and who.pid == event.who.pid)
+            for event in self.given_up
         )
+
+    @property
+    def given_up(self) -> list[Event[Any]]:
+        """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
+        failed = [event for event in self.of(CollectiveStatus) if event.what.stuck is not None]
+        return [*(wait.event for wait in self.waits), *failed, *self.of(Dying)]
 
     def late(self, event: Event[Any]) -> bool:
         """True when the others had already given up: what comes then is no cause but a consequence."""
         first = self.first_wait
         if first is None:
             return False
-        if event.time is not None and first.event.time is not None:
-            return event.time > first.event.time
+        began = first.event.time
+        if event.time is not None and began is not None and event.time != began:
+            return event.time > began
+        if event.time is None and began is not None and id(event) in self.not_before:
+            return self.not_before[id(event)] >= began
         if event.who.rank is not None and event.who.rank not in {wait.who.rank for wait in self.waits}:
             return False  # logs of several ranks may stand one after another in a file
         same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
@@ -112,5 +126,13 @@ class Story:
 
 
 def follows(story: Story, event: Event[Any]) -> bool:
-    """True for an end that follows from a timeout: of a process that gave up, or told after one did."""
-    return bool(story.waits) and (story.late(event) or story.gave_up(event.who))
+    """True for an end that follows from a timeout: of a process that gave up, or told after one did.
+
+    Whoever reports ends does so at once: what stands behind a timeout in a log was told after it, whatever
+    the clocks of two programs say.
+    """
+    behind = any(
+        other.place.source == event.place.source and other.place.offset < event.place.offset
+        for other in story.given_up
+    )
+    return behind or story.late(event) or story.gave_up(event.who)

@@ -6,16 +6,19 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Roster, Size
+from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.events.system.kernel import Xid
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 
 
 def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
-    events = _of_world(events)
+    events = _of_tasks(_of_world(events))
     known = _rank_by_pid(events)
     by_bus = _rank_by_bus(events)
     alone = _one_node(events)
@@ -53,6 +56,23 @@ def _rank_by_bus(events: list[Event[Any]]) -> dict[tuple[str, int], int]:
         for event in events
         if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
     }
+
+
+def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Ray prints the exception of a task behind a line that names its process."""
+    task: dict[str, Event[Any]] = {}
+    found = []
+    for event in events:
+        source, same = event.place.source, task.get(event.place.source)
+        if isinstance(event.what, TaskFailed):
+            task[source] = event
+        elif isinstance(event.what, (Raised, GpuFull)) and same is not None:
+            if event.place.offset != same.place.offset and event.who.rank is None and event.who.pid is None:
+                event = replace(event, who=replace(event.who, pid=same.who.pid))
+            if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
+                del task[source]
+        found.append(event)
+    return found
 
 
 def _short(host: str | None) -> str:

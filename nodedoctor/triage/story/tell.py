@@ -11,9 +11,10 @@ from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, Step
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.model import Event, ProcessGroup
-from nodedoctor.triage.story.incidents import by_source, last_incident, unsurvived
+from nodedoctor.triage.story.incidents import by_source, runs, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
+from nodedoctor.triage.story.streams import copies, not_before
 from nodedoctor.triage.story.ties import hinted
 
 
@@ -21,10 +22,15 @@ def tell(events: Sequence[Event[Any]]) -> Story:
     """The story of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
-    for source in by_source(events):
-        kept, ended = last_incident(source)
-        incidents = max(incidents, ended)
-        last += unsurvived(kept)
+    sources = copies(by_source(events))
+    before: list[list[Event[Any]]] = []
+    for source in sources:
+        *earlier, latest = runs(source)
+        incidents = max(incidents, sum(run.died for run in earlier))
+        last += unsurvived(list(latest.events))
+        for number, run in enumerate(reversed(earlier)):
+            before += [[]] if len(before) == number else []
+            before[number] += run.events
     last = identified(last)
     waits, expected = tuple(_waits(last)), _expected(last)
     hints = hinted(last, waits, expected)
@@ -38,8 +44,10 @@ def tell(events: Sequence[Event[Any]]) -> Story:
         folded=any(e.repeated for e in last),
         waits=waits,
         steps=_furthest(last),
-        sources=len({e.place.source for e in events}),
+        sources=len(sources),
+        not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
         expected=expected,
+        earlier=tuple(map(tuple, before[::-1])),
     )
 
 

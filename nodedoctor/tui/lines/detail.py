@@ -15,7 +15,9 @@ from nodedoctor.report.document import (
     Fix,
     Probe,
     Result,
+    asides,
     is_blind,
+    marked,
     severity,
     severity_of,
     worst,
@@ -93,8 +95,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
     subject = f"{finding['subject']}: " if finding["subject"] else ""
-    waived = f" [waived: {finding['waived']}]" if finding["waived"] is not None else ""
-    return inert(f"{subject}{finding['summary']}{waived}")
+    return inert(f"{subject}{finding['summary']}{asides(finding)}")
 
 
 def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:
@@ -195,7 +196,9 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
         shown = lines if full else lines[:EVIDENCE_LINES]
         for line in shown:
             cut = f" ... {len(line) - LONGEST} more characters" if len(line) > LONGEST else ""
-            yield Para(line[:LONGEST] + cut, " " * 10 + "| ", lead_style=QUIET, verbatim=True)
+            yield Para(
+                line[:LONGEST] + cut, " " * 10 + marked(evidence, [""])[0], lead_style=QUIET, verbatim=True
+            )
         if len(shown) < len(lines):
             yield Para(f"... {len(lines) - len(shown)} more lines: enter", " " * 10 + "| ", QUIET, QUIET)
 

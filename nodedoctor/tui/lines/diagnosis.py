@@ -8,6 +8,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects
 from nodedoctor.record import record
+from nodedoctor.report import triaged
 from nodedoctor.report.document import Step
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
@@ -19,6 +20,7 @@ OUTCOME = {
     "undetermined": ("UNKN", "bold magenta"),
     "clean": ("PASS", "green"),
     "recovered": ("PASS", "green"),
+    "nothing": ("UNKN", "bold magenta"),
 }
 LONGEST_NAME = 18
 
@@ -40,13 +42,14 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     seen, expected = listed(coverage.get("ranks_seen")), coverage.get("ranks_expected")
     parts = [f"{coverage.get('files', 0)} files"]
     parts.append(f"{len(seen)} of {expected} ranks" if expected else f"{len(seen)} ranks")
-    if coverage.get("ranks_missing"):
-        parts.append(f"missing {spans(listed(coverage['ranks_missing']))}")
+    if absent := triaged.missing(document):
+        parts.append(f"missing {absent}")
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
-    cause = inert(f"  {document.get('cause')} ({document.get('confidence')}): ")
+    sure = "" if document.get("outcome") in triaged.UNSURE else f" ({document.get('confidence')})"
+    cause = inert(f"  {document.get('cause')}{sure}: ")
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
         ((word, style), (cause, LABEL), (inert(str(document.get("headline", ""))), "")),
@@ -64,6 +67,7 @@ def entries(document: Json) -> list[Entry]:
         *_pairs(document, "not_the_cause", "not", "claim", "why"),
         *_pairs(document, "alternatives", "or", "cause", "why_less_likely"),
         *_timeline(document),
+        *_runs(document),
     ]
     return [_keyed(entry, number) for number, entry in enumerate(made)]
 
@@ -84,6 +88,8 @@ def _verdict(document: Json) -> Iterator[Entry]:
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
     headline = inert(str(document.get("headline", "")))
     paras = [Para(headline, style=LABEL), *_collective(document.get("collective"))]
+    if lost := triaged.unread(document):
+        paras.append(Para(f"{lost} lines or files could not be opened", f"{'unread':<9} "))
     for note in listed(mapping(document.get("coverage")).get("notes")):
         paras.append(Para(inert(str(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, inert(str(document.get("cause", ""))), headline), tuple(paras))
@@ -131,9 +137,8 @@ def _ranks(document: Json) -> Iterator[Entry]:
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    missing = listed(mapping(document.get("coverage")).get("ranks_missing"))
-    if missing:
-        yield Entry(Row("", "rank", "bold yellow", spans(missing), "nothing was read from these"))
+    if missing := triaged.missing(document):
+        yield Entry(Row("", "rank", "bold yellow", missing, "nothing was read from these"))
 
 
 def _seat(found: Sequence[Json]) -> list[str]:
@@ -199,6 +204,19 @@ def _timeline(document: Json) -> Iterator[Entry]:
         rank = f"rank {item['rank']}" if item.get("rank") is not None else ""
         event = inert(str(item.get("event", "")).replace("_", " "))
         yield Entry(Row("", "when", QUIET, inert(str(item.get("time") or "no time")), f"{rank:<10} {event}"))
+
+
+def _runs(document: Json) -> Iterator[Entry]:
+    """Earlier runs in the same logs, and the other jobs."""
+    for cause, headline, where in triaged.earlier(document):
+        title, text = inert(cause), inert(headline)
+        paras = (Para(title, style=LABEL), Para(text), Para(inert(where), verbatim=True))
+        yield Entry(Row("", "before", QUIET, title, text), paras)
+    for name, known, judged in triaged.jobs(document):
+        title, text = inert(name), inert(known)
+        style = LABEL if judged else QUIET
+        how = "judged here" if judged else "nodedoctor triage --job ID judges it"
+        yield Entry(Row("", "job", style, title, text), (Para(title, style=LABEL), Para(text), Para(how)))
 
 
 def _keyed(entry: Entry, number: int) -> Entry:

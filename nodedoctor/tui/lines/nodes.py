@@ -272,7 +272,7 @@ def _worst_first(node: Node) -> list[Problem]:
 
 
 def _sentence(problem: Problem) -> str:
-    return f"{problem.subject}: {problem.summary}" if problem.subject else problem.summary
+    return f"{problem.subject}: {problem.said}" if problem.subject else problem.said
 
 
 def _key(oddity: Oddity) -> str:

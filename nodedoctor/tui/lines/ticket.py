@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Finding, Report, Result, Step, severity, worst
+from nodedoctor.report.document import Finding, Report, Result, Step, place_of, severity, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
@@ -39,7 +39,7 @@ def steps(result: Result) -> tuple[Step, ...]:
 def _finding(finding: Finding) -> str:
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     parts = [inert(f"{subject}{finding['summary']}")]
-    parts += [fenced(evidence["text"], f"# {evidence['probe']}") for evidence in finding["evidence"]]
+    parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(fix['text'])}")
         for step in told(fix):

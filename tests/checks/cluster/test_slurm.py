@@ -44,7 +44,7 @@ def test_gres_against_the_driver(count, expected):
     found = judge("slurm.gres", node(), gpus(*[H100] * count))
     assert brief(found)[0] == (expected, "slurm:gres")
     if expected == "fail":
-        assert "8 GPUs" in found[0].summary and "shows 7" in found[0].summary
+        assert "8 GPUs" in found[0].summary and "reports 7" in found[0].summary
 
 
 @pytest.mark.parametrize(("granted", "sees", "expected"), [(4, 4, "pass"), (4, 3, "fail"), (4, 8, "note")])
@@ -59,7 +59,7 @@ def test_what_a_job_left_behind():
     service = replace(left, pid=10, role="dcgm", uid=0)
     found = judge("slurm.gres", node("IDLE", ""), gpus(*[H100] * 8), Processes((left, service)))
     assert brief(found) == [("pass", "slurm:gres"), ("warn", "slurm:leftovers")]
-    assert "1 processes" in found[1].summary and "train.py" in found[1].summary
+    assert "1 process holds" in found[1].summary and "train.py" in found[1].summary
     assert brief(judge("slurm.gres", node(), gpus(*[H100] * 8), Processes((left,)))) == [
         ("pass", "slurm:gres")
     ]

@@ -108,7 +108,7 @@ GONE = LostGpu(None, gpu_address(1), "GPU_IS_LOST", "GPU is lost")
 
 def test_all_gpus_are_there():
     (found,) = present(bus(8), driven(8), gpus(*range(8)), METAL, HOST)
-    assert (found.status.value, found.summary) == ("pass", "8 GPUs, all that are on the PCI bus")
+    assert (found.status.value, found.summary) == ("pass", "8 GPUs, all on the PCI bus")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_all_gpus_are_there():
                 ),
                 gpus(0),
             ),
-            "may not be opened by this user",
+            "cannot be opened by this user",
         ),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_jobs_share_is_no_fault():
     (found,) = present(bus(8), driven(8, withheld=(0, 1, 2, 3)), gpus(4, 5, 6, 7), METAL, HOST)
     assert (found.status.value, found.summary) == (
         "pass",
-        "4 GPUs, all that this container or job was given of the host's 8",
+        "4 GPUs, all assigned to this container or job (8 on the host)",
     )
 
 
@@ -178,7 +178,7 @@ def test_no_gpus_by_design_is_skipped_unless_expected(facts: tuple[object, ...],
     (found,) = present(*facts)
     assert found.status.value == "skip" and why in found.summary
     (found,) = present(*facts, Expect({"gpus": "8"}))
-    assert (found.status.value, found.summary) == ("fail", "8 GPUs expected, 0 can be used")
+    assert (found.status.value, found.summary) == ("fail", "8 GPUs expected, 0 usable")
 
 
 def test_gpus_through_wsl2_are_named_so():
@@ -187,7 +187,7 @@ def test_gpus_through_wsl2_are_named_so():
     )
     assert (found.status.value, found.summary) == (
         "pass",
-        "1 GPU through WSL2: the driver is the one of Windows",
+        "1 GPU through WSL2 (driver of Windows)",
     )
 
 
@@ -196,19 +196,18 @@ def test_gpus_through_wsl2_are_named_so():
     [
         (
             (bus(8, bound=None), Driver(loaded=False, modules={}), failed("LIBRARY_NOT_FOUND", 12)),
-            "8 GPUs on the PCI bus and no driver loaded",
+            "8 GPUs on the PCI bus, no driver loaded",
         ),
         (
             (bus(8), driven(8), failed("LIB_RM_VERSION_MISMATCH", 18)),
-            "no GPU can be used: the driver's libraries and the loaded kernel module are of "
-            "different versions",
+            "no GPU usable: the driver's libraries and the loaded kernel module have different versions",
         ),
         (
             (bus(1), driven(1, withheld=(0,), control=False), DOCKER, failed("UNKNOWN", 999)),
-            "the device cgroup refuses every NVIDIA device, even /dev/nvidiactl",
+            "the device cgroup denies access to every NVIDIA device, also /dev/nvidiactl",
         ),
-        ((bus(0, switches=4), driven(0), gpus()), "4 NVSwitches are there and no GPU"),
-        ((Pci(()), driven(0), gpus()), "the driver is there and no GPU"),
+        ((bus(0, switches=4), driven(0), gpus()), "4 NVSwitches are present, but no GPU"),
+        ((Pci(()), driven(0), gpus()), "the driver is present, but no GPU"),
     ],
 )
 def test_no_usable_gpu_is_one_failure(facts: tuple[object, ...], summary: str):
@@ -255,7 +254,7 @@ def test_fewer_gpus_than_nodes_in_a_container():
     (found,) = present(bus(8), driven(4, gpus=()), gpus(0, 1, 2), DOCKER)
     assert (found.status.value, found.summary) == (
         "fail",
-        "4 GPU device nodes may be used here and the driver shows 3 GPUs",
+        "4 GPU device nodes usable here, the driver reports 3 GPUs",
     )
 
 
@@ -315,15 +314,15 @@ def test_the_driver_answers():
             "state D in nv_lock",
         ),
         (
-            DriverAnswer("nvml", "timeout", 30.0, "pid 7 was in state R, and ended when killed"),
+            DriverAnswer("nvml", "timeout", 30.0, "pid 7 was in state R, and was killed"),
             "fail",
             "the driver hangs",
         ),
-        (DriverAnswer("nvml", "timeout", 1.2, "no answer in 1.2 s"), "unknown", "was not given the time"),
+        (DriverAnswer("nvml", "timeout", 1.2, "no answer in 1.2 s"), "unknown", "had too little time"),
         (
-            DriverAnswer("nvml", "crash", 0.2, "ended by SIGSEGV: nvmlDeviceGetName"),
+            DriverAnswer("nvml", "crash", 0.2, "killed by SIGSEGV: nvmlDeviceGetName"),
             "fail",
-            "crashed: ended by SIGSEGV",
+            "crashed: killed by SIGSEGV",
         ),
         (DriverAnswer("nvml", "ok", 0.1, reason="missing-tool", unseen="no pynvml"), "unknown", "no pynvml"),
         (
@@ -341,14 +340,18 @@ def test_silence_and_slowness(answer: DriverAnswer, status: str, words: str):
 
 def test_a_crash_shows_where_it_was_and_no_traceback():
     crash = DriverAnswer(
-        "nvml", "crash", 0.2, "ended by SIGSEGV: Fatal\n\n  File x", at="nvml: ended by SIGSEGV: Fatal; at y"
+        "nvml",
+        "crash",
+        0.2,
+        "killed by SIGSEGV: Fatal\n\n  File x",
+        at="nvml: killed by SIGSEGV: Fatal; at y",
     )
     (found,) = answered(bus(2), driven(2), HOST, DriverAnswers((crash,)))
-    assert [line.text for line in found.evidence] == ["nvml: ended by SIGSEGV: Fatal; at y"]
+    assert [(line.text, line.path) for line in found.evidence] == [("killed by SIGSEGV: Fatal", "@note")]
 
 
 def test_a_tripped_lane_is_a_hang():
-    tripped = DriverAnswers((), "nvidia-smi-topo is stuck; not asking the same driver or file system again")
+    tripped = DriverAnswers((), "nvidia-smi-topo is stuck; not querying the same driver or file system again")
     (found,) = answered(bus(2), driven(2), HOST, tripped)
     assert found.status.value == "fail" and "nvidia-smi-topo is stuck" in found.summary
 
@@ -356,7 +359,7 @@ def test_a_tripped_lane_is_a_hang():
 def test_a_crash_of_nvml_beside_an_answer_is_a_warning():
     both = DriverAnswers(
         (
-            DriverAnswer("nvml", "crash", 0.2, "ended by SIGSEGV"),
+            DriverAnswer("nvml", "crash", 0.2, "killed by SIGSEGV"),
             DriverAnswer("nvidia-smi-xml", "ok", 0.2, gpus=2),
         )
     )
@@ -368,7 +371,7 @@ def test_a_crash_of_nvml_beside_an_answer_is_a_warning():
     [
         ("DRIVER_NOT_LOADED", HOST, "sudo modprobe nvidia"),
         ("LIB_RM_VERSION_MISMATCH", HOST, "apt-mark hold"),
-        ("LIB_RM_VERSION_MISMATCH", DOCKER, "Restart the container"),
+        ("LIB_RM_VERSION_MISMATCH", DOCKER, "Recreate the container"),
         ("UNKNOWN", DOCKER, "nvidia-ctk system create-dev-char-symlinks"),
         ("UNKNOWN", HOST, "nvidia-bug-report.sh"),
         ("NO_PERMISSION", HOST, "ls -l /dev/nvidia*"),
@@ -396,7 +399,7 @@ def test_a_container_that_lost_its_devices_is_told_so():
     error = InitError("UNKNOWN", 999, "Unknown Error")
     facts = (bus(1), driven(1, withheld=(0,), control=False), Gpus("nvml", init_error=error), DOCKER)
     (found,) = answered(*facts, DriverAnswers((DriverAnswer("nvml", "ok", 0.1, init_error=error),)))
-    assert found.summary == "the device cgroup has taken the NVIDIA devices away"
+    assert found.summary == "the device cgroup denies access to the NVIDIA devices"
     assert found.fix is not None and "daemon-reload" in found.fix.text
 
 
@@ -442,7 +445,7 @@ def test_one_version():
     assert (found.status.value, found.note, found.summary) == (
         "pass",
         False,
-        f"module and libraries are {VERSION}",
+        f"module and libraries {VERSION}",
     )
 
 
@@ -455,7 +458,9 @@ def test_libraries_of_another_version_fail(where: Container, action: str):
     (found,) = versions(driver, packages, where)
     assert found.status.value == "fail"
     assert OLDER in found.summary and f"libcuda.so.1 {VERSION}" in found.summary
-    assert "unattended upgrades" in texts([found]) and "libnvidia-compute-580" in texts([found])
+    quoted = [(line.probe, line.like) for line in found.evidence]
+    assert any(probe == "driver-files" and "Unattended-Upgrade" in like for probe, like in quoted)
+    assert any(probe == "driver-packages" and r"libnvidia\-compute\-580" in like for probe, like in quoted)
     assert found.fix is not None and found.fix.action == action
 
 
@@ -644,7 +649,7 @@ def test_modes(read: Gpus, said: list[tuple[str, str]]):
 def test_mig_on_some_gpus_only():
     some = Gpus("nvml", gpus=(Gpu(0, mig_mode=True), Gpu(1, mig_mode=False), Gpu(2)))
     (found,) = judge("driver.mode", some)
-    assert found.status.value == "warn" and "GPU 0 only: P2P and NVLink" in found.summary
+    assert found.status.value == "warn" and "GPU 0 only: no P2P or NVLink" in found.summary
     assert found.fix is not None and "sudo nvidia-smi -i 0 -mig 0" in found.fix.commands
 
 

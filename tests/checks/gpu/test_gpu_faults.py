@@ -24,7 +24,7 @@ FAULTS: dict[str, tuple[dict[str, object], str, str, str]] = {
     # what the fake tells, the check that turns, its status, the action of its fix
     "row remap pending": ({"gpu3.remap_pending": 1}, "memory.remap", "fail", "reset-gpu"),
     "row remap failed": ({"gpu3.remap_failure": 1}, "memory.remap", "fail", "replace"),
-    "spare rows run out": ({"gpu3.banks": "2500,40,15,4,1"}, "memory.remap", "warn", "investigate"),
+    "spare rows nearly exhausted": ({"gpu3.banks": "2500,40,15,4,1"}, "memory.remap", "warn", "investigate"),
     "page retirement pending": ({"gpu3.retired_pages_pending": 1}, "memory.remap", "fail", "reset-gpu"),
     "uncorrected ECC error": ({"gpu3.ecc_volatile_uncorrectable": 1}, "memory.ecc", "fail", "reset-gpu"),
     "ECC off": ({"gpu3.ecc_mode": 0}, "memory.ecc", "warn", "config"),
@@ -36,7 +36,7 @@ FAULTS: dict[str, tuple[dict[str, object], str, str, str]] = {
     ),
     "16 of 18 links": ({"gpu3.link4": "down", "gpu3.link11": "down"}, "nvlink.links", "fail", "reset-gpu"),
     "a link at half its rate": ({"gpu3.link4.speed_mbytes_s": 13281}, "nvlink.speed", "warn", "reset-gpu"),
-    "fabric completed without success": (
+    "fabric registration failed": (
         {"gpu3.fabric_status": 23},
         "fabric.state",
         "fail",
@@ -149,7 +149,7 @@ def test_an_odd_cell_or_row_of_the_matrix_is_named(name: str, tmp_path: Path):
 def test_a_board_whose_nvlinks_are_all_missing(fake_nvml: Fake, tmp_path: Path):
     report = replay(tmp_path, {"nvml": nvml(fake_nvml()), "nvidia-smi-topo": topo(mesh(8, "SYS"))})
     assert [alarm for alarm in alarms(report) if "topo.matrix" in alarm] == [
-        "FAIL topo.matrix@: no pair shows NV18 or NV6 on HGX H100/H200 8-GPU: SYS"
+        "FAIL topo.matrix@: no pair is NV18 or NV6 on HGX H100/H200 8-GPU: SYS"
     ]
 
 
@@ -182,8 +182,10 @@ def test_a_live_node_is_asked_once_and_judged_the_same(
         monkeypatch.setenv(name, value)
     root = str(nvidia_tree(tmp_path / "tree"))
     words = ("memory", "thermal", "clock", "nvlink", "p2p")
-    report = asyncio.run(Session(Request(words=words, options=Options(root=root))).diagnosis().run())
-    assert alarms(report) == ["FAIL memory.remap@gpu:3: a row remap is pending"]
+    report = asyncio.run(
+        Session(Request(words=words, preview=True, options=Options(root=root))).diagnosis().run()
+    )
+    assert alarms(report) == ["FAIL memory.remap@gpu:3: row remap pending, needs a GPU reset"]
     asked = {seen.probe: seen.outcome.value for seen in report.observations}
     assert asked["nvml"] == asked["nvml-growth"] == "ok"
     assert asked["nvidia-smi-topo-p2p"] == asked["nvidia-smi-nvlink"] == "skipped"

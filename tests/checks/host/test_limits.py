@@ -196,7 +196,7 @@ def test_locked_memory_of_those_who_train_counts_instead():
     trains = processes(rank(0, "1048576 1048576"), rank(1, "1048576 1048576", memlock=EIGHT_MIB), RAYLET)
     found = judge("limits.memlock", limits(memlock=EIGHT_MIB), ACTIVE, HOST, trains)
     assert brief(found) == [("fail", "rank"), ("fail", "raylet")]
-    assert "rank 1 (train.py, pid 1)" in found[0].evidence[0].text
+    assert found[0].evidence[0].path == "processes[pid=1].limits"
     assert "64 KiB" in found[1].summary
     good = processes(rank(0, "1048576 1048576"))
     assert brief(judge("limits.memlock", limits(memlock=EIGHT_MIB), ACTIVE, HOST, good)) == [("pass", "rank")]

@@ -42,7 +42,7 @@ def node(tmp_path, fake_nvml, cuda_folder):
         config = write_config(tmp_path / "cuda.conf", {"devices": gpus, **(cuda or {})})
         libraries = f"{told['LD_LIBRARY_PATH']}{os.pathsep}{cuda_folder}"
         env = {**os.environ, **told, "LD_LIBRARY_PATH": libraries, "NODEDOCTOR_FAKE_CUDA": str(config)}
-        argv = [sys.executable, "-m", "nodedoctor", "--json", "--root", str(tree)]
+        argv = [sys.executable, "-m", "nodedoctor", "--json", "--preview", "--root", str(tree)]
         return argv, {**env, "PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"}
 
     return make
@@ -112,7 +112,7 @@ def test_confidential_computing_is_slow_by_design(diagnose):
 
 def test_peer_access_denied_on_an_nvlink_board(diagnose):
     results, _ = diagnose({"access": 0, "speed": 20})
-    assert "peers although NVLink" in json.dumps(results["bandwidth.p2p"])
+    assert "no peer access between any GPUs despite NVLink" in json.dumps(results["bandwidth.p2p"])
     assert results["bandwidth.p2p"]["status"] == "fail"
 
 
@@ -135,7 +135,7 @@ def test_a_copy_that_never_ends_is_named_and_the_run_ends(diagnose):
     began = time.monotonic()
     results, _ = diagnose({"hang.2-1": 1}, words=("--deadline", "9", "bandwidth.p2p"))
     assert time.monotonic() - began < 30
-    finding = next(f for f in results["bandwidth.p2p"]["findings"] if "never ended" in f["summary"])
+    finding = next(f for f in results["bandwidth.p2p"]["findings"] if "never finished" in f["summary"])
     assert finding["status"] == "fail" and finding["subject"] == "pair:1-2"
     assert "from GPU 2 to GPU 1" in finding["summary"]
 

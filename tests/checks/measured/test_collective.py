@@ -75,7 +75,18 @@ def diagnose(tmp_path, fake_nvml, python):
     def run(*words, nvml=None):
         tree = nvidia_tree(tmp_path / "tree", gpus=4)
         env = {**os.environ, **fake_nvml({"gpus": 4, **(nvml or {})}), "PYTHONPATH": str(REPOSITORY)}
-        argv = [sys.executable, "-m", "nodedoctor", "--json", "--root", tree, "--python", python, *words]
+        argv = [
+            sys.executable,
+            "-m",
+            "nodedoctor",
+            "--json",
+            "--preview",
+            "--root",
+            tree,
+            "--python",
+            python,
+            *words,
+        ]
         done = subprocess.run(argv, env=env, cwd="/", capture_output=True, text=True, timeout=90)
         assert done.stderr == ""
         report = json.loads(done.stdout)

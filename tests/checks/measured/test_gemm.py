@@ -18,9 +18,9 @@ GOOD = {"name": "NVIDIA H100", "tflops": 700.0, "sums": [42]}
 @pytest.mark.parametrize(
     ("odd", "status", "words"),
     [
-        ({}, Status.PASS, "equal bits"),
-        ({"sums": [43]}, Status.FAIL, "differs from that of equal GPUs"),
-        ({"sums": [42, 43]}, Status.FAIL, "one repeat to the next"),
+        ({}, Status.PASS, "identical results"),
+        ({"sums": [43]}, Status.FAIL, "differs from GPUs of the same model"),
+        ({"sums": [42, 43]}, Status.FAIL, "differs between repeats"),
         ({"tflops": 500.0}, Status.WARN, "500 TFLOP/s"),
         ({"error": "RuntimeError: CUDA error"}, Status.FAIL, "CUDA error"),
     ],

@@ -586,7 +586,7 @@ def test_no_device_is_nothing_to_judge(fact, text):
 
 def read_tree(root: Path, pasted: str | None = None) -> Ib:
     seen = IbStat.parse(said(pasted)) if pasted else NOT_THERE
-    ib = Ib.parse(Rdma.parse(ask(rdma_devices, root=root)), seen, NOT_THERE, NOT_THERE, NOT_THERE)
+    ib = Ib.parse(Rdma.parse(ask(rdma_devices, root=root)), seen, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE)
     assert isinstance(ib, Ib)
     return ib
 
@@ -607,7 +607,10 @@ def test_sources_that_disagree_are_told_and_gaps_are_filled(tmp_path: Path):
     ib = read_tree(tmp_path, IBSTAT)
     assert [said.split(":")[0] for said in ib.disagreements] == ["rdma and ibstat of mlx5_0/1"]
     assert ib.ports[0].active
-    assert Ib.parse(NOT_THERE, IbStat.parse(said(IBSTAT)), NOT_THERE, NOT_THERE, NOT_THERE).source == "ibstat"
+    assert (
+        Ib.parse(NOT_THERE, IbStat.parse(said(IBSTAT)), NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE).source
+        == "ibstat"
+    )
 
 
 def test_a_node_without_adapters_is_skipped_and_one_nobody_looked_at_is_not(tmp_path: Path):
@@ -616,7 +619,7 @@ def test_a_node_without_adapters_is_skipped_and_one_nobody_looked_at_is_not(tmp_
     _, chosen = node()
     for check in CHECKS:
         assert {status for status, _ in brief(judge(check, ib, chosen))} == {"skip"}, check
-    assert Ib.parse(NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE) is NOT_THERE
+    assert Ib.parse(NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE) is NOT_THERE
 
 
 def test_tools_are_asked_only_where_there_is_something_to_ask(tmp_path: Path):
@@ -635,23 +638,23 @@ def test_tools_are_asked_only_where_there_is_something_to_ask(tmp_path: Path):
 
 def test_adapters_without_a_driver_are_missed_but_not_from_inside_a_container():
     bus = Pci((PciDevice("0000:5d:00.0", "15b3", "1021", "020700"),))
-    ib = Ib.parse(Rdma(()), NOT_THERE, NOT_THERE, NOT_THERE, bus)
+    ib = Ib.parse(Rdma(()), NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, bus)
     assert isinstance(ib, Ib) and ib.driverless == ("0000:5d:00.0",)
     _, chosen = node()
     assert brief(judge("ib.ports", ib, chosen)) == [("fail", "ib:driver")]
     assert brief(judge("ib.ports", ib, chosen, Container(runtime="docker"))) == [("unknown", "ib:driver")]
     kept = Pci((replace(bus.devices[0], driver="vfio-pci"),))
-    assert Ib.parse(Rdma(()), NOT_THERE, NOT_THERE, NOT_THERE, kept) == Ib(absent=NO_ADAPTER)
+    assert Ib.parse(Rdma(()), NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, kept) == Ib(absent=NO_ADAPTER)
 
 
 def test_without_sysfs_nothing_was_looked_at():
     hidden = Unseen("not-visible-here", "/sys/bus/pci/devices: ENOENT")
-    assert Ib.parse(Rdma((), supported=False), NOT_THERE, NOT_THERE, NOT_THERE, hidden) is hidden
+    assert Ib.parse(Rdma((), supported=False), NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, hidden) is hidden
 
 
 def test_an_adapter_that_hangs_is_named():
     hung = Rdma.parse(said(json.dumps({"errors": {"/sys/class/infiniband/mlx5_0": "TIMEOUT"}})))
-    ib = Ib.parse(hung, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE)
+    ib = Ib.parse(hung, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE)
     assert isinstance(ib, Ib) and ib.silent == ("mlx5_0",)
     findings = judge("ib.ports", ib, node()[1])
     assert [(one.status.value, one.subject, one.reason) for one in findings] == [
@@ -673,7 +676,7 @@ def test_no_text_raises(noise, cut, text):
     broken = text[:cut] + noise + text[cut:][: len(noise)]
     for fact in (IbStat, IbStatus, IbvDevinfo):
         assert isinstance(fact.parse(said(broken)), (fact, Unseen))
-    ib = Ib.parse(NOT_THERE, IbStat.parse(said(broken)), NOT_THERE, NOT_THERE, NOT_THERE)
+    ib = Ib.parse(NOT_THERE, IbStat.parse(said(broken)), NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE)
     if isinstance(ib, Ib):
         for check in CHECKS:
             assert judge(check, ib, node(*ib.ports)[1])

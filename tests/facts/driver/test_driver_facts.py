@@ -343,7 +343,7 @@ def gpus_of(
 
 def test_a_text_speaks_where_nvml_crashed():
     text = "<nvidia_smi_log><gpu id='00000000:18:00.0'><uuid>u</uuid></gpu></nvidia_smi_log>"
-    crashed = Observation("nvml", Outcome.CRASH, note="ended by SIGSEGV")
+    crashed = Observation("nvml", Outcome.CRASH, note="killed by SIGSEGV")
     lost = Observation(
         "nvidia-smi", text="Unable to determine the device handle for GPU 0000:2A:00.0: GPU is lost."
     )
@@ -385,7 +385,7 @@ def test_a_hang_is_an_answer():
 
 
 def test_a_tripped_lane_is_an_answer():
-    why = "nvidia-smi-topo is stuck; not asking the same driver or file system again"
+    why = "nvidia-smi-topo is stuck; not querying the same driver or file system again"
     found = answers_of(Observation("nvml", Outcome.SKIPPED, note=why))
     assert isinstance(found, DriverAnswers) and (found.answers, found.tripped) == ((), why)
 

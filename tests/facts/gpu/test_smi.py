@@ -393,7 +393,7 @@ def plan(files: str, nvml: Observation) -> Command | Observation:
 
 
 def test_nvidia_smi_is_asked_only_where_nvml_gave_nothing():
-    crashed = Observation("nvml", Outcome.CRASH, note="ended by SIGSEGV")
+    crashed = Observation("nvml", Outcome.CRASH, note="killed by SIGSEGV")
     assert plan(LOADED, crashed) == Command(("nvidia-smi", "-q", "-x"))
     none_here = plan(NOTHING, Observation("nvml", Outcome.SKIPPED))
     assert isinstance(none_here, Observation) and none_here.outcome is Outcome.SKIPPED

@@ -64,7 +64,7 @@ def test_a_value_is_there_or_explained(fake_nvml: Fake):
         assert absent == gpu.errors.keys()
         assert gpu.errors == {
             "fan_percent": "NOT_SUPPORTED",
-            "gpu_numa_node": "NO_DATA",
+            "gpu_numa_node": "NO_VALUE",
             "inforom_power_version": "NOT_SUPPORTED",
             "mig_devices": "NOT_ASKED",
             "pcie_generation_host_max": "NOT_ASKED",

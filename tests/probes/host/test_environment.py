@@ -210,3 +210,9 @@ def test_any_text_is_an_environment_or_unseen(text: str):
 
 def test_no_answer_is_unseen():
     assert isinstance(Env.parse(Observation("env", Outcome.MISSING)), Unseen)
+
+
+def test_an_exception_is_no_key():
+    assert scrubbed("KeyError: 'image'") == "KeyError: 'image'"
+    assert scrubbed("AuthError: token=abc") == "AuthError: token=***"
+    assert scrubbed("X-Api-Key: abc") == "X-Api-Key:  ***"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from test_triage_torch import JOB
 
-from nodedoctor.triage.job import examine_live
+from nodedoctor.triage.live.examine import examine_live
 
 pytestmark = pytest.mark.real
 

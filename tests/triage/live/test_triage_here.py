@@ -82,7 +82,7 @@ def test_what_was_looked_at_is_said(tmp_path: Path) -> None:
     text = elastic([(0, -6), (1, -9)], 1).replace("node-1", OURS)
     path.write_text(text.replace("2026-11-21", f"{NOW:%Y-%m-%d}").replace("E1121", f"E{NOW:%m%d}"))
     told = examine([str(path)], look_here=True).verdict
-    assert any("this machine was looked at too" in note for note in told.coverage.notes)
+    assert any("this machine was also checked" in note for note in told.coverage.notes)
     assert examine([str(path)]).verdict.coverage.notes == ()
 
 

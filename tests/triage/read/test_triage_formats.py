@@ -139,7 +139,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     broken.write_bytes(inner[:-30])
     for path in (nested, broken):
         examined = examine([str(path)])
-        assert examined.verdict.outcome == "undetermined"
+        assert examined.verdict.outcome == "nothing"
         assert examined.verdict.coverage.notes
 
 

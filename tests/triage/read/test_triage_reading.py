@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from say import caught, judged, steps
+from say import as_document, caught, judged, steps
 from test_triage_stories import STORIES
 
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.model import Coverage, Line, Place
-from nodedoctor.triage.read import lines, scan
+from nodedoctor.triage.read import lines, many, scan, search
 from nodedoctor.triage.read.lines import LONGEST, parse
 from nodedoctor.triage.story import tell
 from nodedoctor.triage.verdict import judge
@@ -166,13 +166,13 @@ def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
 def test_a_line_without_an_end(tmp_path: Path) -> None:
     path = tmp_path / "one"
     path.write_bytes(b"x" * (scan.WHOLE + (40 << 20)))
-    assert examine([str(path)]).verdict.outcome == "undetermined"
+    assert examine([str(path)]).verdict.outcome == "nothing"
 
 
 def test_any_bytes(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
     path.write_bytes(os.urandom(scan.WHOLE + 4096))
-    assert examine([str(path)]).verdict.outcome == "undetermined"
+    assert examine([str(path)]).verdict.outcome == "nothing"
 
 
 @pytest.mark.slow
@@ -227,3 +227,60 @@ def test_a_prefix_is_found_by_its_first_character(text: str) -> None:
     matching = [read for pattern, read, _ in lines._READERS if (found := pattern.match(text)) and found.end()]
     asked = [read for pattern, read in lines._readers(text[0]) if (m := pattern.match(text)) and m.end()]
     assert asked == matching
+
+
+def test_bars_drawn_again_in_the_first_line_are_no_table(tmp_path: Path) -> None:
+    bars = "".join(
+        f"\rtrain: {n}%|##| {n}/100 [00:{n % 60:02d}<01:00, 3.2it/s, message=2, loss=1]" for n in range(99)
+    )
+    path = tmp_path / "bars.log"
+    path.write_text(bars * 80 + "\n" + "".join(caught(rank) for rank in (0, 1, 3)))
+    examined = examine([str(path)])
+    assert examined.verdict.cause == "cpu_stuck_or_slow_rank" and examined.verdict.coverage.unread == 0
+    assert examined.verdict.coverage.notes == ()
+
+
+def test_a_search_begun_ahead_finds_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "large.log"
+    path.write_text(steps(1, 60_000) + "".join(caught(rank) for rank in (0, 1, 3)) + steps(7, 9_000))
+    begun = search.ahead([str(path), str(tmp_path), "/nowhere"])
+    assert list(begun) == [str(path)]
+    first, second = examine([str(path)], begun=begun), examine([str(path)])
+    assert as_document(first) == as_document(second) and begun == {}
+
+
+def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
+    path = tmp_path / "table.log"
+    row = "2026-11-21T10:00:00Z,step 1 loss: 2\n"
+    path.write_text("time,message\n" + row * 20_000)
+    begun = search.ahead([str(path)])
+    held = next(iter(begun.values()))
+    examine([str(path)], begun=begun)
+    assert held._child is not None and held._child.returncode is not None
+
+
+def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(8):
+        body = steps(1, 9000) + ("" if rank == 3 else caught(rank))
+        (tmp_path / f"rank{rank}.log").write_text(body)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    alone = as_document(examine([str(tmp_path)]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert as_document(examine([str(tmp_path)])) == alone
+    assert [who["rank"] for who in alone["culprits"]] == [3]
+
+
+def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(8):
+        (tmp_path / f"rank{rank}.log").write_text(steps(1, 9000) + ("" if rank == 3 else caught(rank)))
+    parent = os.getpid()
+
+    def fails(*_: object, **__: object) -> None:
+        assert os.getpid() != parent
+        os._exit(1)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(many.pickle, "dump", fails)
+    assert [who.rank for who in examine([str(tmp_path)]).verdict.culprits] == [3]

@@ -40,7 +40,7 @@ _SAID: tuple[tuple[str, LinkListing], ...] = (
 )
 
 # Labels of `-e` as drivers 450 to 610 print them, and the names NVML's counters have here.
-_COUNTERS = {
+COUNTERS = {
     "replay errors": "replay",
     "recovery errors": "recovery",
     "crc errors": "crc_flit",
@@ -162,7 +162,7 @@ def _link(link: NvLink, said: str) -> NvLink:
     if "inactive" in said.lower():
         return replace(link, active=False)
     if count := _COUNT.fullmatch(said):
-        name = _COUNTERS.get(count[1].strip().lower())
+        name = COUNTERS.get(count[1].strip().lower())
         return replace(link, counters={**link.counters, name: int(count[2])}) if name else link
     if rate := _RATE.fullmatch(said):
         name = _RATES.get(rate[1].strip().lower())

@@ -70,7 +70,7 @@ def _of_nvml(gpu: Gpu) -> GpuLinks:
     if gpu.mig_mode and not any(link.active for link in links):
         return GpuLinks(gpu.index, gpu.name, "mig", said="MIG mode", uuid=gpu.uuid)
     if gpu.nvlinks is None:
-        said = gpu.errors.get("nvlinks", "NO_DATA")
+        said = gpu.errors.get("nvlinks", "NO_VALUE")
         return GpuLinks(gpu.index, gpu.name, "unreadable", said=said, uuid=gpu.uuid)
     state: LinkListing = "listed" if links else "none"
     return GpuLinks(gpu.index, gpu.name, state, links, uuid=gpu.uuid)

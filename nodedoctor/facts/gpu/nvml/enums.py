@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from nodedoctor.knowledge.error_codes import CODES
+
 COMPUTE_MODE = dict(enumerate(("default", "exclusive-thread", "prohibited", "exclusive-process")))
 VIRTUALIZATION_MODE = dict(enumerate(("none", "pass-through", "vgpu", "host-vgpu", "host-vsga")))
 ADDRESSING_MODE = dict(enumerate(("none", "hmm", "ats")))
@@ -113,40 +115,7 @@ _HEALTH = (
     ("gfm_state", 14, 0x3, {1: "connected", 2: "disconnected"}),
 )
 
-RETURN = {
-    0: "SUCCESS",
-    1: "UNINITIALIZED",
-    2: "INVALID_ARGUMENT",
-    3: "NOT_SUPPORTED",
-    4: "NO_PERMISSION",
-    5: "ALREADY_INITIALIZED",
-    6: "NOT_FOUND",
-    7: "INSUFFICIENT_SIZE",
-    8: "INSUFFICIENT_POWER",
-    9: "DRIVER_NOT_LOADED",
-    10: "TIMEOUT",
-    11: "IRQ_ISSUE",
-    12: "LIBRARY_NOT_FOUND",
-    13: "FUNCTION_NOT_FOUND",
-    14: "CORRUPTED_INFOROM",
-    15: "GPU_IS_LOST",
-    16: "RESET_REQUIRED",
-    17: "OPERATING_SYSTEM",
-    18: "LIB_RM_VERSION_MISMATCH",
-    19: "IN_USE",
-    20: "MEMORY",
-    21: "NO_DATA",
-    22: "VGPU_ECC_NOT_SUPPORTED",
-    23: "INSUFFICIENT_RESOURCES",
-    24: "FREQ_NOT_SUPPORTED",
-    25: "ARGUMENT_VERSION_MISMATCH",
-    26: "DEPRECATED",
-    27: "NOT_READY",
-    28: "GPU_NOT_FOUND",
-    29: "INVALID_STATE",
-    30: "RESET_TYPE_NOT_SUPPORTED",
-    999: "UNKNOWN",
-}
+RETURN = {0: "SUCCESS", **{number: name for name, number in CODES.items()}}
 
 
 def clock_event_reasons(mask: int) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Makes a Gpu of NVML's raw answers: units, enumerations, bit masks, and why something is missing.
 
-Besides NVML's error names there are NO_DATA (it answered with nothing), UNPARSABLE (with what cannot be) and
+Besides NVML's error names there are NO_VALUE (it answered with nothing), UNPARSABLE (with what cannot be) and
 NOT_ASKED (this recording does not have it, or NVML has no such call).
 """
 
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from nodedoctor.facts.gpu.gpu import BankAvailability, Gpu
+from nodedoctor.facts.gpu.gpu import HARMLESS, BankAvailability, Gpu
 from nodedoctor.facts.gpu.nvml import enums as words
 from nodedoctor.facts.gpu.nvml.links import links_of, peers_of
-from nodedoctor.facts.gpu.nvml.processes import processes_of
+from nodedoctor.facts.gpu.nvml.processes import LISTS, processes_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
 from nodedoctor.json_shapes import int_of, text_of
+from nodedoctor.record import record
 
 Read = Callable[[Any], Any]
 """Takes a raw answer; raises a ReadError when it cannot be one, None when it says nothing."""
@@ -86,9 +87,26 @@ def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping
             errors.setdefault(name, error)
     if peers is not None:
         found["peers"] = peers_of(peers)
-    named = {item.name for item in fields(Gpu)} - {"index", "errors"}
+    named = {item.name for item in fields(Gpu)} - {"index", "errors", "untold_here", "printed"}
     reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(named - found.keys())}
-    return Gpu(index=index, **found, errors=reasons)
+    return Gpu(index=index, **found, errors={**_of_parts(said, found), **reasons})
+
+
+def _of_parts(said: Raw, found: Mapping[str, Any]) -> dict[str, str]:
+    """The errors of fields that were told in part: of one link, one peer, one counter, one list."""
+    parts: dict[str, list[Any]] = {
+        "nvlinks": [error for link in found.get("nvlinks", ()) for error in link.errors.values()],
+        "peers": [error for peer in found.get("peers", ()) for error in peer.errors.values()],
+        "processes": [said.error(key) for key in LISTS.values()],
+        "clock_event_seconds": [said.error(f"{name}_ns") for name in _CLOCK_EVENTS],
+        "pcie_errors": [said.error(f"pcie_{name}") for name in _PCIE_ERRORS],
+    }
+    first = {
+        name: next((error for error in errors if error and error not in HARMLESS), None)
+        for name, errors in parts.items()
+        if name in found
+    }
+    return {name: error for name, error in first.items() if error}
 
 
 def flag(value: Any) -> bool:
@@ -112,9 +130,30 @@ def named(meaning: Mapping[int, str]) -> Read:
     return lambda value: words.word(meaning, int_of(value))
 
 
+@record
+class Part:
+    """The reader of one member of a structure or list."""
+
+    key: str | int
+    read: Read
+
+    def __call__(self, value: Any) -> Any:
+        """Read it; a KeyError says that an older driver's structure has no such member."""
+        return self.read(value[self.key])
+
+
 def part(key: str | int, read: Read) -> Read:
     """One member of a structure or list."""
-    return lambda value: read(value[key])
+    return Part(key, read)
+
+
+def places(field: str) -> Iterator[str]:
+    """Where the answers that a field is read from stand among a GPU's values, as paths below them."""
+    for name, key, read in _ROWS:
+        if name == field and isinstance(read, Part):
+            yield f"{key}.{read.key}" if isinstance(read.key, str) else f"{key}[{read.key}]"
+        elif name == field:
+            yield key
 
 
 def ranges(value: Any) -> str | None:

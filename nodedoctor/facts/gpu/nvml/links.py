@@ -47,7 +47,7 @@ def links_of(said: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
     hidden = said.values.get("mig_mode") not in (None, [0, 0]) or said.values.get("virtualization_mode") == 2
     if count == 0 or (error in _NONE_SUCH and not hidden):
         return (), None
-    return None, error or "NO_DATA"
+    return None, error or "NO_VALUE"
 
 
 def peers_of(pairs: Sequence[Raw]) -> tuple[GpuPeer, ...]:

@@ -9,14 +9,14 @@ from nodedoctor.facts.gpu.gpu import GpuProcess
 from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.json_shapes import int_of, mapping
 
-_LISTS = {"compute": "compute_processes", "graphics": "graphics_processes", "mps": "mps_processes"}
+LISTS = {"compute": "compute_processes", "graphics": "graphics_processes", "mps": "mps_processes"}
 _NUMBERS = {"pid": "pid", "gpu_instance": "gpuInstanceId", "compute_instance": "computeInstanceId"}
 _NONE = 2**32 - 1  # the instance number of a process outside MIG
 
 
 def processes_of(said: Raw, programs: Mapping[str, Any]) -> tuple[tuple[GpuProcess, ...] | None, str | None]:
     """Who holds a context; None and a reason when not even compute processes could be listed."""
-    lists = {kind: said.read(key, _entries) for kind, key in _LISTS.items()}
+    lists = {kind: said.read(key, _entries) for kind, key in LISTS.items()}
     if lists["compute"][0] is None:
         return None, lists["compute"][1]
     found = (

@@ -36,7 +36,7 @@ class Raw:
             return None, "FUNCTION_NOT_FOUND"
         except ReadError:
             return None, "UNPARSABLE"
-        return value, "NO_DATA" if value is None else None
+        return value, "NO_VALUE" if value is None else None
 
     def asked(self, key: str) -> bool:
         """True when the document has a value or an error under this name."""

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from nodedoctor.facts import shapes
-from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, InitError, LostGpu, SlowCall
+from nodedoctor.facts.gpu.gpu import CallError, Gpu, GpuReading, InitError, LostGpu, SlowCall
+from nodedoctor.facts.gpu.nvml.calls import called
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, listed, mapping, number, text_of
+from nodedoctor.json_shapes import int_of, listed, mapping, number, part, text_of
+from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 
 MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
@@ -54,6 +56,7 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
         seconds=number(document.get("seconds")),
         init_seconds=number(started.get("seconds")),
         slow_calls=tuple(_slow_calls(document)),
+        call_errors=tuple(call_errors(document)),
         errors={"counted": no_count} if no_count else {},
     )
     reading = _with_versions(reading, system)
@@ -135,6 +138,29 @@ def _slow_calls(document: Mapping[str, Any]) -> Iterator[SlowCall]:
         call, seconds = mapping(entry).get("call"), number(mapping(entry).get("seconds"))
         if isinstance(call, str) and seconds is not None:
             yield SlowCall(index_of(entry), call, seconds)
+
+
+def call_errors(document: Mapping[str, Any]) -> Iterator[CallError]:
+    """Every answer in the document that is an error and says more than that there is no such thing."""
+    started = init_error_of(mapping(document.get("init"))) is None
+    for key, error in _errors_of(document.get("system")) if started else ():
+        yield CallError(None, called(key), error)
+    for entry in listed(document.get("gpus")):
+        index = index_of(entry)
+        for key, error in _errors_of(entry):
+            yield CallError(index, called(key), error)
+        for link in listed(mapping(entry).get("links")):
+            for key, error in _errors_of(link):
+                yield CallError(index, called(key), error, link=index_of(link, "link"))
+    for pair in listed(document.get("peers")):
+        for key, error in _errors_of(pair):
+            yield CallError(index_of(pair), called(key), error, peer=index_of(pair, "peer"))
+
+
+def _errors_of(entry: Any) -> Iterator[tuple[str, str]]:
+    for key, error in part(mapping(entry), "errors").items():
+        if isinstance(error, str) and error not in QUIET:
+            yield key, error
 
 
 def _interrupted(reading: GpuReading, seen: Observation) -> GpuReading:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.gpu.gpu import InitError, LostGpu
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.facts.pci.pci import bdf
+from nodedoctor.knowledge.error_codes import CODES
 
 _TEXTS: tuple[tuple[str, str], ...] = (
     # part of the text in small letters, NVML's name; the first that matches counts
@@ -46,27 +47,6 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ("unknown error", "UNKNOWN"),
     ("err!", "UNKNOWN"),
 )
-
-CODES: dict[str, int] = {
-    "NOT_SUPPORTED": 3,
-    "NO_PERMISSION": 4,
-    "NOT_FOUND": 6,
-    "INSUFFICIENT_POWER": 8,
-    "DRIVER_NOT_LOADED": 9,
-    "TIMEOUT": 10,
-    "IRQ_ISSUE": 11,
-    "LIBRARY_NOT_FOUND": 12,
-    "FUNCTION_NOT_FOUND": 13,
-    "CORRUPTED_INFOROM": 14,
-    "GPU_IS_LOST": 15,
-    "RESET_REQUIRED": 16,
-    "OPERATING_SYSTEM": 17,
-    "LIB_RM_VERSION_MISMATCH": 18,
-    "IN_USE": 19,
-    "MEMORY": 20,
-    "UNKNOWN": 999,
-}
-"""Codes of the errors that can stop the library, from nvml.h (nvmlReturn_t)."""
 
 _WHOLE = re.compile(
     r"Failed to initialize NVML: .+|NVIDIA-SMI has failed because .+|NVIDIA-SMI couldn't find .+"

@@ -20,7 +20,7 @@ Told = Iterator[tuple[str, Any, str | None]]
 KINDS = {"C": "compute", "G": "graphics", "C+G": "compute", "M": "mps", "M+C": "mps"}
 
 # Names of clock event reasons are the XML's; these are the text's and the counters' words for the same.
-_REASONS = {
+REASONS = {
     "idle": "gpu_idle",
     "display_clock_setting": "display_clocks_setting",
     "sw_power_capping": "sw_power_cap",
@@ -132,7 +132,7 @@ def _reason_seconds(section: Section) -> dict[str, float] | None:
 def _reason(name: str) -> str:
     for prefix in ("clocks_event_reason_", "clocks_throttle_reason_"):
         name = name.removeprefix(prefix)
-    return _REASONS.get(name, name)
+    return REASONS.get(name, name)
 
 
 def _fabric_health(section: Section) -> dict[str, str] | None:

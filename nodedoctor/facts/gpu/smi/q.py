@@ -7,11 +7,23 @@ import re
 from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
 
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_PARTS = frozenset(
+    plain(heading)
+    for heading in (
+        *("ECC Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "Temperature", "Clocks", "Max Clocks"),
+        *("GPU Power Readings", "Clocks Event Reasons", "Clocks Throttle Reasons", "PCI", "Fabric"),
+        *("FB Memory Usage", "Utilization", "MIG Mode", "Processes"),
+    )
+)
+"""Headings of a GPU's sections, by which a paste without the line that names the GPU is known."""
 _KEYED = re.compile(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
 
 
 def read_q(text: str) -> Section | None:
-    """A root that holds the header's keys and one `gpu` section per device, None when there is neither."""
+    """A root that holds the header's keys and one `gpu` section per device, None when there is neither.
+
+    Sections cut out of the text of one GPU are that GPU's, though its name and address are not told.
+    """
     root = Section("")
     branch = [(-1, root)]  # the sections around the line, each with its indentation
     for line in inert(text).expandtabs().splitlines():
@@ -25,7 +37,11 @@ def read_q(text: str) -> Section | None:
         section = Section("gpu", device[1]) if device else _section(content)
         branch[-1][1].parts.append(section)
         branch.append((indent, section))
-    return root if root.find("gpu") or root.find("attached_gpus") else None
+    if root.find("gpu") or root.find("attached_gpus"):
+        return root
+    names = [part.name for part in root.parts]
+    cut = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
+    return Section("", parts=[Section("gpu", parts=root.parts)]) if cut else None
 
 
 def _section(content: str) -> Section:

@@ -93,12 +93,17 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
         return _finished(GpuReading(seen.probe), seen)
     sections = list(root.all("gpu"))
     numbers = _numbers([normal_bus_id(section.text) for section in sections], list(lost_gpus(_said(seen))))
-    gpus = tuple(gpu_of(index, section) for index, section in zip(numbers, sections, strict=True))
+    counted = whole(root.value("attached_gpus") or "")
+    whole_text = counted == len(sections) or seen.probe == XML
+    gpus = tuple(
+        replace(gpu_of(index, section), numbered=whole_text)
+        for index, section in zip(numbers, sections, strict=True)
+    )
     reading = GpuReading(
         source=seen.probe,
         driver_version=_version(root, "driver_version", "kmd_version"),
         cuda_version=_version(root, "cuda_version", "cuda_umd_version"),
-        counted=whole(root.value("attached_gpus") or ""),
+        counted=counted,
         gpus=gpus,
         lost=tuple(gone for gpu in gpus if (gone := _nameless(gpu))),
     )

@@ -60,7 +60,8 @@ def gpus(text: str) -> Iterator[Gpu]:
             if values.get("mig_mode") is not None:
                 values["mig_devices"] = mig.count(index)
             processes = tuple(process for gpu, process in listed if gpu == index)
-            yield Gpu(index=index, processes=processes, **values, errors=errors)
+            printed = "\n".join(lines[place : place + 3])
+            yield Gpu(index=index, processes=processes, **values, errors=errors, printed=printed)
 
 
 def lost(gpu: Gpu) -> LostGpu | None:

@@ -6,6 +6,7 @@ import re
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
+from nodedoctor.triage.events.system.slurm import OrderedStop
 
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
            "SIGKILL": 9,
@@ -34,7 +35,12 @@ class Forced:
 
 @record
 class Stopped:
-    """The launcher sends the others home: whoever dies after this is no culprit."""
+    """The launcher sends the others home: whoever dies after this is no culprit.
+
+    `by_kill`: it does so with SIGKILL at once.
+    """
+
+    by_kill: bool = False
 
 
 @record
@@ -63,6 +69,10 @@ def _deepspeed(found: re.Match[str]) -> Exit | None:
     return Exit(code) if code else None
 
 
+def _ended(signal: int) -> Ended | OrderedStop:
+    return OrderedStop("interrupted from the keyboard") if signal == 2 else Ended(signal)
+
+
 _NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*): "
 
 SIGNS: tuple[Sign, ...] = (
@@ -73,7 +83,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal"
         r"|SignalException: Process \d+ got signal: (?:Signals\.)?(?P<signal>\d+|SIG[A-Z]+)",
-        lambda found: Ended(-_signal(found["name"] or found["signal"])),
+        lambda found: _ended(-_signal(found["name"] or found["signal"])),
     ),
     sign(
         r"Unable to shutdown process (?P<pid>\d+) via \d+, forcefully exit",
@@ -104,6 +114,14 @@ SIGNS: tuple[Sign, ...] = (
         r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal "
         r"(?P<signal>\d+)",
         lambda found: Exit(-numeral(found["signal"]), first=True),
+    ),
+    sign(
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
+        lambda _: Exit(1, first=True),
+    ),
+    sign(
+        r"^\s*Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]",
+        lambda _: Exit(1, first=True),
     ),
     sign(
         _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
@@ -151,12 +169,6 @@ SIGNS: tuple[Sign, ...] = (
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) exited unexpectedly",
         "a data-loader worker ended, and how is not told",
         personal=True,
-    ),
-    symptom(
-        "peer_died",
-        "engine-died",
-        r"Worker proc \S+ died unexpectedly|Engine core proc \S+ died unexpectedly",
-        "an inference worker's process ended, and how is not told",
     ),
     sign(
         r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, numeral, sign
+from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 
 
 @record
@@ -34,7 +34,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: HostOom("the kernel", number(found["pid"] or found["pid2"])),
     ),
     sign(
-        r"exceeded (?:job |step |virtual )?memory limit"
+        r"[Ee]xceeded (?:job |step |virtual )?memory limit(?! at some point)"
         r"|invoked oom-killer|[Dd]etected \d+ oom[_-]kill event|OOM Killed|cgroup out-of-memory handler"
         r"|\bOUT_OF_MEMORY\b|\boom_kill [1-9]",
         lambda found: HostOom("the kernel" if "invoked" in found[0] else "Slurm"),
@@ -42,6 +42,13 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): Out Of Memory",
         lambda found: HostOom("Slurm", task=number(found["rank"]) if not found["more"] else None),
+    ),
+    symptom(  # slurmstepd before 21.08 counts the page cache, too, and kills nobody
+        "peer_host_oom",
+        "memory-limit-touched",
+        r"Exceeded (?:job |step )?memory limit at some point",
+        "the step reached its memory limit at some point, which by itself ends nothing",
+        decisive=False,
     ),
     sign(
         r"OOMKilled|low on resource: memory",

@@ -1,0 +1,147 @@
+"""`make docs`: a Markdown page for each check, and one for each table behind `nodedoctor explain`.
+
+`docs/pages.py FOLDER` writes them. They are made of docstrings and tables, and so not kept in the repository.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nodedoctor.cli.check_page import Sample, error_texts, samples, sections
+from nodedoctor.cli.explain import CULPRITS, OWNERS, SAFETY
+from nodedoctor.engine.plugins import discover
+from nodedoctor.engine.registry import Check
+from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.knowledge.seen_on import seen_on
+from nodedoctor.model import Status
+from nodedoctor.report.inert import inert_lines
+from nodedoctor.report.text import sentence
+
+ROOT = Path(__file__).parent.parent
+MADE = {"real": "real", "pasted": "from what somebody posted", "synthetic": "made up"}
+LINES = 6
+"""Lines of evidence that an example shows."""
+
+
+def recorded_nodes() -> list[Path]:
+    """The recorded nodes that examples come from: the demos first, as anybody can replay them."""
+    folders = (ROOT / "nodedoctor" / "demo", ROOT / "tests" / "nodes")
+    return [path.parent for folder in folders for path in sorted(folder.glob("*/manifest.json"))]
+
+
+def pages() -> dict[str, str]:
+    """Every page by its path."""
+    catalogue, found = discover(), samples(recorded_nodes())
+    checks = [check for _, check in sorted(catalogue.checks.items())]
+    made = {f"checks/{check.id}.md": "\n".join(_check(check, found.get(check.id))) for check in checks}
+    made["checks/index.md"] = "\n".join(_index(checks))
+    made["xids.md"] = "\n".join(_xids())
+    made["environment.md"] = "\n".join(_variables())
+    made["causes.md"] = "\n".join(_causes())
+    return {path: f"{text.rstrip()}\n" for path, text in sorted(made.items())}
+
+
+def _check(check: Check, sample: Sample | None) -> Iterator[str]:
+    yield from (f"# {check.id}", "")
+    if texts := error_texts(check):
+        yield from ("```", *texts, "```", "")
+    yield from (f"{_plain(check.title)}.", "")
+    if check.stage == "preview":
+        yield from ("*In preview: what it finds is at most a warning and counts only with `--preview`.*", "")
+    for section in sections(check):
+        yield from (f"## {section.heading}", "")
+        for paragraph in section.paragraphs:
+            yield from (_plain(paragraph), "")
+        yield from (f"- {_plain(item)}" for item in section.items)
+        if section.items:
+            yield ""
+    yield from _example(sample)
+    run = ["## Run it", "", "```", f"nodedoctor {check.id}", "```"]
+    yield from run
+
+
+def _example(sample: Sample | None) -> Iterator[str]:
+    yield from ("## Example", "")
+    if sample is None:
+        yield from ("No recorded node has this fault.", "")
+        return
+    finding = sample.finding
+    lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
+    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```")
+    yield f"{Status(finding['status']).word} {sample.result['check']}  {sentence(finding)}"
+    yield from (f"     | {line}" for line in lines[:LINES])
+    if finding["fix"]:
+        yield f"     fix  {finding['fix']['text']}"
+        yield from (f"     $ {command}" for command in finding["fix"]["commands"])
+    yield from ("```", "")
+
+
+def _index(checks: Iterable[Check]) -> Iterator[str]:
+    yield from ("# Checks", "")
+    yield from _head("Check", "What holds when it passes", "Stage", "Seen on")
+    for check in checks:
+        hardware = ", ".join(dict.fromkeys(row.hardware for row in seen_on(check.id))) or "stand-ins only"
+        yield _row(f"[{check.id}]({check.id}.md)", check.title, check.stage, hardware)
+
+
+def _xids() -> Iterator[str]:
+    yield from ("# Xids and SXids", "")
+    yield from _head("Xid", "Name", "Meaning", "Severity", "Culprit", "What to do", "Source")
+    for row in xids.xids():
+        culprits = ", ".join(CULPRITS.get(name, name) for name in row.fault)
+        yield _row(
+            str(row.xid), row.mnemonic, row.meaning, row.level, culprits, row.what_to_do.text, row.source
+        )
+    yield from ("", "## NVSwitch", "")
+    yield from _head("SXid", "Name", "Severity", "What to do", "Source")
+    for switch in xids.sxids():
+        advice = xids.sxid_kind(switch.kind).advice
+        yield _row(str(switch.sxid), switch.name, switch.kind, advice, switch.source)
+
+
+def _variables() -> Iterator[str]:
+    yield from ("# Environment variables", "")
+    yield from _head("Variable", "Read by", "Effect", "Default", "In production", "Source")
+    for row in env_vars.env_vars():
+        owner = "nothing" if row.phantom else OWNERS.get(row.owner, row.owner)
+        safe = SAFETY[row.production_safe]
+        yield _row(f"`{row.name}`", owner, f"{row.effect} {row.note}", row.default, safe, row.source)
+
+
+def _causes() -> Iterator[str]:
+    yield from ("# Causes that triage names", "")
+    for row in causes.causes():
+        yield from (f"## {row.cause}", "", f"{_plain(row.title)}. {_plain(row.means)}", "")
+        for heading, steps in (("How to confirm it", row.confirm), ("What to do", row.fix)):
+            yield from (f"### {heading}", "")
+            yield from (f"{number}. {_plain(step)}" for number, step in enumerate(steps, 1))
+            yield ""
+        yield from (f"Source: {_plain(row.source)}", "")
+
+
+def _head(*names: str) -> Iterator[str]:
+    yield _row(*names)
+    yield _row(*("---" for _ in names))
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(_plain(cell).replace("|", "\\|").strip() for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Text that is no markup: what a table or a docstring says, not a tag."""
+    return " ".join(str(text).split()).replace("<", "&lt;")
+
+
+def main(folder: Path) -> None:
+    """Write every page below the folder."""
+    for path, text in pages().items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,98 @@
+"""What there is to say about a check, under fixed headings: for `nodedoctor explain CHECK` and for its page.
+
+All of it comes from the check's own docstring and from the table of what it was seen on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from nodedoctor.engine.registry import Check, probes_of
+from nodedoctor.knowledge.seen_on import seen_on
+from nodedoctor.model import Provenance
+from nodedoctor.record import record
+from nodedoctor.report.document import Finding, Result, severity, worst
+
+UNSEEN = "Never on real hardware: the check is in preview, and what it finds counts only with --preview."
+_NOTHING = "Not documented."
+
+
+@record
+class Section:
+    """One heading with its paragraphs; `items` are short lines of a list below them."""
+
+    heading: str
+    paragraphs: tuple[str, ...]
+    items: tuple[str, ...] = ()
+
+
+@record
+class Sample:
+    """A finding of a check on a recorded node, and where that comes from."""
+
+    node: str
+    provenance: Provenance
+    result: Result
+    finding: Finding
+
+
+def sections(check: Check) -> tuple[Section, ...]:
+    """Every section of a check's page, always the same ones in the same order."""
+    doc = {name: " ".join(text.split()) for name, text in check.doc.items()}
+    fix = [doc.get("Fix", ""), f"A repair interrupts: {check.disturbs}" if check.disturbs else ""]
+    return (
+        Section("What it looks at", _told(check.what)),
+        Section("Why it matters for training", _told(check.why)),
+        Section("When it fails, warns, is unknown", _told(doc.get("Judges", ""), _unknown(check))),
+        Section("How to fix", _told(*fix)),
+        Section("Where the threshold comes from", _told(doc.get("Threshold", ""))),
+        Section("Known false positives", _told(doc.get("False positives", ""))),
+        _seen(check),
+    )
+
+
+def error_texts(check: Check) -> tuple[str, ...]:
+    """The literal error messages by which people meet what the check finds."""
+    lines = check.doc.get("Error texts", "").splitlines()
+    return tuple(line.strip().removeprefix("- ") for line in lines if line.strip())
+
+
+def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) -> dict[str, Sample]:
+    """The worst finding of each of these checks, or of all, on recorded nodes; of the first that has it."""
+    from nodedoctor.engine.session import Request, Session
+    from nodedoctor.report.json import document
+
+    found: dict[str, Sample] = {}
+    for folder in folders:
+        session = Session(Request(replay=folder, preview=True))
+        provenance = (session.snapshot.provenance if session.snapshot else None) or "synthetic"
+        report = document(asyncio.run(session.diagnosis(checks).run()))
+        for result in report["results"]:
+            finding, known = worst(result), found.get(result["check"])
+            sick = finding["status"] in ("fail", "warn")
+            if sick and (known is None or severity(finding) > severity(known.finding)):
+                found[result["check"]] = Sample(folder.name, provenance, result, finding)
+    return found
+
+
+def _told(*paragraphs: str) -> tuple[str, ...]:
+    return tuple(text[:1].upper() + text[1:] for text in paragraphs if text) or (_NOTHING,)
+
+
+def _unknown(check: Check) -> str:
+    """UNKNOWN is the same for all checks: what they need could not be read."""
+    probes = ", ".join(sorted(probes_of(check)))
+    return f"UNKNOWN when what it needs could not be read (probes: {probes})." if probes else ""
+
+
+def _seen(check: Check) -> Section:
+    rows = seen_on(check.id)
+    items = tuple(
+        f"{row.hardware}: {row.output}, {row.shows} ({row.provenance}; {row.source})" for row in rows
+    )
+    if rows:
+        return Section("Seen on", (), items)
+    words = UNSEEN if check.stage == "preview" else "Not recorded."
+    return Section("Seen on", (words,))

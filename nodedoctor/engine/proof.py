@@ -1,0 +1,298 @@
+"""Evidence made good: quotes found in the output they name, readings read from it.
+
+A check says where its proof is; what is shown is taken from the observation here and nowhere else. A quote is
+a slice of what a probe printed, as a recording holds it: decoded, its lines ending in LF. Where a probe of
+ours relays texts (files, a log) in a JSON document, the slice is of such a text, and `path` says of which. A
+reading is the value under a path in the document a probe printed, and its text is made of source, path and
+value. What cannot be found is not evidence and is left out.
+
+A path is names joined by dots, and
+
+    [3]                a place in a list, [-1] the last
+    [4:8]              characters of a text
+    ["/proc/modules"]  a key; with `?` behind it null where there is no such key
+    [index=3]          the member of a list that says so, or [index=3&peer=4]; null where there is none
+    [^torch]           the text of a list that begins so; null where there is none
+
+as in `gpus[index=3].values.pcie_width`. Null is how absence is shown, which only an answer
+in full can show. In the long outputs of nvidia-smi `[0]`
+is the first section of a name and `[id=...]` the one whose heading ends so. `@note`, `@rc`, `@seconds` and
+`@outcome` are what the engine noted about the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.facts.gpu.nvml.reading import document_of
+from nodedoctor.facts.gpu.smi.q import read_q
+from nodedoctor.facts.gpu.smi.sections import Section
+from nodedoctor.facts.gpu.smi.xml import read_xml
+from nodedoctor.model import Evidence, Finding, Observation
+
+_log = logging.getLogger(__name__)
+
+LONGEST = 600
+"""Characters of one line of a quote (chosen by us, no external source); what is longer is cut, not marked."""
+
+_SURE = 24
+"""Characters by which a line is known again; a log's parser joins lines that mail has broken."""
+
+_ABSENT = re.compile(r"[=^][^\]]*\]$|\?$")
+"""The end of a path by which something may be said to be absent."""
+
+_STEP = re.compile(
+    r"\.?(?P<name>[A-Za-z_][\w-]*)"
+    r"|\[(?P<place>-?\d{1,9})\]"
+    r"|\[(?P<from>\d{1,9}):(?P<to>\d{1,9})\]"
+    r"|\[(?P<key>\"(?:[^\"\\]|\\.)*\")\](?P<maybe>\?)?"
+    r"|\[\^(?P<begins>[^\]]*)\]"
+    r"|\[(?P<by>[A-Za-z_]\w*=[^\]]*)\]"
+)
+_NOTED: Mapping[str, Callable[[Observation], Any]] = {
+    "@note": lambda seen: seen.note,
+    "@rc": lambda seen: seen.rc,
+    "@seconds": lambda seen: seen.seconds,
+    "@outcome": lambda seen: seen.outcome.value,
+}
+_SOURCES = {"nvml": "NVML", "nvml-growth": "NVML", "bandwidth": "CUDA", "bandwidth-deep": "CUDA"}
+"""Interfaces that probes read their values through; of the others the name says it, or a file's path."""
+
+_FILE = re.compile(r"^(?:files|links|lists|hex|stats|statvfs|errors)\[(\"(?:[^\"\\]|\\.)*\")\]")
+
+
+class Proof:
+    """The observations of one run, in which evidence is looked up; each is read at most once."""
+
+    def __init__(self, observations: Iterable[Observation] = ()) -> None:
+        self._seen: dict[str, Observation] = {}
+        self._read: dict[str, Any] = {}
+        self.seeing(observations)
+
+    def seeing(self, observations: Iterable[Observation]) -> Proof:
+        """The same, with what has been observed since; an answer never changes."""
+        for seen in observations:
+            self._seen.setdefault(seen.probe, seen)
+        return self
+
+    def of(self, finding: Finding) -> Finding:
+        """The finding with its evidence made good; evidence that is not found is left out."""
+        found = tuple(good for one in finding.evidence if (good := self.settled(one)) is not None)
+        return replace(finding, evidence=found)
+
+    def settled(self, draft: Evidence) -> Evidence | None:
+        """One piece of evidence as it stands in what was observed; None where it does not."""
+        seen = self._seen.get(draft.probe)
+        if seen is None:
+            _log.debug("evidence names %s, which was not observed", draft.probe)
+            return None
+        made = self._reading(seen, draft) if draft.kind == "reading" else self._quote(seen, draft)
+        if made is None and draft.kind == "reading" and draft.like:
+            made = self._quote(seen, replace(draft, path=""))  # the same, where it was pasted as text
+        if made is None:
+            _log.debug(
+                "evidence is not in what %s printed: %s",
+                draft.probe,
+                draft.path or draft.like or draft.text,
+            )
+        return made
+
+    def document(self, seen: Observation) -> Any:
+        """What an observation holds as nested data: JSON, or sections of nvidia-smi; None for other text."""
+        if seen.probe not in self._read:
+            self._read[seen.probe] = structure(seen)
+        return self._read[seen.probe]
+
+    def _reading(self, seen: Observation, draft: Evidence) -> Evidence | None:
+        for path in (draft.path, *draft.otherwise):
+            try:
+                value = resolve(seen, path, self.document(seen) if path not in _NOTED else None)
+            except LookupError:
+                continue
+            source = _SOURCES.get(seen.probe, seen.probe)
+            said = text_of_reading(source, path, value)
+            return Evidence(seen.probe, said, path=path, kind="reading", source=source, value=value)
+        return None
+
+    def _quote(self, seen: Observation, draft: Evidence) -> Evidence | None:
+        wanted = _cut(draft.text)
+        if not (wanted.strip() or draft.like):
+            return None
+        for path, text in self._texts(seen, draft.path):
+            if draft.like:
+                if match := re.search(draft.like, text, re.MULTILINE):
+                    group = 1 if match.re.groups else 0
+                    line = text.count("\n", 0, match.start(group)) + 1
+                    return Evidence(seen.probe, _cut(match[group]), path=path, line=line)
+                continue
+            if draft.at is not None and (found := _line_with(wanted, text, draft.at)):
+                return Evidence(seen.probe, found, path=path, line=text.count("\n", 0, draft.at) + 1)
+            if (place := text.find(wanted)) >= 0:
+                return Evidence(seen.probe, wanted, path=path, line=text.count("\n", 0, place) + 1)
+        return None
+
+    def _texts(self, seen: Observation, path: str) -> Iterator[tuple[str, str]]:
+        document = self.document(seen)
+        if path:
+            with contextlib.suppress(LookupError):
+                text = resolve(seen, path, document)
+                if isinstance(text, str):
+                    yield path, text
+            return
+        if isinstance(document, dict | list):
+            yield from _strings(document, "")
+        yield "", seen.text
+        if seen.note:
+            yield "@note", seen.note
+
+
+def _cut(text: str) -> str:
+    """Lines of a quote. Only the last one may be cut short, or it would be no slice any more."""
+    lines = text.strip("\n").split("\n")
+    whole = next((place for place, line in enumerate(lines) if len(line) > LONGEST), len(lines) - 1)
+    return "\n".join([*lines[:whole], lines[whole][:LONGEST]])
+
+
+def structure(seen: Observation) -> Any:
+    """An observation's text as nested data, also if its end is missing; None when it has no such shape."""
+    text = seen.text.lstrip()
+    if text.startswith(("{", "[")):
+        for read in (json.loads, _json_lines):
+            try:
+                return read(text)
+            except (ValueError, RecursionError):
+                continue
+    elif "<nvidia_smi_log" in text:
+        return read_xml(seen.text)
+    elif seen.probe == "nvidia-smi-q":
+        return read_q(seen.text)
+    if not text.startswith("{"):
+        # What a start-up file of a foreign interpreter printed before the document, on lines of its own.
+        text = text.rstrip().rpartition("\n")[2]
+        if not text.startswith("{"):
+            return None
+    return document_of(text)[0] or None
+
+
+def _json_lines(text: str) -> list[Any]:
+    """Documents line by line, or an array written line by line whose end is missing."""
+    lines = (line.strip().removesuffix(",") for line in text.splitlines())
+    return [json.loads(line) for line in lines if line not in ("[", "]", "")]
+
+
+def resolve(seen: Observation, path: str, document: Any = None) -> Any:
+    """The value under a path of an observation; LookupError when there is none.
+
+    `document` is what `structure` made of the observation, if that is at hand.
+    """
+    if path in _NOTED:
+        return _NOTED[path](seen)
+    here = structure(seen) if document is None else document
+    at = 0
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            raise LookupError(path)
+        try:
+            here = _stepped(here, step)
+        except LookupError:
+            if not path.endswith("?"):
+                raise
+            here = None
+            break
+        at = step.end()
+    value = _value(here)
+    if value is None and _ABSENT.search(path) and (not seen.answered or seen.truncated):
+        raise LookupError(f"{path}: {seen.probe} was not answered in full")
+    return value
+
+
+def text_of_reading(source: str, path: str, value: Any) -> str:
+    """`NVML gpus[index=3].values.pcie_width = 8`; what stands in a file is named by the file."""
+    file = _FILE.match(path)
+    where = json.loads(file[1]) + path[file.end() :] if file else f"{source} {path}"
+    if value is None and _ABSENT.search(path):
+        return f"{where.removesuffix('?')} is absent"
+    shown = value.strip() if isinstance(value, str) else json.dumps(value)
+    return f"{where} = {shown[:LONGEST]}"
+
+
+def _line_with(wanted: str, text: str, at: int) -> str:
+    """The line that begins there, if it is the one that says the beginning of what is wanted."""
+    end = text.find("\n", at)
+    line = text[at : end if end >= 0 else len(text)]
+    begins = at == 0 or text[at - 1 : at] == "\n"
+    return line[:LONGEST].rstrip() if begins and wanted[:_SURE] in line else ""
+
+
+def _stepped(here: Any, step: re.Match[str]) -> Any:
+    if isinstance(here, Section):
+        here = [here]
+    if (name := step["name"]) is not None or step["key"] is not None:
+        name = json.loads(step["key"]) if name is None else name
+        if _sections(here):
+            parts = [part for section in here[:1] for part in section.all(name)]
+            if not parts:
+                raise LookupError(name)
+            return parts
+        if not isinstance(here, dict) or (name not in here and not step["maybe"]):
+            raise LookupError(name)
+        return here.get(name)
+    if step["from"] is not None and isinstance(here, str):
+        return here[int(step["from"]) : int(step["to"])]
+    if not isinstance(here, list):
+        raise LookupError(step[0])
+    if step["place"] is not None:
+        place = int(step["place"])
+        if not -len(here) <= place < len(here):
+            raise LookupError(step[0])
+        member = here[place]
+        return [member] if isinstance(member, Section) else member
+    if step["begins"] is not None:
+        return next((m for m in here if isinstance(m, str) and m.startswith(step["begins"])), None)
+    wanted = dict(pair.partition("=")[::2] for pair in step["by"].split("&"))
+    if _sections(here):
+        named = [part for part in here if part.text.lower().endswith(wanted.get("id", "?").lower())]
+        if not named:
+            raise LookupError(step[0])
+        return named
+    members = (member for member in here if isinstance(member, dict))
+    return next((m for m in members if all(_plain(m.get(by)) == value for by, value in wanted.items())), None)
+
+
+def _sections(here: Any) -> bool:
+    return isinstance(here, list) and bool(here) and isinstance(here[0], Section)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(here: Any) -> Any:
+    """A section is its text; of several of a name, the first."""
+    return here[0].text if _sections(here) else here.text if isinstance(here, Section) else here
+
+
+def _strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text in a document, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(item, step_to(path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _strings(item, f"{path}[{place}]")
+
+
+def step_to(path: str, key: str) -> str:
+    """A path with one more key."""
+    if re.fullmatch(r"[A-Za-z_][\w-]*", key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{json.dumps(key)}]"

@@ -1,0 +1,143 @@
+"""The door at which secrets stay out: every observation passes here before it is read, kept or quoted.
+
+Of an environment the values of variables that are known stay, less what looks like a credential in them; of
+any other variable the name stays, and its value only if it has a harmless shape: a number, a switch, a
+version, a path, names of devices, addresses. In all other text what looks like a credential is replaced (see
+`probes/host/environment.py`). What was replaced reads `***`, a whole value `<hidden>`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.knowledge.env_vars import env_var
+from nodedoctor.model import Observation
+from nodedoctor.probes.host.environment import is_plain_name, scrubbed, speaks_of_secret
+
+HIDDEN = "<hidden>"
+
+# fmt: off
+_SIGNS = (
+    "pass", "pwd", "secret", "token", "auth", "key", "cred", "cookie", "jwt", "signature", "headers",
+    "_pat", "-pat", "sas=", "sas:", 'sas"', "dsn", "pem", "bearer", "basic", "sig=", "x-amz-",
+    "sharedaccess", "webhook", "slack.com", "telegram", "login", "sshpass", "--user", "curl", "://",
+    "hf_", "sk-", "k_live_", "k_test_", "whsec_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-",
+    "gldt-", "glrt-", "glcbt-", "glptt-", "glsoat-", "glimt-", "glagent-", "glsa_", "xox", "xapp-",
+    "nvapi-", "aiza", "ya29.", "hvs.", "hvb.", "hvr.", "_v1_", "pypi-", "npm_", "r8_", "dapi",
+    "gsk_", "xai-", "pplx-", "tskey-", "shpat_", "shpss_", "shpca_", "shppa_", "lin_api_", "sntry",
+    "atatt", "sg.", "pmak-", "rpa_", "akia", "asia", "aroa", "agpa", "eyj", ":aa", "mysql",
+    "mariadb",
+)
+# fmt: on
+"""What credentials are announced by or begin with, in small letters: text with none of it is not read."""
+
+_KNOWN = re.compile(
+    r"(?:SLURM|OMPI|PMI|PMIX)_[A-Z0-9_]+"
+    r"|PYXIS_CONTAINER_IMAGE|(?:APPTAINER|SINGULARITY)_CONTAINER|RAY_(?:ADDRESS|TMPDIR)|CUDA_(?:HOME|PATH)"
+    r"|NVIDIA_(?:[A-Z]+_VERSION|VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA)"
+)
+"""What launchers and runtimes set themselves, beside the table of variables that libraries read."""
+
+_DEVICE = (
+    r"(?:mlx\d|bnxt_re|irdma|efa|rdmap|ib|eth|en|wl|bond|docker|lo$|lo,|br|veth|hsn|team|vlan|cni|cali|cuda"
+    r"|gpu|hci|roce|nvidia)[\w.:-]{0,24}"
+)
+_HARMLESS = re.compile(
+    r"|[+-]?\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:%|[kKMGT]i?[bB]?|[munµ]?s|min|h)?"
+    r"|0x[0-9a-fA-F]{1,16}|\d{1,6}(?:[-,: ]+\d{1,6}){1,256}"
+    r"|v?\d{1,4}(?:\.\d{1,5}){1,4}(?:[+.-][a-z0-9]{1,12}){0,3}"
+    r"|(?i:true|false|yes|no|on|off|none|null|auto|all|default|enabled?|disabled?|trace|debug|info|version"
+    r"|warn(?:ing)?|error|critical|detail|spawn|fork|forkserver|expandable_segments:true|ring|tree|ib|socket|lazy|offline|online)"
+    rf"|[\^=]{{0,2}}{_DEVICE}(?:,{_DEVICE}){{0,63}}"
+    r"|(?:(?:GPU|MIG)-[0-9a-f-]{4,64}(?:/\d{1,3}){0,2},?){1,64}"
+    r"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?"
+)
+_PATHS = re.compile(r"(?:~|\.{0,2}/)[\w./+@~, -]*(?::(?:~|\.{0,2}/)?[\w./+@~, -]*)*:?")
+_RANDOM = re.compile(
+    r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
+)
+
+_ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_vars"})
+_NAME = re.compile(r"[\w.-]{1,64}")
+_SHORTEST = 6
+"""Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
+_ASSIGNED = re.compile(r"^(\s*(?:export\s+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
+
+
+def without_secrets(seen: Observation) -> Observation:
+    """The observation with stand-ins for every credential in what was printed, noted and asked."""
+    text, note, argv = _text(seen), _plain(seen.note), tuple(map(_plain, seen.argv))
+    if (text, note, argv) == (seen.text, seen.note, seen.argv):
+        return seen
+    return replace(seen, text=text, note=note, argv=argv)
+
+
+def is_harmless(value: str) -> bool:
+    """Whether a value has a shape that no credential has."""
+    if _HARMLESS.fullmatch(value):
+        return True
+    return len(value) <= 4096 and bool(_PATHS.fullmatch(value)) and not _RANDOM.search(value)
+
+
+def variable(name: str, value: str) -> str:
+    """The value of an environment's variable as it may be shown."""
+    if speaks_of_secret(name):
+        return value if value.lower() in ("", "0", "1", "true", "false") else HIDDEN
+    if is_plain_name(name) or _KNOWN.fullmatch(name) or env_var(name) is not None:
+        return scrubbed(value)
+    return value if is_harmless(value) and scrubbed(value) == value else HIDDEN
+
+
+def _text(seen: Observation) -> str:
+    text = seen.text
+    signs = _signs_in(text, _SIGNS)
+    if not (signs or seen.probe == "env" or '"environ' in text):
+        return text
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            return _plain(text, signs)
+        clean = _document(document, signs, seen.probe == "env")
+        return text if clean == document else json.dumps(clean)
+    if seen.probe == "env":
+        return _ASSIGNED.sub(lambda line: line[1] + variable(line[2], line[3]), text)
+    return _plain(text, signs)
+
+
+def _document(value: Any, signs: tuple[str, ...], environments: bool, key: str = "") -> Any:
+    """A document with clean texts; `environments` says that its files hold variables, too."""
+    if isinstance(value, str):
+        if len(value) < _SHORTEST or not value.strip("0123456789abcdefx.\n"):
+            return value
+        if key and _NAME.fullmatch(key) and speaks_of_secret(key) and not is_harmless(value):
+            return HIDDEN
+        return _plain(value, signs)
+    if isinstance(value, list):
+        return [_document(item, signs, environments, key) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if key in _ENVIRONMENTS or (environments and key.startswith(("/", "~"))):
+        return {name: _variable(name, item, signs) for name, item in value.items()}
+    return {name: _document(item, signs, environments, name) for name, item in value.items()}
+
+
+def _variable(name: str, value: Any, signs: tuple[str, ...]) -> Any:
+    return variable(name, value) if isinstance(value, str) else _document(value, signs, False, name)
+
+
+def _plain(text: str, signs: tuple[str, ...] = _SIGNS) -> str:
+    """Text of any kind, line by line where it has lines; only those that announce a credential are read."""
+    if not (found := _signs_in(text, signs)):
+        return text
+    if "PRIVATE KEY" in text or "\n" not in text:
+        return scrubbed(text, len(text))
+    return "\n".join(scrubbed(one, len(one)) if _signs_in(one, found) else one for one in text.split("\n"))
+
+
+def _signs_in(text: str, signs: tuple[str, ...]) -> tuple[str, ...]:
+    lowered = text.lower()
+    return tuple([sign for sign in signs if sign in lowered])

@@ -1,0 +1,72 @@
+"""What people paste of `lspci -vv`: devices of NVIDIA and Mellanox with their PCIe links.
+
+Format: pciutils, lspci.c and ls-caps.c. A paste may be a part of the bus, so it proves the absence of nothing
+and stands beside the fact `pci`, never in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import fact, pasted
+from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, PciDevice, PciLink, bdf
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import record
+
+LSPCI = pasted("lspci", "The output of lspci -vv, with or without -nn.")
+
+_HEAD = re.compile(
+    r"^[> \t]*((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+    r" (?P<kind>[^:\n]{3,60}): (?P<name>.+)$",
+    re.MULTILINE,
+)
+_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_KINDS = {
+    "3D controller": "030200",
+    "VGA compatible controller": "030000",
+    "Infiniband controller": "020700",
+    "Ethernet controller": "020000",
+}
+_LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x(?P<width>\d{{1,2}})"
+_CAP, _STA = re.compile(_LINK.format("Cap")), re.compile(_LINK.format("Sta"))
+_DRIVER = re.compile(r"Kernel driver in use: ([\w-]{1,64})")
+
+
+@fact("lspci", shown=False)
+@record
+class Lspci:
+    """GPUs and network adapters of the paste, with their links; `device` is the name where no id is."""
+
+    devices: tuple[PciDevice, ...]
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Lspci | Unseen:
+        """Read one block per device; a device without its link's state is left out."""
+        devices = tuple(_devices(seen.text))
+        return cls(devices) if devices else Unseen.of(seen, "Paste the output of `sudo lspci -vv`.")
+
+
+def _devices(text: str) -> Iterator[PciDevice]:
+    heads = list(_HEAD.finditer(text))
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    for head, end in zip(heads, ends, strict=False):
+        block = text[head.end() : end]
+        kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
+        name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
+        vendor = NVIDIA if "NVIDIA" in name else MELLANOX if "Mellanox" in name else ""
+        if vendor and kind in _KINDS and now:
+            ids, driver = _IDS.search(name), _DRIVER.search(block)
+            yield PciDevice(
+                bdf(head.group(1)),
+                vendor,
+                ids[2] if ids else re.sub(r" \(rev [0-9a-f]{2}\)", "", name).strip(),
+                _KINDS[kind],
+                driver=driver[1] if driver else None,
+                link=PciLink(
+                    float(now["speed"]),
+                    int(now["width"]),
+                    float(most["speed"]) if most else None,
+                    int(most["width"]) if most else None,
+                ),
+            )

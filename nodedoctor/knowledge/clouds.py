@@ -1,0 +1,67 @@
+"""What clouds attach to their machines of eight GPUs: RDMA devices, and the plug-in NCCL uses."""
+
+from __future__ import annotations
+
+from nodedoctor.record import record
+
+
+@record
+class CloudShape:
+    """One kind of machine. `product` is how its firmware names it ("": clouds that do not say).
+
+    `driver` is the kernel driver of its RDMA devices, `link` their link layer where others may be beside
+    them, and `devices` their number. `plugin` names what NCCL
+    needs, or is faster with, and `places` are folders where the cloud's images have it.
+    """
+
+    name: str
+    cloud: str
+    models: tuple[str, ...]
+    driver: str
+    devices: int
+    source: str
+    product: str = ""
+    link: str = ""
+    plugin: str = ""
+    places: tuple[str, ...] = ()
+
+
+_OFI = ("/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
+_EFA = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"
+_GIB = "cloud.google.com/ai-hypercomputer/docs/nccl/overview"
+_AZURE = "learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated (ND series)"
+_A100 = ("A100 SXM4 40GB", "A100 SXM4 80GB")
+_H100, _H200, _B200 = "H100 SXM5 80GB", "H200 SXM5 141GB", "B200 SXM6"
+
+
+def _aws(product: str, models: tuple[str, ...], devices: int) -> CloudShape:
+    return CloudShape(
+        product, "aws", models, "efa", devices, _EFA, product, plugin="aws-ofi-nccl", places=_OFI
+    )
+
+
+SHAPES = (
+    _aws("p4d.24xlarge", _A100, 4),
+    _aws("p4de.24xlarge", _A100, 4),
+    _aws("p5.48xlarge", (_H100,), 32),
+    _aws("p5e.48xlarge", (_H200,), 32),
+    _aws("p5en.48xlarge", (_H200,), 16),
+    _aws("p6-b200.48xlarge", (_B200,), 8),
+    CloudShape(
+        "A3 Ultra", "gcp", (_H200,), "mlx5_core", 8, _GIB, plugin="NCCL/gIB", places=("/usr/local/gib",)
+    ),
+    CloudShape("A4", "gcp", (_B200,), "mlx5_core", 8, _GIB, plugin="NCCL/gIB", places=("/usr/local/gib",)),
+    CloudShape("ND A100 v4", "azure", _A100, "mlx5_core", 8, _AZURE, link="InfiniBand"),
+    CloudShape(
+        "ND H100 v5 or ND H200 v5", "azure", (_H100, _H200), "mlx5_core", 8, _AZURE, link="InfiniBand"
+    ),
+    CloudShape("BM.GPU.H100.8", "oci", (_H100,), "mlx5_core", 16, "oracle-quickstart/oci-hpc"),
+)
+PLACES = tuple(dict.fromkeys(place for shape in SHAPES for place in shape.places))
+
+
+def shape_of(cloud: str, product: str, model: str) -> CloudShape | None:
+    """The kind of machine, by the name its firmware gives where the cloud has it say one; None if unknown."""
+    known = [shape for shape in SHAPES if shape.cloud == cloud]
+    named = next((shape for shape in known if shape.product and shape.product == product), None)
+    return named or next((shape for shape in known if not shape.product and model in shape.models), None)

@@ -1,0 +1,223 @@
+"""The error codes of NVIDIA's libraries and tools that a probe can meet: the one table of what each means.
+
+Names are those of nvmlReturn_t in nvml.h and of CUresult in cuda.h, the sources of the meanings; nvidia-smi
+ends with NVML's number as its exit code (nvidia-smi(1), RETURN VALUE). Whose move it is follows from the
+action of the fix (moves.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from nodedoctor.knowledge.fixes.recipes import gpu_reset
+from nodedoctor.knowledge.nvml_errors import (
+    CORRUPT,
+    DEVICES_LOST,
+    FABRIC,
+    GIVE_GPUS,
+    HUNG,
+    INVESTIGATE,
+    LIBRARY,
+    NO_DEVICES,
+    NO_DRIVER,
+    NODES,
+    OFF_THE_BUS,
+    ON_THE_HOST,
+    POWER,
+    RECREATE,
+    RELOAD,
+    RESET,
+    STUB,
+    UPDATE,
+    WAIT,
+    WINDOWS,
+)
+from nodedoctor.model import Fix
+from nodedoctor.record import record
+
+Weight = Literal["fail", "warn", "unseen", "quiet"]
+"""How bad it is when one value of a GPU that works otherwise is answered so: broken, sick, not told to us, or
+no trouble, because this GPU or driver has no such value."""
+
+NVML_H = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
+CUDA_H = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
+
+_RANK = "A rank on this GPU fails, and all other ranks wait for it until their watchdog fires."
+_NO_CUDA = "No CUDA program can start on this node until the driver initialises."
+_SICK = "A driver that cannot answer a question about a GPU often fails the job on it next."
+_NO_WORRY = "Training does not notice; what was asked for stays unknown."
+_BLIND = "Nothing is known to be wrong; what was asked for could not be seen."
+
+
+@record
+class ErrorCode:
+    """One error: what it means, and for training; the fix on a host and, where it differs, in a container.
+
+    `of_value` is how bad it is in the place of a single value; where the library or a GPU cannot be opened
+    every error is a failure.
+    """
+
+    name: str
+    number: int | None
+    meaning: str
+    training: str
+    of_value: Weight
+    fix: Fix
+    in_container: Fix | None = None
+    source: str = NVML_H
+
+    def fix_here(self, container: bool, index: int | None = None) -> Fix:
+        """The fix for where we stand; it resets the GPU of that index, and none without one."""
+        fix = self.in_container if container and self.in_container else self.fix
+        if fix.action != "reset-gpu" or index is None:
+            return fix
+        return replace(fix, steps=(*fix.steps, *gpu_reset(index, fix.disturbs)))
+
+
+NVML: tuple[ErrorCode, ...] = (
+    ErrorCode("UNINITIALIZED", 1, "the library was not started", _SICK, "warn", INVESTIGATE),
+    ErrorCode("INVALID_ARGUMENT", 2, "this driver does not know the question", _NO_WORRY, "quiet", UPDATE),
+    ErrorCode(
+        "NOT_SUPPORTED", 3, "this GPU or driver has nothing of the kind", _NO_WORRY, "quiet", INVESTIGATE
+    ),
+    ErrorCode("NO_PERMISSION", 4, "this user may not ask", _BLIND, "unseen", NODES, GIVE_GPUS),
+    ErrorCode("ALREADY_INITIALIZED", 5, "the library was started twice", _NO_WORRY, "warn", UPDATE),
+    ErrorCode(
+        "NOT_FOUND",
+        6,
+        "the driver is loaded and does not find what was asked for",
+        _BLIND,
+        "unseen",
+        NO_DEVICES,
+        GIVE_GPUS,
+    ),
+    ErrorCode("INSUFFICIENT_SIZE", 7, "the answer is larger than the space for it", _BLIND, "unseen", UPDATE),
+    ErrorCode("INSUFFICIENT_POWER", 8, "the GPU does not get enough power", _RANK, "fail", POWER),
+    ErrorCode(
+        "DRIVER_NOT_LOADED",
+        9,
+        "the NVIDIA kernel module is not loaded",
+        _NO_CUDA,
+        "fail",
+        NO_DRIVER,
+        ON_THE_HOST,
+    ),
+    ErrorCode("TIMEOUT", 10, "the driver gave up waiting for the GPU", _SICK, "warn", INVESTIGATE),
+    ErrorCode("IRQ_ISSUE", 11, "the GPU's interrupts do not reach the driver", _RANK, "fail", INVESTIGATE),
+    ErrorCode("LIBRARY_NOT_FOUND", 12, "libnvidia-ml.so.1 not found", _NO_CUDA, "fail", LIBRARY, GIVE_GPUS),
+    ErrorCode(
+        "FUNCTION_NOT_FOUND", 13, "a stub or a foreign libnvidia-ml.so.1 was loaded", _NO_WORRY, "quiet", STUB
+    ),
+    ErrorCode(
+        "CORRUPTED_INFOROM",
+        14,
+        "the InfoROM is corrupt",
+        "The GPU computes; its ECC counts, retired pages and limits may be lost or wrong.",
+        "warn",
+        CORRUPT,
+    ),
+    ErrorCode("GPU_IS_LOST", 15, "the GPU has fallen off the bus", _RANK, "fail", OFF_THE_BUS),
+    ErrorCode("RESET_REQUIRED", 16, "the GPU needs a reset", _RANK, "fail", RESET),
+    ErrorCode("OPERATING_SYSTEM", 17, "the operating system blocks the GPU", _RANK, "warn", WINDOWS),
+    ErrorCode(
+        "LIB_RM_VERSION_MISMATCH",
+        18,
+        "the driver's libraries and the loaded kernel module have different versions",
+        _NO_CUDA,
+        "fail",
+        RELOAD,
+        RECREATE,
+    ),
+    ErrorCode("IN_USE", 19, "another program holds what was asked for", _BLIND, "unseen", WAIT),
+    ErrorCode("MEMORY", 20, "the driver has no memory left to answer", _SICK, "warn", INVESTIGATE),
+    ErrorCode("NO_DATA", 21, "the driver has no value for it", _BLIND, "unseen", WAIT),
+    ErrorCode("VGPU_ECC_NOT_SUPPORTED", 22, "a vGPU has no ECC to read", _NO_WORRY, "quiet", INVESTIGATE),
+    ErrorCode("INSUFFICIENT_RESOURCES", 23, "the driver lacks resources", _SICK, "warn", INVESTIGATE),
+    ErrorCode("FREQ_NOT_SUPPORTED", 24, "a clock has a value the GPU cannot run at", _SICK, "warn", RESET),
+    ErrorCode(
+        "ARGUMENT_VERSION_MISMATCH",
+        25,
+        "the driver wants another form",
+        _NO_WORRY,
+        "quiet",
+        UPDATE,
+    ),
+    ErrorCode("DEPRECATED", 26, "this driver no longer answers the question", _NO_WORRY, "quiet", UPDATE),
+    ErrorCode("NOT_READY", 27, "the GPU or its fabric is not ready yet", _BLIND, "unseen", WAIT),
+    ErrorCode(
+        "GPU_NOT_FOUND",
+        28,
+        "the driver is loaded but has no usable GPU",
+        _RANK,
+        "fail",
+        NO_DEVICES,
+        GIVE_GPUS,
+    ),
+    ErrorCode("INVALID_STATE", 29, "the GPU is in a state in which it cannot answer", _SICK, "warn", RESET),
+    ErrorCode(
+        "RESET_TYPE_NOT_SUPPORTED", 30, "the GPU has no reset of this kind", _NO_WORRY, "quiet", INVESTIGATE
+    ),
+    ErrorCode(
+        "UNKNOWN", 999, "the driver fails with an unknown error", _SICK, "warn", INVESTIGATE, DEVICES_LOST
+    ),
+    # What our own reader of the library says where it gets no code.
+    ErrorCode("NO_ANSWER", None, "the driver hangs on this GPU", _RANK, "fail", HUNG),
+    ErrorCode("CRASH", None, "NVIDIA's library crashes on this GPU", _RANK, "fail", OFF_THE_BUS),
+    ErrorCode("UNPARSABLE", None, "the answer cannot be what was asked for", _SICK, "warn", INVESTIGATE),
+)
+_BY_NAME: Mapping[str, ErrorCode] = {row.name: row for row in NVML}
+CODES: Mapping[str, int] = {row.name: row.number for row in NVML if row.number is not None}
+"""The number of each error of NVML."""
+QUIET = frozenset(row.name for row in NVML if row.of_value == "quiet")
+"""Errors that say that this GPU or driver has no such value: nothing is hidden from us."""
+
+
+def nvml_error(name: str) -> ErrorCode:
+    """The row of an error; one the table does not know is to be investigated."""
+    return _BY_NAME.get(name) or ErrorCode(name, None, f"the driver says {name}", _SICK, "warn", INVESTIGATE)
+
+
+def of_exit(code: int) -> ErrorCode | None:
+    """The error for which nvidia-smi ended with this exit code; None for what is not NVML's."""
+    return next((row for row in NVML if row.number == code), None)
+
+
+def _cuda(name: str, number: int, meaning: str, fix: Fix, weight: Weight = "fail") -> ErrorCode:
+    training = _RANK if weight == "fail" else _SICK
+    return ErrorCode(f"CUDA_ERROR_{name}", number, meaning, training, weight, fix, source=CUDA_H)
+
+
+CUDA: tuple[ErrorCode, ...] = (
+    _cuda("OUT_OF_MEMORY", 2, "the GPU has no memory left for it", WAIT, "warn"),
+    _cuda("NOT_INITIALIZED", 3, "CUDA was not started", INVESTIGATE),
+    _cuda("STUB_LIBRARY", 34, "a stub of libcuda.so.1 was loaded", STUB),
+    _cuda("DEVICE_UNAVAILABLE", 46, "the GPU is in use, or set to exclusive use", WAIT, "warn"),
+    _cuda("NO_DEVICE", 100, "CUDA finds no GPU", NO_DEVICES),
+    _cuda("INVALID_DEVICE", 101, "CUDA does not have this GPU", NO_DEVICES),
+    _cuda("DEVICE_NOT_LICENSED", 102, "the vGPU has no licence", NODES),
+    _cuda("MAP_FAILED", 205, "memory could not be mapped", RESET),
+    _cuda("ECC_UNCORRECTABLE", 214, "memory of the GPU has an error that ECC cannot correct", RESET),
+    _cuda("NVLINK_UNCORRECTABLE", 220, "an NVLink has an error that cannot be corrected", RESET),
+    _cuda("CONTAINED", 226, "the GPU contained an error in its memory", RESET),
+    _cuda("OPERATING_SYSTEM", 304, "the operating system refused a call of the driver", NODES),
+    _cuda("ILLEGAL_ADDRESS", 700, "the GPU read or wrote where it may not", RESET),
+    _cuda("LAUNCH_TIMEOUT", 702, "the GPU did not finish in time", RESET),
+    _cuda("HARDWARE_STACK_ERROR", 714, "the GPU had a hardware error", RESET),
+    _cuda("LAUNCH_FAILED", 719, "the GPU failed while it worked", RESET),
+    _cuda("NOT_PERMITTED", 800, "this user may not do it", NODES, "unseen"),
+    _cuda("NOT_SUPPORTED", 801, "this GPU or driver cannot do it", UPDATE, "quiet"),
+    _cuda("SYSTEM_NOT_READY", 802, "the fabric of the GPUs has not started", FABRIC),
+    _cuda("SYSTEM_DRIVER_MISMATCH", 803, "libcuda and the kernel module are of different versions", RELOAD),
+    _cuda("COMPAT_NOT_SUPPORTED_ON_DEVICE", 804, "this GPU cannot use CUDA's compatibility libraries", STUB),
+    _cuda("MPS_CONNECTION_FAILED", 805, "the MPS service does not answer", INVESTIGATE),
+    _cuda("UNKNOWN", 999, "CUDA fails without saying why", INVESTIGATE),
+)
+_CUDA_BY_NAME: Mapping[str, ErrorCode] = {row.name: row for row in CUDA}
+
+
+def cuda_error(name: str) -> ErrorCode:
+    """The row of an error of CUDA; one the table does not know is to be investigated."""
+    known = _CUDA_BY_NAME.get(name)
+    return known or ErrorCode(name, None, f"CUDA says {name}", _RANK, "fail", INVESTIGATE, source=CUDA_H)

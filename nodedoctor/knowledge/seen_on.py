@@ -1,0 +1,52 @@
+"""On what real hardware a check was seen: the outputs it has judged, and judged rightly."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from nodedoctor.knowledge.table import rows
+from nodedoctor.model import Provenance
+from nodedoctor.record import record
+
+
+@record
+class Output:
+    """One output of real hardware, `real` if nodedoctor itself asked for it, `pasted` if somebody posted it.
+
+    `output` is the probe under whose name it replays, `shows` what is known of the node from elsewhere. Where
+    the address of a post was not kept, the row is unverified.
+    """
+
+    provenance: Provenance
+    hardware: str
+    output: str
+    shows: str
+    checks: tuple[str, ...]
+    source: str
+    unverified: bool = False
+
+
+@record
+class WithoutHardware:
+    """Checks whose inputs no hardware shapes, and why: they are stable without an output of any."""
+
+    why: str
+    source: str
+    checks: tuple[str, ...]
+
+
+@cache
+def without_hardware() -> tuple[WithoutHardware, ...]:
+    """The checks that are the same on every machine."""
+    return rows("seen_on", "without_hardware", WithoutHardware)
+
+
+@cache
+def outputs() -> tuple[Output, ...]:
+    """Every output that made a check stable."""
+    return rows("seen_on", "outputs", Output)
+
+
+def seen_on(check: str) -> tuple[Output, ...]:
+    """The outputs that a check has judged; none for one in preview, or one that needs no hardware."""
+    return tuple(row for row in outputs() if check in row.checks)

@@ -1,0 +1,65 @@
+"""Where the timeout that fired is set, by the framework that the logs name; the table is `explain`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodedoctor.knowledge.env_vars import TimeoutSetting, timeout_settings
+from nodedoctor.model import Fix
+from nodedoctor.steps import looks
+
+FRAMEWORKS = {
+    "skyrl": "SkyRL",
+    "ray-train": "Ray Train",
+    "verl": "verl",
+    "openrlhf": "OpenRLHF",
+    "llamafactory": "LLaMA-Factory",
+    "swift": "ms-swift",
+    "deepspeed": "DeepSpeed",
+    "transformers": "transformers",
+    "accelerate": "accelerate",
+    "lightning": "Lightning",
+    "megatron": "Megatron-LM",
+    "torchtitan": "torchtitan",
+    "hybrid-shard": "FSDP HYBRID_SHARD",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+}
+"""Names that logs mention and the table's: who makes the group before those that it is built on."""
+
+_COMMANDS = {
+    "SkyRL": "export SKYRL_WORKER_NCCL_TIMEOUT_IN_S=3600",
+    "DeepSpeed": "export DEEPSPEED_TIMEOUT=60",
+}
+"""Where an environment variable sets it: an hour, in the variable's own unit."""
+GROUPS = "Groups made by new_group() or a DeviceMesh do not inherit that timeout: give it to each of them."
+MOST = 2
+
+
+def settings(named: Iterable[str]) -> list[TimeoutSetting]:
+    """The settings of the frameworks in use, the first two; torch's own when none is named."""
+    names = set(named)
+    rows = {row.framework: row for row in timeout_settings()}
+    found = [rows[framework] for name, framework in FRAMEWORKS.items() if name in names and framework in rows]
+    return found[:MOST] or [rows["torch"]]
+
+
+def said(row: TimeoutSetting) -> str:
+    """One setting in words: its name, its default, and what it does not reach."""
+    unit = f", in {row.unit}" if row.unit == "minutes" else ""
+    note = f"; {row.note[:1].lower()}{row.note[1:].rstrip('.')}" if row.note else ""
+    return f"{row.framework}: {row.setting}{unit} (default {row.default_seconds} s){note}"
+
+
+def fixes(named: Iterable[str]) -> list[Fix]:
+    """Where the timeout that fired is set, with the warning that raising it repairs little."""
+    found = settings(named)
+    told = [
+        Fix(
+            f"Only if the wait was legitimate: {said(row)}.",
+            looks(*filter(None, (_COMMANDS.get(row.framework, ""),))),
+            "config",
+        )
+        for row in found
+    ]
+    return told if all(row.reaches_subgroups for row in found) else [*told, Fix(GROUPS, action="config")]

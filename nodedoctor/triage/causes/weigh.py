@@ -1,0 +1,232 @@
+"""Weighs candidate causes: what each rests on, and what else in the story speaks for or against it.
+
+Points are few and coarse, so that a person can follow them. The ground is how far a piece of evidence
+reaches: a broken GPU explains an exception, an exception explains why a process ended, a process that ended
+explains why the others waited, and never the other way round. What proves that something is a consequence
+weighs more than any ground; what only supports it weighs less than the step from one ground to the next but
+one. The points are our own; tests pair every cause with all that it makes happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from nodedoctor.record import record
+from nodedoctor.triage.causes.who import called
+from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.exits import Exit, NodeLost
+from nodedoctor.triage.events.system.kernel import Stalled, Xid
+from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.model import Candidate, Event, Ground, Who
+from nodedoctor.triage.story import Story
+
+GROUNDS: dict[Ground, tuple[int, str]] = {
+    "fault": (50, "a fault of the machine or its software, which makes programs fail"),
+    "own error": (40, "an error that a process reports of itself"),
+    "compared": (36, "a comparison of the ranks with each other"),
+    "named": (34, "a program that knows all ranks names the missing one"),
+    "death": (32, "a process that ended"),
+    "path": (28, "a connection that could not be made"),
+    "different": (26, "a difference between the ranks"),
+    "absence": (22, "a rank that did not come"),
+    "echo": (14, "what the others see when a process ends"),
+    "node": (10, "a failed check of the node"),
+    "hint": (0, "a hint"),
+}
+"""Points of each ground, and its name in a sentence."""
+
+DECIDES = 10
+"""A candidate with fewer points is a suspicion: the verdict stays open."""
+CLOSE = 4
+"""Points between two candidates below which the verdict is not sure: less than the step between grounds."""
+KILLS = frozenset((4, 7, 8, 9, 11))
+"""Signals that end a process without a word of its own; SIGABRT and SIGTERM are how victims end."""
+_OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
+OUTSIDE = (Xid, HostOom, NodeLost, Stalled)
+"""What the driver, the kernel or a scheduler says: none of them waits in a collective."""
+
+
+@record
+class Factor:
+    """One thing that speaks for a candidate, or against it when its points are negative."""
+
+    points: int
+    why: str
+
+
+@record
+class Weighed:
+    """A candidate with all that speaks for and against it."""
+
+    candidate: Candidate
+    factors: tuple[Factor, ...]
+
+    @property
+    def points(self) -> int:
+        """What it comes to."""
+        return GROUNDS[self.candidate.ground][0] + sum(factor.points for factor in self.factors)
+
+    @property
+    def decides(self) -> bool:
+        """True when it is more than a suspicion."""
+        return self.points >= DECIDES
+
+    @property
+    def against(self) -> Factor | None:
+        """What speaks most against it."""
+        return min((f for f in self.factors if f.points < 0), key=lambda f: f.points, default=None)
+
+
+def weigh(story: Story, candidates: Sequence[Candidate]) -> list[Weighed]:
+    """All candidates, the one with the most points first; the earlier one where they are equal."""
+    weighed = [Weighed(one, tuple(_factors(story, one, candidates))) for one in candidates]
+    return sorted(weighed, key=lambda one: (-one.points, _first(story, one.candidate)))
+
+
+def rests_on(best: Weighed) -> str:
+    """What the verdict rests on, as a sentence."""
+    reasons = [factor.why for factor in best.factors if factor.points > 0]
+    return f"It rests on {'; '.join([GROUNDS[best.candidate.ground][1], *reasons])}."
+
+
+def outweighs(best: Weighed, other: Weighed) -> str:
+    """Why the other one counts less, as a clause."""
+    against = other.against
+    if against is not None and against.points <= -CLOSE:
+        return against.why
+    mine, its = GROUNDS[best.candidate.ground], GROUNDS[other.candidate.ground]
+    if mine[0] > its[0]:
+        return f"{mine[1]} explains {its[1]}"
+    own = [f for f in best.factors if f.points > 0 and f not in other.factors]
+    more = max(own, key=lambda f: f.points, default=None)
+    return more.why if more is not None else "it was seen later"
+
+
+def close(best: Weighed, rest: Iterable[Weighed]) -> bool:
+    """True when another candidate blames somebody or something else and has nearly as many points."""
+    one = best.candidate
+    return any(
+        (other.candidate.cause, _ranks(other.candidate)) != (one.cause, _ranks(one))
+        and other.decides
+        and best.points - other.points < CLOSE
+        for other in rest
+    )
+
+
+Rule = Callable[[Story, Candidate, Sequence[Candidate]], Factor | None]
+
+
+def _factors(story: Story, one: Candidate, others: Sequence[Candidate]) -> Iterator[Factor]:
+    for rule in _RULES:
+        factor = rule(story, one, others)
+        if factor is not None:
+            yield factor
+
+
+def _time(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:
+    """A consequence comes after what it follows from."""
+    first = story.first_wait
+    own = [event for event in one.evidence if not _is_wait(story, event)]
+    if first is None or not own or not _of_the_process(one):
+        return None
+    if all(story.late(event) for event in own):
+        who = called([first.who]) or "a rank"
+        return Factor(-40, f"it came only after {who} had given up waiting")
+    begun = min((wait.began for wait in story.waits if wait.began is not None), default=None)
+    if begun is not None and any(e.time is not None and e.time < begun for e in own):
+        return Factor(2, "it came before the others began to wait")
+    return None
+
+
+def _place(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:
+    """The first process to be killed says nothing itself: what another one says then is an echo."""
+    ranks = _ranks(one)
+    killed = {e.who.rank for e in story.of(Exit) if e.what.first and e.what.signal in KILLS} - {None}
+    if not killed or not ranks or one.ground not in ("own error", "death", "path"):
+        return None
+    if ranks & killed:
+        return Factor(3, "it is the process that its launcher saw end first")
+    if one.ground == "own error":
+        return Factor(-12, f"{called(Who(rank=rank) for rank in killed)} had been killed by then")
+    return None
+
+
+def _waiting(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:
+    """Who came to the collective and waited there is waited for by nobody."""
+    ranks = _ranks(one)
+    waited = {wait.who.rank for wait in story.waits}
+    if not ranks or not waited or one.ground in ("different", "compared", "named"):
+        return None
+    if ranks <= waited and one.ground in ("own error", "absence", "echo", "death"):
+        return Factor(-12 if _of_the_process(one) else 0, f"{called(one.culprits)} waited itself")
+    if ranks.isdisjoint(waited):
+        return Factor(3, f"the others waited, and {called(one.culprits)} did not")
+    return None
+
+
+def _witness(_: Story, one: Candidate, __: Sequence[Candidate]) -> Factor | None:
+    """The kernel, the driver and schedulers are no part of the job."""
+    if any(isinstance(event.what, OUTSIDE) for event in one.evidence):
+        return Factor(3, "the kernel, the driver or a scheduler says it")
+    return None
+
+
+def _company(story: Story, one: Candidate, others: Sequence[Candidate]) -> Factor | None:
+    """Two different kinds of evidence that point to the same rank support each other."""
+    ranks = _ranks(one)
+    for other in others:
+        if other.ground not in (one.ground, "hint", "node") and ranks and _ranks(other) == ranks:
+            return Factor(2, f"two kinds of evidence name {called(Who(rank=rank) for rank in ranks)}")
+    return None
+
+
+def _physics(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:
+    """Only links that the job uses can break it."""
+    if one.cause == "network_ib" and _on_one_node(story) and not _of_nccl(one):
+        return Factor(-30, "the job ran on one node, and its GPUs do not talk over InfiniBand")
+    if one.cause == "peer_cuda_oom" and _sized_by_others(story, one):
+        return Factor(-35, "it wanted room for an object whose size came out of a broken collective")
+    return None
+
+
+_RULES: tuple[Rule, ...] = (_time, _place, _waiting, _witness, _company, _physics)
+
+
+def _of_the_process(one: Candidate) -> bool:
+    """True for what a process says about itself, so that it matters when it says it."""
+    return one.ground == "own error" or any(
+        isinstance(event.what, Symptom) and event.what.personal for event in one.evidence
+    )
+
+
+def _on_one_node(story: Story) -> bool:
+    """True when every rank of the job was seen, and all on one host."""
+    hosts = {event.who.host for event in story.events if event.who.host and event.who.rank is not None}
+    return len(hosts) == 1 and story.expected is not None and len(story.ranks_seen) >= story.expected
+
+
+def _sized_by_others(story: Story, one: Candidate) -> bool:
+    """True when the memory was wanted for an object whose size the other ranks had sent."""
+    ranks = _ranks(one)
+    return any(
+        event.who.rank in ranks and any(frame.function in _OBJECTS for frame in event.what.frames)
+        for event in story.of(Raised)
+    )
+
+
+def _of_nccl(one: Candidate) -> bool:
+    return any("NCCL" in event.text for event in one.evidence)
+
+
+def _is_wait(story: Story, event: Event[Any]) -> bool:
+    return any(event is wait.event for wait in story.waits)
+
+
+def _ranks(one: Candidate) -> frozenset[int]:
+    return frozenset(who.rank for who in (*one.culprits, *one.parties) if who.rank is not None)
+
+
+def _first(story: Story, one: Candidate) -> tuple[float, str, int]:
+    return min((story.moment(event) for event in one.evidence), default=(float("inf"), "", 0))

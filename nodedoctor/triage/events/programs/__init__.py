@@ -1,0 +1,1 @@
+"""What particular programs and vendors print, beside torch, NCCL and Ray."""

@@ -1,0 +1,22 @@
+"""Ascend's HCCL: codes of a rank that waited for a peer, from CANN's list of error codes."""
+
+from __future__ import annotations
+
+from nodedoctor.triage.events.sign import Sign, sign
+from nodedoctor.triage.events.watchdog import Failed, TimedOut
+from nodedoctor.triage.model import CollectiveCall
+
+SIGNS: tuple[Sign, ...] = (
+    sign(  # a notification of a peer did not come in time
+        r"\bEI0002\b|wait execution of the Notify register times out|hccl fftsplus task timeout",
+        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
+    ),
+    sign(  # a peer was not there when the connection was made
+        r"\bEI0006\b|Getting socket times out",
+        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
+    ),
+    sign(
+        r"\bEI0009\b.*?(?P<why>Transport init error.{0,200})",
+        lambda found: Failed(CollectiveCall(), found["why"]),
+    ),
+)

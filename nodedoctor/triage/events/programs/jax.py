@@ -1,0 +1,33 @@
+"""JAX and XLA: the coordination service that hears nothing of a task, barriers, rendezvous within a process.
+
+The texts are those of openxla/xla: xla/tsl/distributed_runtime/coordination/coordination_service.cc and
+coordination_service_agent.cc, xla/pjrt/distributed/client.h, xla/service/rendezvous.cc.
+"""
+
+from __future__ import annotations
+
+from nodedoctor.triage.events.sign import Sign, rank_number, sign, symptom
+from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.watchdog import Dying, TimedOut
+from nodedoctor.triage.model import CollectiveCall
+
+_TASK = r"/job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7})"
+
+SIGNS: tuple[Sign, ...] = (
+    symptom(
+        "peer_died",
+        "task-lost",
+        rf"Task {_TASK} heartbeat timeout",
+        "the coordination service heard nothing of it any more: its process or its node is gone",
+        personal=True,
+    ),
+    sign(rf"^{_TASK}$", lambda found: BarrierMissed((rank_number(found["rank"]),))),
+    sign(
+        r"Terminating process because the (?:JAX )?\w+ service detected fatal errors",
+        lambda _: Dying("another task died, or the coordination service went away"),
+    ),
+    sign(
+        r"(?:\[rank=(?P<rank>\d{1,7})\].*)?Termination timeout .{0,2000}exceeded",
+        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
+    ),
+)

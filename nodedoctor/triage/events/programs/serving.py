@@ -1,0 +1,38 @@
+"""Inference engines inside of RL jobs: vLLM's and SGLang's words for a worker that died or does not answer.
+
+From vllm/v1/executor/multiproc_executor.py, vllm/v1/engine/{exceptions,utils}.py,
+vllm/distributed/device_communicators/shm_broadcast.py and sglang/srt/managers/scheduler.py.
+"""
+
+from __future__ import annotations
+
+from nodedoctor.triage.events.sign import Sign, number, sign, symptom
+from nodedoctor.triage.events.system.exits import Stopped
+from nodedoctor.triage.events.watchdog import Heartbeat
+
+SIGNS: tuple[Sign, ...] = (
+    symptom(
+        "peer_died",
+        "engine-died",
+        r"Worker proc (?:\w+-(?P<rank>\d{1,6})|\S+) died unexpectedly"
+        r"|Engine core proc \S+ died unexpectedly",
+        "an inference worker's process ended, and how is not told",
+        personal=True,
+    ),
+    symptom(
+        "cpu_stuck_or_slow_rank",
+        "engine-waits",
+        r"No available shared memory broadcast block found in \d+ ?s|RPC call to \w+ timed out",
+        "an inference worker does not answer its engine: it hangs, or compiles or loads for long",
+        decisive=False,
+        as_warning=True,
+    ),
+    sign(
+        r"[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<limit>\d+)",
+        lambda found: Heartbeat(number(found["limit"])),
+    ),
+    sign(
+        r"Received sigquit from a child proces",  # SGLang then kills its whole tree
+        lambda _: Stopped(by_kill=True),
+    ),
+)

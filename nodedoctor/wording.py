@@ -1,0 +1,84 @@
+"""Numbers and lists in sentences, made in one place: `1 GPU`, `2 GPUs`, `GPUs 3 and 5`, `ranks 0-7`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_STOP = re.compile(r"(?<=[^\d.\s])(?<!\.\w)\.\s+(?=[A-Z`])")
+_ES = ("s", "x", "z", "ch", "sh")
+
+
+def plural(noun: str) -> str:
+    """The plural of a noun, or of a name's last word: `process` gives `processes`, `entry` `entries`."""
+    if noun.endswith(_ES):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
+def agree(number: float, one: str, many: str) -> str:
+    """The word that fits a number: `agree(len(down), "is", "are")`."""
+    return one if number == 1 else many
+
+
+def counted(number: float, noun: str, many: str = "") -> str:
+    """A number and its noun: `1 GPU`, `0.5 GPUs`, `0 processes`; `many` where the plural is irregular."""
+    digits = f"{number:g}" if isinstance(number, float) else str(number)
+    return f"{digits} {agree(number, noun, many or plural(noun))}"
+
+
+def listed(items: Iterable[object], most: int = 0) -> str:
+    """`a`, `a and b`, `a, b and c`; with `most` the rest as a number: `a, b and 3 more`."""
+    words = [str(item) for item in items]
+    if most and len(words) > most:
+        words = [*words[:most], f"{len(words) - most} more"]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def ranged(numbers: Iterable[int]) -> str:
+    """Numbers in order, three and more that follow each other as a range: `0-7`, `0, 3 and 5-7`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return listed(piece for run in runs for piece in _pieces(run))
+
+
+def numbered(noun: str, numbers: Iterable[int]) -> str:
+    """A noun and the numbers of what it names: `GPU 3`, `GPUs 3 and 5`, `ranks 0-7`."""
+    known = set(numbers)
+    return f"{agree(len(known), noun, plural(noun))} {ranged(known)}"
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text without their full stops; an abbreviation or a version does not end one."""
+    return [part.strip().rstrip(".") for part in _STOP.split(text) if part.strip()]
+
+
+def spoken(subject: str) -> str:
+    """A subject as a person says it: `GPU 3`, `mlx5_6 port 1`; empty for what only files findings."""
+    kind, _, rest = subject.partition(":")
+    if kind in ("gpu", "nvswitch"):
+        return f"{'GPU' if kind == 'gpu' else 'NVSwitch'} {rest.partition('/')[0]}"
+    if kind == "pair":
+        return f"GPUs {' and '.join(rest.split('-'))}"
+    if kind == "port":
+        adapter, _, number = rest.partition("/")
+        return f"{adapter} port {number.partition('/')[0]}" if number else adapter
+    return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+
+
+def about(subject: str, summary: str) -> str:
+    """A summary with the name of its subject before it, unless it names it itself."""
+    name, own = spoken(subject), subject.partition(":")[2]
+    is_number = own[:1].isdecimal() and ":" not in own
+    twice = not name or name in summary or (not is_number and own in summary)
+    return summary if twice else f"{name}: {summary}"
+
+
+def _pieces(run: Sequence[int]) -> list[str]:
+    return [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run]

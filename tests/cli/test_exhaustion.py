@@ -1,0 +1,129 @@
+"""With too few files, tasks or memory the doctor ends, and says which limit it met; nothing unseen passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodedoctor.engine.exhaustion import exhausted_in
+from nodedoctor.knowledge.fixes.exhausted import fix_of
+from nodedoctor.model import Observation
+
+PIDS = next(
+    (p for p in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup") if os.access(f"{p}/cgroup.procs", os.W_OK)), ""
+)
+PASSES_WITHOUT_PROBES = {"doctor.plugins"}
+RUN = (sys.executable, "-m", "nodedoctor", "--json", "--passive", "--deadline", "15")
+
+
+def run(limit: Callable[[], None]) -> tuple[int, dict[str, Any] | None, str]:
+    """A whole run in a child that limits itself first: exit code, document if any, and stderr."""
+    done = subprocess.run(RUN, capture_output=True, preexec_fn=limit, timeout=120, stdin=subprocess.DEVNULL)
+    text = done.stdout.decode()
+    return done.returncode, json.loads(text) if text else None, done.stderr.decode()
+
+
+def holds(code: int, document: dict[str, Any] | None, errors: str, named: str) -> bool:
+    """Whether what every run promises is kept; True where the limit was met and named."""
+    if document is None:
+        assert code in (2, 3, 70) and errors.startswith("nodedoctor: ") and len(errors.splitlines()) == 1
+        return True
+    assert code in (0, 2, 3) and errors == ""
+    failed = {probe["name"] for probe in document["probes"] if "exhausted: " in (probe.get("note") or "")}
+    (own,) = [result for result in document["results"] if result["check"] == "doctor.exhausted"]
+    if not failed:
+        assert own["status"] == "pass"
+        return False
+    assert code == 2 and own["status"] == "fail" and named in own["findings"][0]["summary"]
+    assert own["findings"][0]["fix"]["steps"]
+    (cause,) = [cause for cause in document["causes"] if cause["id"] == "doctor.exhausted"]
+    assert cause["owner"] == "administrator" or cause["owner"] == "you"
+    assert not {f"probe:{probe}" for probe in failed} & {cause["id"] for cause in document["causes"]}
+    return True
+
+
+@pytest.mark.parametrize("files", [8, 9, 10, 11, 12, 16, 20, 24, 32, 64])
+def test_few_open_files(files: int):
+    code, document, errors = run(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+    met = holds(code, document, errors, f"{files} open files")
+    assert met if files <= 12 else True
+    if document is not None and files <= 9:
+        passed = {result["check"] for result in document["results"] if result["status"] == "pass"}
+        assert passed <= PASSES_WITHOUT_PROBES, passed
+
+
+@pytest.mark.parametrize("mib", [24, 28, 32, 36, 40, 48, 96])
+def test_little_address_space(mib: int):
+    most = mib << 20
+    code, document, errors = run(lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+    if document is None and code == 1:
+        pytest.fail(f"a lack of memory reads as warnings: {errors}")
+    assert code in (0, 2, 3, 70)
+
+
+@pytest.mark.skipif(not PIDS, reason="no cgroup may be made here")
+@pytest.mark.parametrize("tasks", [1, 2, 3, 4, 6, 8, 14])
+def test_few_tasks_in_the_cgroup(tasks: int):
+    group = Path(PIDS) / f"nodedoctor-test-{os.getpid()}-{tasks}"
+    group.mkdir()
+    try:
+        (group / "pids.max").write_text(f"{tasks}\n")
+        procs = str(group / "cgroup.procs")
+
+        def enter() -> None:
+            fd = os.open(procs, os.O_WRONLY)
+            os.write(fd, b"0")
+            os.close(fd)
+
+        code, document, errors = run(enter)
+        met = holds(code, document, errors, f"of {tasks} tasks of our cgroup")
+        assert met if tasks < 4 else True
+    finally:
+        for _ in range(100):
+            if not (group / "cgroup.procs").read_text():
+                break
+        group.rmdir()
+
+
+OTHER_USER = """
+import os, resource
+from nodedoctor.engine.exhaustion import note_of
+note_of(OSError(11, ""))  # the other user may not be able to read Python's library
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setresuid(54321, 54321, 54321)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+try:
+    os._exit(0 if os.fork() else 1)
+except OSError as error:
+    print(note_of(error))
+"""
+
+
+def test_few_processes_of_a_user():
+    """RLIMIT_NPROC does not bind root, so the process that meets it becomes another user first."""
+    done = subprocess.run([sys.executable, "-c", OTHER_USER], capture_output=True, text=True, timeout=60)
+    assert "exhausted: nproc" in done.stdout and "of 1 tasks of this user (ulimit -u)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "resource_name", ["nofile", "nproc", "pids.max", "memory.max", "as", "never heard of"]
+)
+def test_each_has_a_fix(resource_name: str):
+    fix = fix_of(resource_name)
+    assert fix.commands and fix.verify
+
+
+def test_what_ran_out_is_read_back_from_a_recording():
+    seen = Observation("env", note="env: Too many open files; exhausted: nofile 64 open files (ulimit -n)")
+    found = exhausted_in(seen)
+    assert found is not None and (found.resource, found.words) == ("nofile", "64 open files (ulimit -n)")
+    assert exhausted_in(Observation("env", note="exhausted itself")) is None

@@ -1,0 +1,167 @@
+"""Evidence of every recorded node stands in the observation it names, and follows it when it changes."""
+
+import asyncio
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodedoctor import demo
+from nodedoctor.engine import proof
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.model import Evidence, Finding, Observation, Outcome, file_reading, quoted_like, reading
+
+NODES = Path(__file__).parent.parent / "nodes"
+DEMOS = Path(demo.__file__).parent
+RECORDED = sorted(path.parent for folder in (NODES, DEMOS) for path in folder.glob("*/manifest.json"))
+
+
+def judged(node):
+    """The report of a recorded node, and its observations by name."""
+    report = asyncio.run(Session(Request(replay=node)).diagnosis().run())
+    return report, {seen.probe: seen for seen in report.observations}
+
+
+def pieces(report):
+    return [(r.check, one) for r in report.results for f in r.findings for one in f.evidence]
+
+
+@pytest.mark.parametrize("node", RECORDED, ids=lambda node: node.name)
+def test_all_evidence_stands_in_the_observation_it_names(node, caplog):
+    caplog.set_level(logging.DEBUG, proof.__name__)
+    report, observed = judged(node)
+    assert [record.getMessage() for record in caplog.records if record.name == proof.__name__] == []
+    for check, one in pieces(report):
+        seen = observed[one.probe]
+        if one.kind == "quote":
+            text = proof.resolve(seen, one.path) if one.path else seen.text
+            lines = text.split("\n")[one.line - 1 :]
+            assert one.text in "\n".join(lines), (check, one)
+            assert lines[0].endswith(one.text.split("\n")[0]) or one.text.split("\n")[0] in lines[0]
+            assert "\r" not in one.text
+        else:
+            assert proof.resolve(seen, one.path) == one.value, (check, one)
+            assert one.text == proof.text_of_reading(one.source, one.path, one.value)
+
+
+@pytest.mark.parametrize("node", RECORDED, ids=lambda node: node.name)
+def test_another_observation_gives_another_reading(node):
+    """Every value that is shown is taken away or made another one, in the text the probe printed."""
+    report, observed = judged(node)
+    for check, one in pieces(report):
+        seen = observed[one.probe]
+        if one.kind == "reading" and not one.path.startswith("@"):
+            other = replace(seen, text=without(seen, one))
+            found = proof.Proof([other]).settled(reading(one.probe, one.path))
+            assert found is None or (found.value != one.value and found.text != one.text), (check, one)
+
+
+def without(seen, one):
+    """The observation's text in which what a reading says is not so."""
+    document = json.loads(seen.text)
+    if one.value is None:  # it is absent: now it is there
+        return "{}" if one.path.endswith("]") else added(document, one.path)
+    whole = re.sub(r"\[\d+:\d+\]$", "", one.path)
+    return json.dumps(swapped(document, proof.resolve(seen, whole, document)))
+
+
+def swapped(document, found):
+    """The document with every such value made another one, wherever it stands."""
+    if document == found and type(document) is type(found):
+        return "?"
+    if isinstance(document, dict):
+        return {key: swapped(item, found) for key, item in document.items()}
+    return [swapped(item, found) for item in document] if isinstance(document, list) else document
+
+
+def added(document, path):
+    section, _, key = path.partition("[")
+    return json.dumps({**document, section: {**document.get(section, {}), json.loads(key[:-2]): "there"}})
+
+
+def test_a_quote_that_is_nowhere_is_left_out():
+    seen = Observation("p", text="Link 4: <inactive>\n")
+    finding = Finding.fail(
+        "x", evidence=[Evidence("p", "Link 5"), Evidence("p", "Link 4"), Evidence("q", "Link 4")]
+    )
+    [kept] = proof.Proof([seen]).of(finding).evidence
+    assert (kept.text, kept.line, kept.kind) == ("Link 4", 1, "quote")
+
+
+def test_of_two_equal_lines_the_one_at_the_offset_is_quoted():
+    seen = Observation("p", text="a\n[1] x\n[2] x\n")
+    [found] = [proof.Proof([seen]).settled(Evidence("p", "x", at=8))]
+    assert (found.text, found.line) == ("[2] x", 3)
+    assert proof.Proof([seen]).settled(Evidence("p", "x", at=3)).line == 2  # no line begins there
+
+
+def test_a_text_that_a_document_relays_is_quoted_with_its_path():
+    seen = Observation("files", text=json.dumps({"files": {"/proc/modules": "ext4 1\nnvidia 2\n"}}))
+    found = proof.Proof([seen]).settled(quoted_like("files", "^nvidia .*", 'files["/proc/modules"]'))
+    assert (found.text, found.line, found.path) == ("nvidia 2", 2, 'files["/proc/modules"]')
+
+
+DOCUMENT = {
+    "gpus": [{"index": 0, "values": {"width": 16}}, {"index": 3, "values": {"width": 8, "mode": [1, 0]}}],
+    "peers": [{"index": 0, "peer": 1, "read": 0}, {"index": 0, "peer": 2, "read": 4}],
+    "files": {"/a b": "1\n"},
+    "requires": ["numpy>1", "torch==2"],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "text"),
+    [
+        ("gpus[index=3].values.width", 8, "NVML gpus[index=3].values.width = 8"),
+        ("gpus[-1].values.mode[1]", 0, "NVML gpus[-1].values.mode[1] = 0"),
+        ("peers[index=0&peer=2].read", 4, "NVML peers[index=0&peer=2].read = 4"),
+        ("gpus[index=7]", None, "NVML gpus[index=7] is absent"),
+        ('files["/a b"]', "1\n", "/a b = 1"),
+        ('files["/none"]?', None, "/none is absent"),
+        ("requires[^torch]", "torch==2", "NVML requires[^torch] = torch==2"),
+        ("requires[0][0:5]", "numpy", "NVML requires[0][0:5] = numpy"),
+        ("@outcome", "ok", "NVML @outcome = ok"),
+    ],
+)
+def test_paths(path, value, text):
+    found = proof.Proof([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path))
+    assert (found.value, found.text) == (value, text)
+
+
+@pytest.mark.parametrize(
+    "path", ["gpus[index=7].values", "gpus[9]", "files.x", "gpus.index", "!", 'files["/none"]']
+)
+def test_what_is_not_there_is_no_reading(path):
+    assert (
+        proof.Proof([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path)) is None
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED])
+def test_half_an_answer_shows_no_absence(outcome):
+    seen = Observation("files", outcome, json.dumps({"files": {}}))
+    assert proof.Proof([seen]).settled(reading("files", 'files["/x"]?')) is None
+    assert proof.Proof([seen]).settled(file_reading("files", "/x")) is None
+
+
+@given(
+    st.text(max_size=40),
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    ),
+)
+def test_any_path_ends(path, document):
+    seen = Observation("p", text=json.dumps(document))
+    found = proof.Proof([seen]).settled(reading("p", path))
+    assert found is None or found.path == path
+
+
+@given(st.text(max_size=200), st.text(min_size=1, max_size=20))
+def test_a_quote_is_a_slice(text, wanted):
+    found = proof.Proof([Observation("p", text=text)]).settled(Evidence("p", wanted))
+    assert found is None or (found.text in text and found.text in wanted)

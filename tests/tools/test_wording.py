@@ -1,0 +1,131 @@
+"""What people read is plain English: no word of the list, no wrong number, names as titles, short summaries.
+
+Over all that is written in the code and the tables, and over all that the recorded nodes make of it.
+"""
+
+import asyncio
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.report import brief, text
+from nodedoctor.report import json as report_json
+from nodedoctor.wording import agree, counted, listed, numbered, plural, ranged
+
+TOP = Path(__file__).parents[2]
+NODES = sorted(path.parent for path in (TOP / "tests/nodes").glob("*/manifest.json"))
+TITLE_WORDS = 6
+LONGEST = 200
+"""Characters of a summary with the names of the node filled in; without them 90 are the aim."""
+
+BANNED = """
+anew | for good | for ever | in vain | amiss | unharmed | rightly | whoever | whose they are
+not to be found | for want of | believes | the Python that trains | nobody | somebody | led astray
+not told | was told | is told | untold | told its | stands in | stand in front | stands behind
+ask for another | asks for another | is to be returned | it is returned | what this node must have
+more check files | put that right | the own name | hands on | without a word | time and again
+"""
+"""Words and phrases that made readers stop: archaisms, riddles, idioms of another language."""
+
+_BANNED = re.compile(
+    "|".join(rf"\b{re.escape(phrase.strip())}\b" for phrase in re.split(r"[|\n]", BANNED) if phrase.strip())
+)
+_NOUNS = (
+    "GPUs NICs NVLinks NVSwitches CPUs nodes ranks processes links checks ports rails files "
+    "lines errors pairs "
+    "findings jobs bridges adapters packages times steps banks rows pages"
+)
+_PLURAL = re.compile(rf"\(s\)|(?<![\w.,:/=-])1 (?:{'|'.join(_NOUNS.split())})\b")
+
+
+@pytest.fixture(scope="module")
+def strings():
+    spec = importlib.util.spec_from_file_location("collect", TOP / "tools/wording/collect.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(module.collect(TOP))
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return {
+        node.name: report_json.document(
+            asyncio.run(Session(Request(replay=node, preview=True)).diagnosis().run())
+        )
+        for node in NODES
+    }
+
+
+@pytest.mark.parametrize("room", ["checks/", "nodedoctor/report/", "nodedoctor/cli/", "nodedoctor/engine/"])
+def test_no_string_has_a_word_of_the_list(strings, room):
+    found = [
+        f"{one.place}: {match[0]}: {one.text[:120]}"
+        for one in strings
+        if one.place.startswith(room) and (match := _BANNED.search(one.text))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_strings_are_all_there(strings):
+    kinds = {one.kind for one in strings}
+    assert {"title", "about", "text"} <= kinds and len(strings) > 3000
+    assert any(one.text == "NVLink links" for one in strings)
+
+
+def test_titles_are_names(strings):
+    titles = [one.text for one in strings if one.kind == "title" and one.place.startswith("checks/")]
+    assert len(titles) > 100 and len(set(titles)) == len(titles)
+    long = [title for title in titles if len(title.split()) > TITLE_WORDS or title.endswith(".")]
+    assert not long, long
+
+
+def test_no_report_has_a_wrong_number_or_a_word_of_the_list(reports):
+    found = []
+    for name, report in reports.items():
+        ours = "\n".join(
+            line for line in text.render(report).splitlines() if not line.lstrip().startswith(("|", "$"))
+        )
+        shown = [ours, brief.render(report)]
+        found += [f"{name}: {m[0]}" for page in shown for m in _PLURAL.finditer(page)]
+        found += [f"{name}: {m[0]}" for m in _BANNED.finditer(" ".join(ours.split()))]
+    assert not found, "\n".join(sorted(set(found)))
+
+
+def test_summaries_are_short(reports):
+    found = {
+        f"{len(finding['summary'])} {result['check']}: {finding['summary']}"
+        for report in reports.values()
+        for result in report["results"]
+        for finding in result["findings"]
+        if len(finding["summary"]) > LONGEST and finding["status"] in ("fail", "warn")
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_fixes_begin_with_a_verb_and_end_with_a_stop(reports):
+    found = {
+        f"{result['check']}: {finding['fix']['text']}"
+        for report in reports.values()
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["fix"] and not re.match(r"[A-Z`].*[.)`]$", finding["fix"]["text"], re.DOTALL)
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_numbers_and_their_nouns():
+    assert [counted(n, "GPU") for n in (0, 1, 8)] == ["0 GPUs", "1 GPU", "8 GPUs"]
+    assert counted(2.0, "process") == "2 processes" and counted(1, "access", "accesses") == "1 access"
+    assert [plural(word) for word in ("entry", "relay", "NVSwitch")] == ["entries", "relays", "NVSwitches"]
+    assert agree(1, "has", "have") == "has" and agree(0, "has", "have") == "have"
+
+
+def test_lists_and_ranges():
+    assert [listed("a"), listed("ab"), listed("abc")] == ["a", "a and b", "a, b and c"]
+    assert listed("abcde", 2) == "a, b and 3 more" and listed([]) == ""
+    assert ranged(range(8)) == "0-7" and ranged([7, 0, 5, 6, 3]) == "0, 3 and 5-7"
+    assert numbered("GPU", [3]) == "GPU 3" and numbered("GPU", [5, 3]) == "GPUs 3 and 5"

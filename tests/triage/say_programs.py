@@ -1,0 +1,103 @@
+"""What JAX, inference engines, HCCL, ROCm and others print: text, cause and guilty ranks."""
+
+from __future__ import annotations
+
+from say import raised
+
+TASK = "/job:jax_worker/replica:0/task:"
+SERVICE = (
+    "2026-11-21 15:47:38.568412: E xla/tsl/distributed_runtime/coordination/coordination_service.cc:1170] "
+)
+ENGINE = "(EngineCore_DP0 pid=1174) ERROR 11-21 06:21:53 [multiproc_executor.py:273] "
+DEAD = (
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above).\n"
+)
+JAX_BARRIER = (
+    "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id:"
+    " save.0. This usually happens"
+    " because a task triggered the barrier too early or too slowly.\n# of tasks that"
+    " reached the barrier: 2/4.\n"
+    f"The first task at the barrier: {TASK}1. Some timed out task names:\n{TASK}3\n{TASK}0\n"
+)
+SAID = {
+    "a JAX task was lost": (
+        f"{SERVICE}{TASK}3 has been set to ERROR in coordination service: UNAVAILABLE: Task {TASK}3 heartbeat"
+        " timeout. This indicates that the remote task has failed, got preempted, or crashed.\n",
+        "peer_died",
+        [3],
+    ),
+    "a barrier of JAX": (JAX_BARRIER, "cpu_stuck_or_slow_rank", [0, 3]),
+    "JAX ended itself": (
+        "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
+        " detected fatal errors. This most likely indicates that another task died.\n",
+        "undetermined",
+        [],
+    ),
+    "XLA's rendezvous": (
+        "F1121 10:00:20.000000 1000 rendezvous.cc:52] [id=6] Termination timeout for `[6]"
+        " [rank=6] Initialize clique`"
+        " of 40 seconds exceeded. Exiting to ensure a consistent program state.\n",
+        "undetermined",
+        [],
+    ),
+    "a worker of vLLM": (
+        f"{ENGINE}Worker proc VllmWorker-2 died unexpectedly, shutting down executor.\n{DEAD}",
+        "peer_died",
+        [2],
+    ),
+    "vLLM waits for a worker": (
+        "(EngineCore pid=222) INFO 11-21 11:16:19 [shm_broadcast.py:705] No available"
+        " shared memory broadcast block"
+        f" found in 60 seconds.\n(EngineCore pid=222) TimeoutError: RPC call to"
+        f" sample_tokens timed out.\n{DEAD}",
+        "undetermined",
+        [],
+    ),
+    "SGLang's watchdog": (
+        "[2026-11-21 00:57:15 TP4] Watchdog timeout (self.watchdog_timeout=300)\n"
+        "[2026-11-21 00:57:15 TP6] Watchdog timeout (self.watchdog_timeout=300)\n"
+        "[2026-11-21 00:57:20] Received sigquit from a child process. It usually means the"
+        " child failed.\nKilled\n",
+        "undetermined",
+        [],
+    ),
+    "an exception in SGLang": (
+        "[2026-11-21 00:57:15 TP2] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/sgl/scheduler.py", line 1, in run\n    step()\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has"
+        " a total capacity of\n"
+        "[2026-11-21 00:57:20] Received sigquit from a child process. It usually means the"
+        " child failed.\nKilled\n",
+        "peer_cuda_oom",
+        [2],
+    ),
+    "HCCL could not connect": (
+        raised(1, "RuntimeError: InnerRunOpApi OPS function error: HcclAllreduce, error code is 6")
+        + "[rank1]: EI0006: [PID: 1292363] 2026-11-21-18:07:20.444.436 Getting socket times out. Reason:"
+        " Remote Rank did not send the data in time.\n",
+        "undetermined",
+        [],
+    ),
+    "amdgpu's reset": (
+        "Nov 21 10:00:00 n1 kernel: amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!. Source:  3\n",
+        "gpu_hardware_xid",
+        [],
+    ),
+    "ROCm out of memory": (
+        "[rank3]: RuntimeError: HIP out of memory. Tried to allocate 2.00 GiB.\n",
+        "peer_cuda_oom",
+        [3],
+    ),
+    "three of four came": (
+        "[rank0]: torch.distributed.DistStoreError: Timed out after 601 seconds waiting"
+        " for clients. 3/4 clients"
+        " joined.\n",
+        "network_socket_interface",
+        [],
+    ),
+    "a memory limit that was only touched": (
+        "slurmstepd: error: Exceeded step memory limit at some point.\n" + raised(1, "ValueError: bad shard"),
+        "user_code_exception",
+        [1],
+    ),
+}

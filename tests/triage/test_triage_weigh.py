@@ -1,0 +1,72 @@
+"""What speaks for and against a cause, and what a job's pace says about a wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from say import as_document, caught, culprits, elastic, judged, raised, status, steps
+
+FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."
+
+
+def test_what_a_stream_shows_behind_a_timeout_is_a_consequence(tmp_path: Path) -> None:
+    """Ranks take turns in this log, so that a line without a time stands where it was printed."""
+    text = caught(1, at="10:20:30.1") + status(1, 7, 7, 6) + caught(0, at="10:20:30.2") + raised(2, FULL)
+    text += status(1, 7, 7, 6) + status(0, 7, 7, 6)
+    examined = judged(tmp_path, steps(1, 9) + text)
+    assert examined.verdict.cause == "cpu_stuck_or_slow_rank"
+    assert any("came only after rank 1 had given up" in why for _, why in examined.verdict.alternatives)
+    before = judged(tmp_path, steps(1, 9) + raised(2, FULL) + text)
+    assert (before.verdict.cause, culprits(before)) == ("peer_cuda_oom", [2])
+
+
+def test_a_killed_process_outweighs_what_another_one_says_then(tmp_path: Path) -> None:
+    killed = elastic([(0, 1), (1, -15), (2, -9), (3, -15)], 2)
+    examined = judged(tmp_path, steps(1, 9) + raised(0, "ValueError: no batch") + killed)
+    assert (examined.verdict.cause, culprits(examined)) == ("peer_died", [2])
+    weighed = as_document(examined)["weighed"]
+    assert "its launcher saw end first" in weighed and "user_code_exception" in weighed
+
+
+def test_who_waits_in_another_group_is_not_stuck(tmp_path: Path) -> None:
+    gone = "RuntimeError: [/w/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29596."
+    text = "".join(caught(rank, seq=78) + status(rank, 78, 79, 77) for rank in (1, 2, 3))
+    text += status(0, -1, 77, 77).replace("at work sequence id: -1", "") + raised(0, gone)
+    examined = judged(tmp_path, steps(1, 9) + text)
+    assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [0])
+
+
+def test_a_watchdog_far_beyond_its_limit_stood_still(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, caught(0, ms=1800000, ran=25624887)).verdict
+    assert verdict.cause == "cpu_stuck_or_slow_rank" and "6.6 h after its limit" in verdict.headline
+    late = judged(tmp_path, caught(0, ms=1800000, ran=1990000)).verdict
+    assert late.cause == "undetermined"
+
+
+def test_bars_that_ended_on_one_rank_and_not_on_the_others(tmp_path: Path) -> None:
+    bar = "[rank{}]: Train: {}%|###| {}/991 [33:04<00:10,  2.00s/it]\n"
+    text = "".join(bar.format(0, 99, n) for n in (989, 990, 991))
+    text += "".join(bar.format(rank, 98, 985 + rank) for rank in (1, 2)) + caught(1) + caught(2)
+    examined = judged(tmp_path, text)
+    assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [0])
+    claims = [row["claim"] for row in as_document(examined)["not_the_cause"]]
+    assert "a step that was merely slow" in claims
+
+
+def test_a_silent_rank_is_not_blamed_beside_one_without_a_name(tmp_path: Path) -> None:
+    unnamed = caught(1).partition("]:")[2].replace("[Rank 1] ", "")
+    examined = judged(tmp_path, "world_size=4\n" + caught(0) + caught(2) + unnamed)
+    assert culprits(examined) == []
+
+
+def test_the_exception_of_a_ray_task_is_of_its_process(tmp_path: Path) -> None:
+    text = (
+        "(Worker pid=938) step done rank=0\n(Worker pid=937) step done rank=1\n"
+        "Traceback (most recent call last):\n"
+        '  File "/job/train.py", line 26, in <module>\n    ray.get(refs)\n'
+        "ray.exceptions.RayTaskError(ValueError): ray::Worker.train() (pid=937, ip=10.0.0.2)\n"
+        '  File "/job/train.py", line 18, in train\n    raise ValueError(shard)\n'
+        "ValueError: bad shard 17\n"
+    )
+    examined = judged(tmp_path, text)
+    assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [1])
