@@ -178,6 +178,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="open the terminal screen, even with stdout redirected (JSON at exit)",
     )
     add = group.add_argument
+    add("--mouse", action="store_true", help="let the screen take clicks and the wheel (key there: m)")
     add("-q", dest="quiet", action="store_true", help="with --text: print only problems")
     add(
         "-v",

@@ -176,7 +176,7 @@ def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.tui import start
 
     try:
-        sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record))
+        sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record), mouse=arguments.mouse)
     except NodeDoctorError as error:
         return complain(error)
     mutter(start.last_words(sitting))

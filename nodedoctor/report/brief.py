@@ -22,7 +22,7 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.lead import first_command, lead, of_cause, root, whose
+from nodedoctor.report.lead import first_command, lead, of_cause, root, well, whose
 from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
 from nodedoctor.wording import counted
@@ -65,18 +65,10 @@ class _Page:
     def head(self) -> None:
         """What is broken, which node it is, how the checks ended."""
         report, status = self._report, Status(self._report["verdict"])
-        self.lines.append(lead(report) or self._well())
+        self.lines.append(lead(report) or well(report))
         self.lines.append(headline(report["node"]))
         word = self._paint(status.value, status.word)
         self.lines.append(f"{word}  {tally(report)}   in {report['seconds']:.1f} s")
-
-    def _well(self) -> str:
-        """What leads a report without a cause."""
-        report = self._report
-        word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
-        if unseen:
-            return f"{word}: no problem found; {unseen} of {len(report['results'])} checks could not judge"
-        return f"{word}: no problem found" if report["counts"]["pass"] else f"{word}: nothing was checked"
 
     def cause(self, cause: Cause) -> None:
         """One cause: what was found, why it matters, the proof, what to do, what follows from it."""

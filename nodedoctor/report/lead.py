@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodedoctor.knowledge.moves import said, side_of
+from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Finding, Report, severity
 from nodedoctor.report.inert import inert
 
@@ -26,6 +27,14 @@ def lead(report: Report) -> str:
     """One line of the worst cause, as `NODE: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
     causes = report["causes"]
     return f"{of_cause(causes[0])}{and_more(causes)}" if causes else ""
+
+
+def well(report: Report) -> str:
+    """What leads a report without a cause, as `PASS: no problem found`."""
+    word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
+    if unseen:
+        return f"{word}: no problem found; {unseen} of {len(report['results'])} checks could not judge"
+    return f"{word}: no problem found" if report["counts"]["pass"] else f"{word}: nothing was checked"
 
 
 def of_cause(cause: Cause) -> str:

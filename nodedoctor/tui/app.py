@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,11 +15,13 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from nodedoctor.cli import headless
+from nodedoctor.report.inert import inert
 from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
-from nodedoctor.tui.messages import OpenNode, ShowCheck
+from nodedoctor.tui.messages import OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.slow_lines import SlowLineDriver
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from nodedoctor.tui.lines.nodes import Round
 
 INTERRUPTED = 130
+TMUX_TIMEOUT_S = 2.0
+"""Seconds tmux may take for a buffer; it answers in milliseconds."""
 
 
 class PlainBar(ScrollBarRender):
@@ -46,7 +51,7 @@ class NodeDoctor(App[None]):
     NOTIFICATION_TIMEOUT = 3
     ended_by = 0
     """The signal that ended the screen, if one did."""
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
     COMMANDS = App.COMMANDS | {GoToCheck}
     BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]
@@ -63,13 +68,15 @@ class NodeDoctor(App[None]):
         first: str = "checks",
         triage: Mapping[str, Any] | None = None,
         rounds: AsyncIterator[Round] | None = None,
+        mouse: bool = False,
     ) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=SlowLineDriver, ansi_color=True)
         self.theme = "ansi-dark"
         self.engine = engine
         self.glyphs = ASCII if ascii else UNICODE
         self.copied: list[str] = []
         self.refused = ""
+        self._mouse, self._wants_mouse = False, mouse
         self._first = first
         self._document = triage
         self._rounds = rounds
@@ -86,6 +93,7 @@ class NodeDoctor(App[None]):
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
         self._follow()
+        self.set_mouse(self._wants_mouse)
         if self._rounds is not None:
             self._follow_fleet(self._rounds)
         if self._document is not None:
@@ -97,10 +105,56 @@ class NodeDoctor(App[None]):
         """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""
         super().copy_to_clipboard(text)
         self.copied = [*(other for other in self.copied if other != text), text]
+        in_tmux = bool(os.environ.get("TMUX"))
+        if in_tmux:
+            self.run_worker(self._give_to_tmux(text), group="tmux")
+        # No terminal answers whether it took the copy.
+        place = "your terminal and tmux" if in_tmux else "your terminal"
+        what = inert(text.partition("\n")[0])
+        self.notify(f"sent to {place}, printed again when you leave: {what}", markup=False)
+
+    async def _give_to_tmux(self, text: str) -> None:
+        """A tmux of its default settings drops what a program copies, so it gets a buffer of its own."""
+        from nodedoctor.engine import child_process
+        from nodedoctor.engine.registry import Command
+
+        command = Command(("tmux", "load-buffer", "-w", "-"), stdin=text.encode())
+        await child_process.run("tmux", command, TMUX_TIMEOUT_S)
 
     def action_open(self, mode: str) -> None:
-        """Go to another screen."""
+        """Go to another screen; help and other pages on top of this one are left."""
+        self._leave_pages()
         self.switch_mode(mode)
+
+    def action_home(self) -> None:
+        """Back to the first screen, or to the fleet where that is what was opened."""
+        first = "fleet" if self.round is not None else self.DEFAULT_MODE
+        if self.current_mode != first:
+            self.switch_mode(first)
+
+    def action_repaint(self) -> None:
+        """Draw everything again: others may have written on this terminal."""
+        self.screen.refresh()
+
+    def action_mouse(self) -> None:
+        """Take the mouse for wheel and clicks, or leave it to the terminal, which then selects text."""
+        self.set_mouse(not self._mouse)
+        self.notify("mouse: clicks and wheel" if self._mouse else "mouse: left to the terminal", markup=False)
+
+    def set_mouse(self, on: bool) -> None:
+        """Ask the terminal for buttons and wheel only, never for every move."""
+        if on != self._mouse and self._driver is not None:
+            self._mouse = on
+            self._driver.write("\x1b[?1000h\x1b[?1006h" if on else "\x1b[?1006l\x1b[?1000l")
+            self._driver.flush()
+
+    def on_unmount(self) -> None:
+        """Leave the mouse to the terminal."""
+        self.set_mouse(False)
+
+    def _leave_pages(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
 
     def action_rerun_all(self) -> None:
         """Ask everything again."""
@@ -147,9 +201,18 @@ class NodeDoctor(App[None]):
 
     async def on_show_check(self, message: ShowCheck) -> None:
         """Go to a check from another screen."""
+        self._leave_pages()
         await self.switch_mode("checks")
         if isinstance(self.screen, ChecksScreen):
             self.screen.select(message.check)
+
+    async def on_show_probe(self, message: ShowProbe) -> None:
+        """Go to what a probe printed, at the line that is the evidence."""
+        from nodedoctor.tui.screens.probes import ProbesScreen
+
+        await self.switch_mode("probes")
+        if isinstance(self.screen, ProbesScreen):
+            self.screen.select(message.probe, message.line)
 
     async def on_open_node(self, message: OpenNode) -> None:
         """Make one node's report the one that all other screens show."""

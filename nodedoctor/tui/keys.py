@@ -15,6 +15,12 @@ EVERYWHERE = (
     Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
     Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
     Binding("d", "compare", "Compare with a snapshot", id="compare"),
+    Binding("escape", "home", "Back to the first screen", id="back"),
+    Binding(
+        "m", "mouse", "Take the mouse or leave it", id="mouse", tooltip="left alone, the terminal selects"
+    ),
+    Binding("ctrl+l", "repaint", "Draw the screen again", id="repaint"),
+    Binding("ctrl+z", "suspend_process", "To the shell and back with fg", id="suspend"),
     Binding("question_mark", "help", "Help", id="help"),
     Binding("colon,ctrl+p", "command_palette", "Commands", id="commands"),
     Binding("q", "quit", "Quit", id="quit", tooltip="the exit code is the verdict's"),

@@ -28,16 +28,20 @@ QUIET = "dim"
 
 @record
 class Glyphs:
-    """The drawn characters: a rule, a bar, the mark of cut text, and a ramp from nothing to full."""
+    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, and the marks of folds."""
 
     rule: str
     bar: str
     more: str
     ramp: str
+    tile: str
+    point: str
+    shut: str
+    open: str
 
 
-UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█")
-ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#")
+UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█", tile="■", point="·", shut="▸", open="▾")
+ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#", tile=".", point=".", shut="+", open="-")
 
 Part = tuple[str, str]
 """A piece of a line and its style."""
@@ -72,11 +76,14 @@ class Para:
     style: str = ""
     lead_style: str = LABEL
     verbatim: bool = False
+    most: int = 0  # lines at most; 0: all of them
 
     def lines(self, width: int) -> Iterator[tuple[Part, ...]]:
         """The paragraph as lines of at most `width` cells."""
         room = max(width - cell_len(self.lead), 8)
         folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
+        if self.most and len(folded) > self.most:
+            folded = [*folded[: self.most - 1], _shortened(folded[self.most - 1], room)]
         lead = (self.lead, self.lead_style)
         for text in folded or [""]:
             yield lead, (text, self.style)
@@ -90,6 +97,15 @@ def fit(text: str, width: int, more: str) -> str:
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     return set_cell_size(text, width - 1) + more
+
+
+def _shortened(text: str, width: int) -> str:
+    """The text with a mark that there is more, cut between words where that costs little."""
+    if cell_len(text) > width - 4:
+        text = set_cell_size(text, max(width - 4, 1))
+        words = text.rpartition(" ")[0]
+        text = words if len(words) > len(text) // 2 else text
+    return f"{text} ..."
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -13,6 +13,15 @@ class ShowCheck(Message):
         self.check = check
 
 
+class ShowProbe(Message):
+    """Go to the Probes screen, to what one probe printed, and there to a line."""
+
+    def __init__(self, probe: str, line: str) -> None:
+        super().__init__()
+        self.probe = probe
+        self.line = line
+
+
 class AskCompare(Message):
     """Ask for a saved report, then compare with it."""
 

@@ -17,7 +17,7 @@ from nodedoctor.model import Observation, Status
 from nodedoctor.record import record
 from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import lead
+from nodedoctor.report.lead import first_command, of_cause
 from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
@@ -49,9 +49,12 @@ def possible(*, stdout: bool = True) -> bool:
 
 
 def last_words(sitting: TuiResult) -> str:
-    """What stays on the terminal: the verdict, and what was copied: a terminal may have dropped it."""
+    """What stays on the terminal: what is wrong and what to type first, the verdict, what was copied."""
     report = sitting.report
-    lines = [lead(report)] if report["causes"] else []
+    lines = []
+    for cause in report["causes"][:LAST_CAUSES]:
+        command = first_command(cause)
+        lines += [of_cause(cause), *([f"  $ {command}"] if command else [])]
     lines += [headline(report["node"]), f"{Status(report['verdict']).word}  {tally(report)}"]
     return "\n".join([*lines, *copied(sitting.copied)]) + "\n"
 
@@ -63,7 +66,9 @@ def copied(texts: Sequence[str]) -> list[str]:
     return ["", "copied:", *(inert(line) for text in texts for line in text.split("\n"))]
 
 
-def sit(make_request: Callable[[], Request], first: str = "checks", *, record: bool = False) -> TuiResult:
+def sit(
+    make_request: Callable[[], Request], first: str = "checks", *, record: bool = False, mouse: bool = False
+) -> TuiResult:
     """Show a run until the person leaves; `first` is the screen to begin with.
 
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen.
@@ -72,7 +77,7 @@ def sit(make_request: Callable[[], Request], first: str = "checks", *, record: b
     app_class = load_app()
     import asyncio
 
-    return asyncio.run(_sit(app_class, pid, line, first, record))
+    return asyncio.run(_sit(app_class, pid, line, first, record, mouse))
 
 
 def show_triage(document: Mapping[str, Any]) -> int | None:
@@ -125,14 +130,14 @@ def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
 
 
 async def _sit(
-    app_class: type[NodeDoctor], pid: int, line: socket.socket, first: str, record: bool
+    app_class: type[NodeDoctor], pid: int, line: socket.socket, first: str, record: bool, mouse: bool
 ) -> TuiResult:
     import asyncio
 
     from nodedoctor.tui.process.remote import Remote
 
     engine = Remote(pid, line)
-    app = app_class(engine, ascii=not speaks_utf8(), first=first)
+    app = app_class(engine, ascii=not speaks_utf8(), first=first, mouse=mouse)
     try:
         await run_app(app)
         recording = await asyncio.wait_for(engine.recording(), RECORDING) if record and engine.latest else b""
@@ -158,7 +163,7 @@ async def run_app(app: NodeDoctor) -> None:
         app.exit(None, 128 + number)
 
     with on_ending(stop):
-        await app.run_async()
+        await app.run_async(mouse=False)
 
 
 def _end_at_last(code: int) -> None:
@@ -189,6 +194,7 @@ CRASHED = 1  # what Textual returns after an exception of ours, whose traceback 
 BUG = 70
 INTERRUPTED = 130  # left before there was anything to say
 LAST_MOMENTS = 3.0  # seconds to put the terminal in order and end the engine's children after a signal
+LAST_CAUSES = 5  # causes that stay on the terminal
 RECORDING = 10.0  # seconds that packing what was seen may take
 
 

@@ -77,9 +77,12 @@ def test_compare(tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.Monk
 
 
 def test_everything_hung_is_named_with_its_seconds(tmp_path: Path):
-    shown = after(hung(tmp_path), (), asking=8)
-    _, *rest = shown.splitlines(keepends=True)  # the name of this machine
-    check_frame("hung-80x24", re.sub(r" *\d+(\.\d)? s\b", " N s", "".join(rest)))
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "waiting for hung-7" in frame(app))
+        _, *rest = frame(app).splitlines(keepends=True)  # the name of this machine
+        check_frame("hung-80x24", re.sub(r" *\d+(\.\d)? s\b", " N s", "".join(rest)))
+
+    drive(hung(tmp_path), act, asking=8)
 
 
 def test_no_color_means_none_and_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -40,7 +40,8 @@ def listening(app: NodeDoctor) -> list[str]:
 def test_no_safe_key_copies_what_ends_the_work_of_others(name: str):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         written, shown = listening(app), 0
-        problems = [row.key for row in app.screen.query_one(Listing).rows if row.word in ("FAIL", "WARN")]
+        await press("slash", *"is:problem", "enter")(app, pilot)
+        problems = [row.key for row in app.screen.query_one(Listing).rows]
         for problem in problems:
             screen = app.screen
             assert isinstance(screen, ChecksScreen)

@@ -93,7 +93,7 @@ def rack_words(tmp_path: Path) -> list[str]:
 
 def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         screen.type("/port-7\r")
         screen.wait_for(b"[/port-7]")
         screen.type("q")
@@ -153,21 +153,21 @@ def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
 @pytest.mark.slow
 def test_no_color_writes_no_colour(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"NO_COLOR": "1"}) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         screen.type("2")
         screen.wait_for(b"NV16")
         screen.type("q")
         screen.end()
         assert not COLOUR.search(screen.written)
     with terminal(*rack_words(tmp_path)) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         assert COLOUR.search(screen.written)
 
 
 @pytest.mark.slow
 def test_a_locale_without_utf_8_gets_ascii(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}) as screen:
-        screen.wait_for(b"LinkUp")
+        screen.wait_for(b"checks passed")
         for key, shown in (("2", b"NV16"), ("?", b"ctrl+u"), ("q", b""), (":", b"Search")):
             screen.type(key)
             screen.wait_for(shown)
@@ -204,3 +204,72 @@ def test_signals_end_it_and_leave_the_terminal_as_it_was(tmp_path: Path):
         screen.wait_for(b"waiting for hung-7")
         screen.type("\x03")
         assert screen.end() == 130
+
+
+def test_inside_tmux_a_copy_is_also_in_a_buffer(tmp_path: Path):
+    kept = tmp_path / "kept"
+    tmux = tmp_path / "tmux"
+    tmux.write_text(f'#!/bin/sh\necho "$@" > {kept}.words\ncat > {kept}\n')
+    tmux.chmod(0o755)
+    env = {"TMUX": "/nowhere,1,0", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with terminal(*rack_words(tmp_path), env=env) as screen:
+        screen.wait_for(b"checks passed")
+        screen.type("c")
+        screen.wait_for(b"copy one step")
+        screen.type("1")
+        screen.wait_for(b"sent to your terminal and tmux")
+        ends = time.monotonic() + 10
+        while not (kept.exists() and kept.read_text()):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        screen.type("q")
+        screen.end()
+    assert kept.read_text() == "nvidia-smi --gpu-reset -i 3"
+    assert (tmp_path / "kept.words").read_text().split() == ["load-buffer", "-w", "-"]
+
+
+DEMOS = {
+    "driver-mismatch": (
+        "driver mismatch: kernel module 580.82.07, libraries 580.95.05",
+        "grep -h -A4 nvidia",
+    ),
+    "nvlinks-down": ("GPU 3 lost 2 NVLinks", "nvidia-smi nvlink -s -i 3"),
+    "raylet-1024-files": ("raylet (pid 3188) has an open-files limit of 1024, 1003 open", "ulimit -n 1048576"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("demo", DEMOS)
+def test_a_sick_node_opens_on_its_cause_with_a_command_to_type_every_time(demo: str):
+    headline, command = (text.encode() for text in DEMOS[demo])
+    firsts = set()
+    for _ in range(4):
+        with terminal("demo", demo) as screen:
+            screen.wait_for(b"FAIL  ")
+            screen.wait_for(b"checks passed")
+            screen.wait_for(command)
+            screen.type("q")
+            screen.end()
+            shown = screen.written
+        assert headline in shown
+        assert b"\x1b[?1003h" not in shown and b"\x1b[?1000h" not in shown  # the mouse is the terminal's
+        firsts.add(shown.index(headline) < shown.index(command))
+    assert firsts == {True}
+
+
+@pytest.mark.slow
+def test_an_idle_screen_writes_nothing_and_one_move_little():
+    with terminal("demo", "nvlinks-down") as screen:
+        screen.wait_for(b"nvidia-smi nvlink -s -i 3")
+        time.sleep(1.0)
+        while select.select([screen._master], [], [], 0.2)[0]:
+            screen.read()
+        before = len(screen.written)
+        assert not select.select([screen._master], [], [], 2)[0]  # idle
+        screen.type("j")
+        screen.wait_for(b"symptom")
+        time.sleep(0.3)
+        while select.select([screen._master], [], [], 0.2)[0]:
+            screen.read()
+        moved = len(screen.written) - before
+        assert 0 < moved < 4500, moved  # a page of other text; blanks are not written

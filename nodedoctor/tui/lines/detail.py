@@ -23,7 +23,6 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
@@ -58,20 +57,13 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
     parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
-    return [_first(state), tuple(parts)]
+    count = sum(is_certain(cause, state) for cause in state.report["causes"])
+    if count:
+        parts.insert(1, (f"  {count} cause{'s'[: count > 1]} ", LABEL))
+    return [((headline(state.report["node"]), LABEL),), tuple(parts)]
 
 
-def _first(state: State) -> tuple[Part, ...]:
-    """The node and its worst cause as far as checks have answered; while there is none, what the node is."""
-    causes = [cause for cause in state.report["causes"] if _is_certain(cause, state)]
-    if not causes:
-        return ((headline(state.report["node"]), LABEL),)
-    name = inert(str(state.report["node"].get("hostname") or "unnamed node"))
-    line = f"   {of_cause(causes[0])}{and_more(causes)}"
-    return ((name, LABEL), (line, STYLE[Status(causes[0]["status"])]))
-
-
-def _is_certain(cause: Cause, state: State) -> bool:
+def is_certain(cause: Cause, state: State) -> bool:
     """Whether more answers cannot change it: a check that still runs counts as unknown so far."""
     failed = cause["status"] == Status.FAIL.value and cause["id"].partition("@")[0] not in state.running
     return failed or not state.running
@@ -113,13 +105,13 @@ def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool)
         paras += _findings(result, seen, full)
     paras.append(Para())
     if result["why"]:
-        paras.append(_labelled("why", result["why"]))
-    paras.append(_labelled("expects", result["title"]))
+        paras.append(labelled("why", result["why"]))
+    paras.append(labelled("expects", result["title"]))
     if check is not None and check.what:
-        paras.append(_labelled("looks at", check.what))
+        paras.append(labelled("looks at", check.what))
     said = any(finding["fix"] and finding["fix"]["disturbs"] for finding in result["findings"])
     if check is not None and check.disturbs and not said:
-        paras.append(_labelled("fixing it", f"disturbs {check.disturbs}"))
+        paras.append(labelled("fixing it", f"disturbs {check.disturbs}"))
     return paras
 
 
@@ -148,7 +140,7 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Pa
             yield Para()
         yield Para(sentence(finding), style=LABEL if severity(finding).is_problem else "")
         if finding["reason"]:
-            yield _labelled("reason", finding["reason"])
+            yield labelled("reason", finding["reason"])
         if finding["fix"] is not None and finding["fix"] != fix:
             yield Para()
             yield from _fix(finding["fix"], "see it" if is_blind(finding) else "fix")
@@ -163,12 +155,12 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Pa
 
 
 def _fix(fix: Fix, label: str) -> Iterator[Para]:
-    yield _labelled(label, fix["text"])
+    yield labelled(label, fix["text"])
     for step in told(fix):
         yield from _step(step, fix)
     for name, value in (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:
-            yield _labelled(name, value)
+            yield labelled(name, value)
 
 
 def _step(step: StepText, fix: Fix) -> Iterator[Para]:
@@ -203,7 +195,8 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
             yield Para(f"... {len(lines) - len(shown)} more lines: enter", " " * 10 + "| ", QUIET, QUIET)
 
 
-def _labelled(label: str, text: str) -> Para:
+def labelled(label: str, text: str) -> Para:
+    """A paragraph behind a label, as wide as all labels."""
     return Para(inert(text), _lead(label))
 
 

@@ -13,6 +13,8 @@ from nodedoctor.report.document import Step
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told_step
+from nodedoctor.tui.lines import ranks
+from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
 
 OUTCOME = {
@@ -23,6 +25,8 @@ OUTCOME = {
     "nothing": ("UNKN", "bold magenta"),
 }
 LONGEST_NAME = 18
+_LINKS = (("nvlink4", "NVLink"), ("ib_400g", "400 Gb/s InfiniBand"), ("ethernet_10g", "10 GbE"))
+"""The links whose times are shown: the fastest, the usual one between nodes, and a slow one."""
 
 
 @record
@@ -37,7 +41,7 @@ class Entry:
 
 
 def head(document: Json) -> list[tuple[Part, ...]]:
-    """Two lines: what was read, and the verdict in a sentence."""
+    """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
     seen, expected = listed(coverage.get("ranks_seen")), coverage.get("ranks_expected")
     parts = [f"{coverage.get('files', 0)} files"]
@@ -48,11 +52,11 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
-    sure = "" if document.get("outcome") in triaged.UNSURE else f" ({document.get('confidence')})"
-    cause = inert(f"  {document.get('cause')}{sure}: ")
+    sure = "" if document.get("outcome") in triaged.UNSURE else f"   sure: {document.get('confidence')}"
+    owner = f"   whose move: {document['owner']}" if document.get("owner") else ""
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
-        ((word, style), (cause, LABEL), (inert(str(document.get("headline", ""))), "")),
+        ((word, style), (inert(f"  {document.get('cause')}{sure}{owner}"), LABEL)),
     ]
 
 
@@ -85,28 +89,48 @@ def spans(numbers: Any) -> str:
 
 
 def _verdict(document: Json) -> Iterator[Entry]:
+    """The whole verdict on one page: the sentence, the matrix of ranks, the steps, what it is not."""
     word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
     headline = inert(str(document.get("headline", "")))
-    paras = [Para(headline, style=LABEL), *_collective(document.get("collective"))]
+    fixes = [fix for key in ("fixes", "next") for item in objects(document.get(key)) if (fix := fix_of(item))]
+    steps = steps_of(fixes)
+    paras = [Para(headline, f"{word}  ", LABEL, style)]
+    made = ranks.seats(document)
+    paras += [Para(), *ranks.matrix(made)]
+    for mark, tone, meaning, members in ranks.groups(made):
+        detail = ", ".join(sorted({seat.detail for seat in members if seat.detail}))
+        text = f"{ranks.names(members)}: {meaning}{f' ({detail})' if detail else ''}"
+        paras.append(Para(text, f"{mark}  ", lead_style=tone))
+    paras += [Para(), *_collective(document.get("collective"))]
+    for key, step in keyed(steps).items():
+        said = told_step(step)
+        if not said.last:
+            paras.append(Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True))
+            paras += [Para(said.detail, " " * 12, QUIET)] if said.detail else []
+    paras += [Para(inert(fix["text"]), f"{'do':<9} ") for fix in fixes]
+    for item in objects(document.get("not_the_cause")):
+        text = f"{item.get('claim', '')}: {item.get('why', '')}"
+        paras.append(Para(inert(text), f"{'not it':<9} ", lead_style=QUIET))
     if lost := triaged.unread(document):
         paras.append(Para(f"{lost} lines or files could not be opened", f"{'unread':<9} "))
     for note in listed(mapping(document.get("coverage")).get("notes")):
         paras.append(Para(inert(str(note)), f"{'read':<9} "))
-    yield Entry(Row("", word, style, inert(str(document.get("cause", ""))), headline), tuple(paras))
+    yield Entry(Row("", word, style, "", headline, body=LABEL), tuple(paras), steps)
 
 
 def _collective(work: Any) -> Iterator[Para]:
     if not isinstance(work, dict):
         return
-    what = f"{work.get('op')} number {work.get('seq')} of group {work.get('group')}"
-    yield Para(inert(f"{what}, timeout {work.get('timeout_seconds')} s"), f"{'waited in':<9} ")
+    group = f" of group {work['group']}" if work.get("group") else ""
+    what = f"{work.get('op')} number {work.get('seq')}{group}"
+    yield Para(inert(f"{what}, timeout {work.get('timeout_seconds')} s"), f"{'waits in':<9} ")
     sizes = (
         f"{_megabytes(count)} as {dtype}" for dtype, count in mapping(work.get("bytes_by_dtype")).items()
     )
     if text := ", ".join(sizes):
         yield Para(inert(text), f"{'size':<9} ")
     times = mapping(work.get("expected_seconds"))
-    told = ", ".join(f"{_seconds(value)} over {name}" for name, value in times.items())
+    told = ", ".join(f"{_seconds(times[key])} over {name}" for key, name in _LINKS if key in times)
     if told:
         can = work.get("size_can_explain_wait")
         verdict = "" if can is None else f": its size {'could' if can else 'does not'} explain the wait"
@@ -114,30 +138,38 @@ def _collective(work: Any) -> Iterator[Para]:
 
 
 def _ranks(document: Json) -> Iterator[Entry]:
-    """Who is guilty, who waited, of whom nothing was read; neighbours on one host share a line."""
+    """Who is guilty, one line a host; then who waited in what and who is missing, a line a group."""
     groups = (
         (objects(document.get("culprits")), "look here", "bold red"),
         (objects(document.get("parties")), "one of these", "bold yellow"),
-        (objects(document.get("victims")), "waited", ""),
     )
     for members, role, style in groups:
         hosts: dict[tuple[str, str], list[Json]] = {}
         for who in members:
             hosts.setdefault((str(who.get("world") or ""), str(who.get("host") or "")), []).append(who)
         for (world, host), found in hosts.items():
-            ranks = spans(who.get("rank") for who in found) or "?"
+            numbers = spans(who.get("rank") for who in found) or "?"
             place = [host, *_seat(found)] if host or len(found) == 1 else []
             world = "" if world in ("", "default") else f"{world} "
             row = Row(
                 "",
                 "rank",
                 style or LABEL,
-                inert(f"{world}{ranks}"),
+                inert(f"{world}{numbers}"),
                 inert("  ".join([role, *place])),
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    if missing := triaged.missing(document):
+    made = ranks.groups(ranks.seats(document))
+    for mark, style, meaning, seated in made:
+        if mark in ("X", "!"):
+            continue
+        text = f"{meaning}: {ranks.names(seated)}"
+        paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(seated))
+        count = f"{len(seated)} rank{'s'[: len(seated) > 1]}"
+        yield Entry(Row("", "rank", style, count, text, body=style if mark == "?" else ""), paras)
+    missing = triaged.missing(document)
+    if missing and all(mark != "?" for mark, *_ in made):
         yield Entry(Row("", "rank", "bold yellow", missing, "nothing was read from these"))
 
 
@@ -200,10 +232,23 @@ def _pairs(document: Json, key: str, word: str, name: str, why: str) -> Iterator
 
 
 def _timeline(document: Json) -> Iterator[Entry]:
+    """What happened when; what many ranks did one after the other is one line."""
+    groups: list[tuple[str, list[Json]]] = []
     for item in objects(document.get("timeline")):
-        rank = f"rank {item['rank']}" if item.get("rank") is not None else ""
-        event = inert(str(item.get("event", "")).replace("_", " "))
-        yield Entry(Row("", "when", QUIET, inert(str(item.get("time") or "no time")), f"{rank:<10} {event}"))
+        event = str(item.get("event", ""))
+        if groups and groups[-1][0] == event:
+            groups[-1][1].append(item)
+        else:
+            groups.append((event, [item]))
+    for event, items in groups:
+        told = spans(item.get("rank") for item in items)
+        who = f"rank{'s'[: len(items) > 1]} {told}" if told else ""
+        first, last = (inert(str(items[at].get("time") or "no time")) for at in (0, -1))
+        text = f"{who:<10} {inert(event.replace('_', ' '))}"
+        paras = [Para(inert(f"{item.get('time') or 'no time'}  rank {item.get('rank')}")) for item in items]
+        until = f"until {last}" if last != first else ""
+        page = (Para(text, style=LABEL), Para(until), *paras)
+        yield Entry(Row("", "when", QUIET, first, text), page)
 
 
 def _runs(document: Json) -> Iterator[Entry]:
@@ -230,7 +275,13 @@ def _tail(source: str) -> str:
 
 
 def _seconds(value: Any) -> str:
-    return f"{value:.3g} s" if isinstance(value, int | float) else str(value)
+    """A duration in the unit that reads best."""
+    if not isinstance(value, int | float):
+        return str(value)
+    for bound, factor, unit in ((1e-6, 1e6, "µs"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if value < bound:
+            return f"under 1 {unit}" if bound == 1e-6 else f"{value * factor:.3g} {unit}"
+    return f"{value:.3g} s"
 
 
 def _megabytes(count: Any) -> str:

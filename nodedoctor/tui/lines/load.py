@@ -23,6 +23,8 @@ POLLING = 0.5
 """Of the power limit: below, a GPU at full utilisation moves no data (H100 at 100 per cent in an NCCL wait
 draws 120 to 250 of 700 W; in training 500 and more)."""
 HOT = 0.9
+IDLE_CLOCKS = "gpu_idle"
+"""The reason for low clocks that is none to worry about."""
 MIB_TO_GB = 2**20 / 1e9
 
 
@@ -71,9 +73,10 @@ def waiting_words(loads: Sequence[GpuLoad]) -> str:
 
 def columns(width: int) -> tuple[Part, ...]:
     """The heads over the lines of `row`."""
-    spark = _spark(width)
-    text = f"         util {'':<{spark}} {'memory GiB':>11} {'temp':>5} {'power W':>9} {'NVLink GB/s':>12}"
-    return ((text + (f" {'PCIe GB/s':>11}" if width >= WIDE else ""), LABEL),)
+    spark, bar = _spark(width), _bar(width)
+    text = f"         util {'':<{bar + spark}} {'':<{bar}}{'memory GiB':>11} {'temp':>5} "
+    text += f"{'':<{bar}}{'power W':>9} {'NVLink GB/s':>12}"
+    return ((text + (f" {'PCIe GB/s':>11}  clocks" if width >= WIDE else ""), LABEL),)
 
 
 WIDE = 110
@@ -86,17 +89,23 @@ RECORDED = (
 def row(load: GpuLoad, late: bool, history: History, width: int, glyphs: Glyphs) -> Row:
     """The line of one GPU; `-` where nothing was said."""
     gpu = load.gpu
-    spark = _spark(width)
+    spark, bar = _spark(width), _bar(width)
+    busy, used, drawn = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
     parts: list[Part] = [
-        (f" {_percent(gpu.gpu_utilization_percent):>5} ", "bold"),
-        (history.line(gpu.index, spark, glyphs), "cyan"),
-        (f" {_pair(_gib(gpu.memory_used_mib), _gib(gpu.memory_total_mib)):>11}", ""),
-        (f" {_unit(gpu.temperature_c, ' C'):>5}", _heat(gpu)),
-        (f" {_pair(_whole(gpu.power_draw_w), _whole(gpu.power_limit_w)):>9}", ""),
+        (f" {_percent(busy):>5} ", "bold"),
+        (_filled(busy, 100, bar, glyphs), "green" if busy and busy >= BUSY else "cyan"),
+        (f" {history.line(gpu.index, spark - 1, glyphs)}"[:spark], "cyan"),
+        (f" {_filled(used, gpu.memory_total_mib, bar, glyphs)}", "magenta"),
+        (f"{_pair(_gib(used), _gib(gpu.memory_total_mib)):>11}", ""),
+        (f" {_unit(gpu.temperature_c, ' C'):>5} ", _heat(gpu)),
+        (_filled(drawn, gpu.power_limit_w, bar, glyphs), "yellow"),
+        (f"{_pair(_whole(drawn), _whole(gpu.power_limit_w)):>9}", ""),
         (f" {_rates(load.nvlink_rx_mib_s, load.nvlink_tx_mib_s):>12}", ""),
     ]
     if width >= WIDE:
         parts.append((f" {_rates(load.pcie_rx_mib_s, load.pcie_tx_mib_s):>11}", ""))
+        held = [reason for reason in gpu.clock_event_reasons or () if reason != IDLE_CLOCKS]
+        parts.append((f"  {inert(', '.join(held).replace('_', ' ')):<6}", "bold yellow"))
     if late:
         parts.append((" <", "bold red"))
     return Row(str(gpu.index), f"GPU{gpu.index}", "bold red" if late else LABEL, "", parts=tuple(parts))
@@ -166,8 +175,23 @@ def _holds(gpu: Gpu) -> bool:
     return bool(gpu.processes) or (gpu.memory_used_mib or 0) > 1024
 
 
+def _bar(width: int) -> int:
+    """Cells of a bar: as many as there is room for three of them."""
+    return 4 if width < 100 else max(6, min(14, (width - 90) // 5))
+
+
 def _spark(width: int) -> int:
-    return max(4, min(60, width - (70 if width < WIDE else 82)))
+    """Cells of the sparkline: what the bars and figures leave, and room for the words about clocks."""
+    left = width - 62 - 3 * _bar(width) - (32 if width >= WIDE else 12)
+    return max(0, min(60, left)) if left >= 6 else 0
+
+
+def _filled(value: float | None, of: float | None, width: int, glyphs: Glyphs) -> str:
+    """A bar, with a point on its empty part; blank where nothing was reported."""
+    if value is None or not of:
+        return " " * width
+    full = round(max(0.0, min(value / of, 1.0)) * width)
+    return glyphs.ramp[-1] * full + glyphs.point * (width - full)
 
 
 def _level(value: int | None, glyphs: Glyphs) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nodedoctor.model import Status
-from nodedoctor.report.document import Finding, Report, Result, Step, place_of, severity, worst
+from nodedoctor.report.document import Finding, Fix, Report, Result, Step, place_of, severity, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
 
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")
+SAFE_KEYS = "123456789abdefhilmnoprstuvwxyz"
+LAST_KEYS = "ABDEFHIJKLMOPQRSTUVWXYZ"
+"""Keys that copy a step, and those for last resorts; without those that move and leave: c g j k q C G N."""
 
 
 def markdown(result: Result, report: Report) -> str:
@@ -31,9 +36,20 @@ def steps(result: Result) -> tuple[Step, ...]:
     Look-ups come first, last resorts last.
     """
     order = sorted(result["findings"], key=lambda finding: -severity(finding))
-    fixes = [finding["fix"] for finding in order if severity(finding).is_problem or finding["note"]]
+    return steps_of([finding["fix"] for finding in order if severity(finding).is_problem or finding["note"]])
+
+
+def steps_of(fixes: Sequence[Fix | None]) -> tuple[Step, ...]:
+    """The steps of some fixes as `steps` gives those of a check."""
     found = {step["command"]: step for fix in reversed(fixes) if fix for step in reversed(fix["steps"])}
     return tuple(sorted(reversed(found.values()), key=lambda step: _ORDER.index(step["role"])))
+
+
+def keyed(steps: Sequence[Step]) -> dict[str, Step]:
+    """Steps by the key that copies each."""
+    last = [step for step in steps if step["role"] == "last-resort"]
+    safe = [step for step in steps if step["role"] != "last-resort"]
+    return {**dict(zip(SAFE_KEYS, safe, strict=False)), **dict(zip(LAST_KEYS, last, strict=False))}
 
 
 def _finding(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""Home: every check as it comes in, problems first, and all there is to say about the selected one."""
+"""Home: what is wrong and what to type, as it comes in; everything else folded until somebody asks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.screen import Screen
 
-from nodedoctor.model import Severity
-from nodedoctor.report.document import Result, severity_of
+from nodedoctor.report.document import Cause, Result, severity_of, worst
 from nodedoctor.report.inert import inert
+from nodedoctor.report.lead import root
 from nodedoctor.tui.filter import Filter
-from nodedoctor.tui.lines import detail
+from nodedoctor.tui.lines import card, detail, home
+from nodedoctor.tui.lines.subjects import panels, subject_of
 from nodedoctor.tui.lines.ticket import markdown, steps
+from nodedoctor.tui.lines.tiles import strip
 from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.messages import ShowProbe
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
@@ -22,17 +26,22 @@ from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
+from nodedoctor.tui.widgets.subjects import Subjects
 
 HINTS = (
+    ("c", "Steps"),
+    ("enter", "Open"),
+    ("e", "Evidence"),
+    ("n", "Next cause"),
     ("/", "Filter"),
-    ("n", "Next problem"),
-    ("r", "Re-run"),
-    ("c", "Copy a step"),
     ("2", "Topology"),
+    ("3", "Live"),
+    ("6", "Probes"),
+    ("C", "Ticket"),
     (":", "Commands"),
+    ("r", "Re-run"),
     ("s", "Save"),
     ("d", "Compare"),
-    ("p", "Hide passes"),
 )
 
 
@@ -45,28 +54,35 @@ class ChecksScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority the next key waits for the prompt, so that `/fail` can be typed or pasted at once.
         Binding("slash", "filter", "Filter", id="filter", tooltip=FILTERS, priority=True),
-        Binding("n", "problem(1)", "Next problem", id="next-problem"),
-        Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
-        Binding("p", "passes", "Hide or show passes", id="passes"),
+        Binding("n", "problem(1)", "Next cause", id="next-problem"),
+        Binding("N", "problem(-1)", "Previous cause", id="previous-problem"),
+        Binding("p", "passes", "List or fold what passed", id="passes"),
         Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
-        Binding("c", "copy_fix", "Copy a step of the fix", id="copy-fix"),
+        Binding("c,y", "copy_fix", "Copy a step of the fix", id="copy-fix"),
+        Binding("e", "evidence", "Evidence in its full output", id="evidence"),
         Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
+        Binding("h,left", "focus_subjects", "Subjects", id="subjects", tooltip="checks of one subject"),
+        Binding("l,right", "focus_list", "List", id="list", show=False),
+        Binding("space", "choose_row", "Open or fold", id="toggle", show=False),
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
         self._engine = engine
-        self.panes = Panes(glyphs)
+        self._glyphs = glyphs
+        self.panes = Panes(glyphs, reads=False, stacked=True)
         self._filter = Filter()
-        self._hide_passes = False
+        self._open: frozenset[str] = frozenset()
         self._by_hand = False
         self.state: State | None = None
 
     def compose(self) -> ComposeResult:
-        """Head, list, panel, keys."""
+        """Head, subjects where there is room, list, page, keys."""
         yield Lines(id="head")
-        yield self.panes
+        with Horizontal(id="home"):
+            yield Subjects(self._glyphs, id="subjects")
+            yield self.panes
         yield Hints(HINTS)
 
     def on_mount(self) -> None:
@@ -74,20 +90,24 @@ class ChecksScreen(Screen[None]):
         nothing = self._engine.about.nothing
         status = ((nothing, ""),) if nothing else (("RUN ", RUN), ("  loading checks", ""))
         self.query_one("#head", Lines).show([(("nodedoctor", LABEL),), status])
+        self.set_focus(self.panes.listing)
         self.watch(self.app, "state", self.show)
 
     def show(self, state: State | None) -> None:
-        """Show a new state. A selection nobody made stays on the worst problem there is."""
+        """Show a new state. Until a person moves the cursor it is on the first row, the worst."""
         self.state = state
         if state is None:
             return
-        self.query_one("#head", Lines).show(detail.head(state, self._narrowed()))
+        tiles = strip(state, self.size.width, self._glyphs)
+        head = self.query_one("#head", Lines)
+        head.show([*detail.head(state, self._narrowed()), *((tiles,) if tiles else ())])
+        head.set_class(not tiles, "-without-tiles")
         self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + HINTS)
+        self.query_one(Subjects).show(panels(state))
         listing = self.panes.listing
         listing.show(self._rows(state))
-        problems = self._problems()
-        if not self._by_hand and problems and listing.key != problems[0]:
-            listing.select(problems[0], by_hand=False)
+        if not self._by_hand and listing.rows:
+            listing.select(listing.rows[0].key, by_hand=False)
         self._show_detail()
 
     def on_listing_moved(self, event: Listing.Moved) -> None:
@@ -99,22 +119,51 @@ class ChecksScreen(Screen[None]):
         """On the whole screen there is more to read."""
         self._show_detail()
 
+    def on_listing_chosen(self) -> None:
+        """Open or shut a fold; anything else is read on the whole screen."""
+        key = self.panes.listing.key or ""
+        if key.startswith(home.FOLD):
+            self._by_hand = True
+            self._open ^= {key}
+            self.show(self.state)
+        else:
+            self.panes.zoom("page")
+
+    def on_subjects_selected(self) -> None:
+        """List the checks of one subject, or everything again."""
+        self._by_hand = False
+        self.show(self.state)
+
+    def on_subjects_chosen(self) -> None:
+        """Into the list."""
+        self.panes.listing.focus()
+
     def select(self, check: str) -> None:
-        """Put the cursor on a check, whatever is filtered now."""
+        """Put the cursor on a check, whatever is filtered or folded now."""
+        if self.state is None:
+            return
+        key = check
         if all(row.key != check for row in self.panes.listing.rows):
-            self._hide_passes = False
+            self.query_one(Subjects).clear()
+            key, fold = home.key_of(self.state, check)
+            self._open |= {fold}
             self.set_filter("")
-        self.panes.listing.select(check)
+        self._by_hand = True
+        self.panes.listing.select(key)
         self.panes.zoom("")
 
     def set_filter(self, text: str) -> None:
         """Show only what fits."""
+        if text != self._filter.text:
+            self._by_hand = False
         self._filter = Filter(text)
         self.show(self.state)
 
     async def action_filter(self) -> None:
-        """Type a filter; the list follows every letter, escape takes it back."""
-        self.panes.zoom("")
+        """Type a filter; the list follows every letter, escape takes it back; in a text it searches."""
+        if self.panes.zoomed == "page":
+            await self.panes.page.action_find()
+            return
         await ask(self, Prompt("filter", self._filter.text, self._filtered, self.set_filter))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -135,9 +184,25 @@ class ChecksScreen(Screen[None]):
         listing.select(keys[nearest])
 
     def action_passes(self) -> None:
-        """Hide what passed or does not apply, or show it again."""
-        self._hide_passes = not self._hide_passes
+        """List what passed, or fold it again."""
+        self._open ^= {home.FOLD + "pass"}
         self.show(self.state)
+
+    def action_choose_row(self) -> None:
+        """What enter does in the list."""
+        self.on_listing_chosen()
+
+    def action_focus_subjects(self) -> None:
+        """To the subjects, where the terminal is wide enough for them."""
+        self.query_one(Subjects).focus()
+
+    def action_focus_list(self) -> None:
+        """Back to the list."""
+        self.panes.listing.focus()
+
+    def on_resize(self) -> None:
+        """What a row says depends on the width."""
+        self.call_after_refresh(self.show, self.state)
 
     def action_rerun(self) -> None:
         """Ask the selected check again."""
@@ -155,26 +220,39 @@ class ChecksScreen(Screen[None]):
 
     def action_copy_fix(self) -> None:
         """Show the steps of the fix, to copy one."""
-        result = self._selected()
-        found = steps(result) if result else ()
+        result, cause = self._selected(), self._cause()
+        found = (
+            card.steps(self.state.report, cause) if self.state and cause else steps(result) if result else ()
+        )
         if result is None or not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
         else:
-            self.app.push_screen(StepsScreen(result["check"], found))
+            self.app.push_screen(StepsScreen(cause["headline"] if cause else result["check"], found))
+
+    def action_evidence(self) -> None:
+        """Open the evidence in all that its probe printed, at its line."""
+        result, cause = self._selected(), self._cause()
+        found = root(self.state.report, cause) if self.state and cause else None
+        finding = found[1] if found else worst(result) if result else None
+        if finding is None or not finding["evidence"]:
+            self.notify("no evidence here", markup=False)
+            return
+        evidence = finding["evidence"][0]
+        self.post_message(ShowProbe(evidence["probe"], evidence["text"].strip().partition("\n")[0]))
 
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""
         result = self._selected()
         if result is not None and self.state is not None:
             self.app.copy_to_clipboard(markdown(result, self.state.report))
-            self.notify(f"copied {result['check']} as Markdown", markup=False)
 
     def action_clear(self) -> None:
         """Show everything again; with nothing to clear, back to the fleet this node is one of."""
-        if not (self._narrowed() or self.query(Prompt)) and self._of_fleet():
+        if not (self._narrowed() or self._open or self.query(Prompt)) and self._of_fleet():
             self.app.switch_mode("fleet")
             return
-        self._hide_passes = False
+        self._open = frozenset()
+        self.query_one(Subjects).clear()
         self.set_filter("")
         self.panes.listing.focus()
 
@@ -188,43 +266,55 @@ class ChecksScreen(Screen[None]):
 
     def _narrowed(self) -> str:
         words = [f"/{inert(self._filter.text)}"] if self._filter.text else []
-        return ", ".join(words + (["passes hidden"] if self._hide_passes else []))
+        subject = self.query_one(Subjects).selected
+        return ", ".join(words + ([subject] if subject else []))
 
     def _rows(self, state: State) -> list[Row]:
-        causes = [cause["id"].partition("@")[0] for cause in state.report["causes"]]
-        results = sorted(state.report["results"], key=lambda result: _order(result, state, causes))
-        return [
-            detail.row(result, state.running.get(result["check"]))
-            for result in results
-            if self._filter.fits(result, result["check"] in state.running)
-            and (not self._hide_passes or result["check"] in state.running or severity_of(result).is_problem)
-        ]
+        subject = self.query_one(Subjects).selected
+        if not (subject or self._filter.text):
+            return home.rows(state, self._open, self._glyphs, self.panes.listing.room)
+        return home.flat(
+            state,
+            lambda result: (
+                self._filter.fits(result, result["check"] in state.running)
+                and subject in ("", subject_of(result["check"]))
+            ),
+        )
 
     def _problems(self) -> list[str]:
-        if self.state is None:
-            return []
+        """The causes; where a filter or a subject lists checks, those that are not well."""
+        rows = self.panes.listing.rows
+        causes = [row.key for row in rows if row.key.startswith(home.CAUSE)]
+        if causes or self.state is None:
+            return causes
         results, running = self.state.report["results"], self.state.running
         bad = {r["check"] for r in results if severity_of(r).is_problem and r["check"] not in running}
-        return [row.key for row in self.panes.listing.rows if row.key in bad]
+        return [row.key for row in rows if row.key in bad]
+
+    def _cause(self) -> Cause | None:
+        return home.cause_of(self.state, self.panes.listing.key or "") if self.state else None
 
     def _selected(self) -> Result | None:
-        key = self.panes.listing.key
-        results = self.state.report["results"] if self.state else ()
-        return next((result for result in results if result["check"] == key), None)
+        return home.result_of(self.state, self.panes.listing.key or "") if self.state else None
 
     def _show_detail(self) -> None:
-        result, page = self._selected(), self.panes.page
-        if result is None or self.state is None:
-            page.show("", [Para("nothing fits this filter" if self._filter.text else "no checks")])
-            return
-        check = self._engine.about.checks.get(result["check"])
+        page, key = self.panes.page, self.panes.listing.key or ""
+        if self.state is not None:
+            page.show(key, self._paras(self.state, key))
+
+    def _paras(self, state: State, key: str) -> list[Para]:
+        if key == home.WELL:
+            return card.all_clear(state, self._of_fleet())
+        if key.startswith(home.FOLD):
+            name = key.removeprefix(home.FOLD)
+            return card.fold(state, name, home.folds(state).get(name, ()))
+        result, cause = self._selected(), self._cause()
         full = self.panes.zoomed == "page"
-        page.show(result["check"], detail.detail(self.state, result, check, full=full))
-
-
-def _order(result: Result, state: State, causes: list[str]) -> tuple[int, bool, int, str]:
-    """Problems, causes before what follows from them; then what still runs, as it may yet become one."""
-    check, bad = result["check"], severity_of(result)
-    runs = check in state.running
-    place = causes.index(check) if check in causes else len(causes)
-    return (-Severity.PASS if runs else -bad, not runs, place, check)
+        own = card.card(state.report, cause) if cause is not None else []
+        if result is None:
+            return own or [Para("nothing fits this filter" if self._filter.text else "no checks")]
+        if own and not full:
+            return own
+        check = self._engine.about.checks.get(result["check"])
+        everything = detail.detail(state, result, check, full=full)
+        return [*own, Para(), *everything] if own else everything

@@ -48,7 +48,7 @@ class FleetScreen(Screen[None]):
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self.panes = Panes(glyphs, reads=False)
+        self.panes = Panes(glyphs, reads=False, stacked=True)
         self._round: nodes.Round | None = None
         self._folded = True
         self._matrix = False
@@ -142,7 +142,6 @@ class FleetScreen(Screen[None]):
         if self._round is not None and self.panes.listing.key:
             names = self._alike() if self._matrix else nodes.names(self._round.fleet, self.panes.listing.key)
             self.app.copy_to_clipboard(names)
-            self.notify(f"copied {names}", markup=False)
 
     async def action_filter(self) -> None:
         """Type words; the list follows every letter, escape takes it back."""
@@ -155,7 +154,6 @@ class FleetScreen(Screen[None]):
 
     def _set_matrix(self, matrix: bool) -> None:
         self._matrix = matrix
-        self.panes.set_class(matrix, "-stacked")
         self.query_one(Hints).show(self.MATRIX_HINTS if matrix else self.HINTS)
 
     def _alike(self) -> str:

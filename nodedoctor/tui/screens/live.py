@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.engine import child_process
@@ -21,6 +22,7 @@ from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 
 INTERVAL = 1.0
@@ -30,7 +32,15 @@ LOG_LINES = 200
 class LiveScreen(Screen[None]):
     """One line per GPU; below it the selected GPU, the host and the kernel log."""
 
-    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("z", "Zoom"), ("1", "Checks"))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "pause", "Pause the picture", id="pause"),
+    ]
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("space", "Pause"),
+        ("enter", "Read"),
+        ("z", "Zoom"),
+        ("1", "Checks"),
+    )
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
@@ -43,6 +53,7 @@ class LiveScreen(Screen[None]):
         self._ports: list[dict[str, Any]] = []
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._history = load.History()
+        self._paused = self._by_hand = False
         self.panes = Panes(glyphs, stacked=True)
 
     @property
@@ -76,9 +87,15 @@ class LiveScreen(Screen[None]):
             self._sample = LoadSample(loads=tuple(load.recorded(state.report["facts"] or {})))
         self._draw()
 
-    def on_listing_moved(self) -> None:
+    def on_listing_moved(self, event: Listing.Moved) -> None:
         """Show the GPU under the cursor."""
+        self._by_hand = self._by_hand or event.by_hand
         self._draw_page()
+
+    def action_pause(self) -> None:
+        """Hold the picture; readings go on."""
+        self._paused = not self._paused
+        self._draw(now=True)
 
     @work(group="gpus")
     async def _follow_gpus(self) -> None:
@@ -128,17 +145,19 @@ class LiveScreen(Screen[None]):
             if isinstance(said, dict):
                 yield said
 
-    def _draw(self) -> None:
-        if not self.is_mounted:
+    def _draw(self, now: bool = False) -> None:
+        if not self.is_mounted or (self._paused and not now):
             return
         loads, late = self._sample.loads, load.stragglers(self._sample.loads)
         width = self.size.width - 1
-        words = load.waiting_words(loads)
+        words = ("PAUSED   " if self._paused else "") + load.waiting_words(loads)
         title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
         self.query_one("#head", Lines).show([tuple(title), load.columns(width) if loads else ()])
         self.panes.listing.show(
             [load.row(one, one.gpu.index in late, self._history, width, self._glyphs) for one in loads]
         )
+        if late and not self._by_hand:
+            self.panes.listing.select(str(min(late)), by_hand=False)
         self._draw_page()
 
     def _draw_page(self) -> None:

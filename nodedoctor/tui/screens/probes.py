@@ -63,11 +63,23 @@ class ProbesScreen(Screen[None]):
             self.panes.listing.show(list(_rows(state)))
             self.on_listing_moved()
 
+    def select(self, probe: str, line: str) -> None:
+        """Read what a probe printed, at the line that has this text; words of ours are not in it."""
+        self.panes.listing.select(probe)
+        self.on_listing_moved()
+        self.panes.zoom("page")
+        self.call_after_refresh(self._find, inert(line))
+
+    def _find(self, line: str) -> None:
+        for text in (line, line.partition(": ")[2], line[:40]):
+            if text and self.panes.page.find(text):
+                return
+
     def on_listing_moved(self) -> None:
         """Show what the selected probe said."""
         name, state = self.panes.listing.key, self._state
         if name is None or state is None:
-            self.panes.page.show("", [Para("nothing was asked")])
+            self.panes.page.show("", [Para("nothing to show; esc lists everything")])
         elif name in state.asking:
             self.panes.page.show(name, [Para(f"{name} has been running for {state.asking[name]:.0f} s")])
         else:

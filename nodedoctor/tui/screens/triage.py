@@ -31,9 +31,10 @@ class TriageScreen(Screen[None]):
         Binding("c", "copy", "Copy the command", id="copy-fix"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("o", "Open logs"),
+        ("c", "Steps"),
         ("enter", "Read"),
-        ("c", "Copy command"),
+        ("/", "Filter"),
+        ("o", "Open logs"),
         ("1", "Checks"),
     )
 
@@ -41,7 +42,7 @@ class TriageScreen(Screen[None]):
         super().__init__()
         self._entries: dict[str, diagnosis.Entry] = {}
         self._around: dict[str, tuple[Para, ...]] = {}
-        self.panes = Panes(glyphs)
+        self.panes = Panes(glyphs, stacked=True)
 
     def compose(self) -> ComposeResult:
         """Head, list, page, keys."""
@@ -81,9 +82,9 @@ class TriageScreen(Screen[None]):
         """Show the steps of the selected fix or measurement, to copy one."""
         entry = self._entries.get(self.panes.listing.key or "")
         if entry is None or not entry.steps:
-            self.notify("no command to copy here; they stand at fix and next", markup=False)
+            self.notify("no command to copy here; the first row, fix and next have them", markup=False)
             return
-        self.app.push_screen(StepsScreen(entry.row.text, entry.steps))
+        self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps))
 
     @work(group="around", exclusive=True)
     async def _read_around(self, key: str, source: str, line: int) -> None:

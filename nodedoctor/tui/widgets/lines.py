@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -36,4 +37,18 @@ class Lines(Widget):
     def render_line(self, y: int) -> Strip:
         """One line of it."""
         parts = self._lines[y] if y < len(self._lines) else ()
-        return strip(parts, self.size.width, self.rich_style)
+        width = self.size.width
+        if sum(cell_len(text) for text, _ in parts) > width:
+            parts = tuple(_cut(parts, width))
+        return strip(parts, width, self.rich_style)
+
+
+def _cut(parts: Iterable[Part], width: int) -> Iterator[Part]:
+    """As much as fits, with a mark at the end of it."""
+    left = width - 3
+    for text, style in parts:
+        if cell_len(text) > left:
+            yield set_cell_size(text, left) + "...", style
+            return
+        yield text, style
+        left -= cell_len(text)

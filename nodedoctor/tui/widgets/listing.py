@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
+from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -19,6 +20,7 @@ from textual.strip import Strip
 
 from nodedoctor.tui.look import Glyphs, Part, Row, fit
 from nodedoctor.tui.widgets.lines import strip
+from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 
 class Listing(ScrollView, can_focus=True):
@@ -31,6 +33,8 @@ class Listing(ScrollView, can_focus=True):
         Binding("G,end", "move_to(-1)", "Last", id="last", show=False),
         Binding("ctrl+d,pagedown", "page(1)", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page(-1)", "Page up", id="page-up", show=False),
+        Binding("slash", "find", "Filter", id="filter", tooltip="rows with these words"),
+        Binding("escape", "unfind", "Clear the filter", id="clear", show=False),
         Binding("enter", "choose", "Open", id="open", show=False),
     ]
 
@@ -53,6 +57,8 @@ class Listing(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._glyphs = glyphs
         self._rows: tuple[Row, ...] = ()
+        self._all: tuple[Row, ...] = ()
+        self._needle = ""
         self._index = 0
         self._widths = (4, 8, 0)
 
@@ -74,7 +80,8 @@ class Listing(ScrollView, can_focus=True):
     def show(self, rows: Sequence[Row]) -> None:
         """Replace the rows; draws only lines that differ."""
         before, at, key = self._rows, self._index, self.key
-        self._rows = tuple(rows)
+        self._all = tuple(rows)
+        self._rows = tuple(row for row in rows if self._has_needle(row)) if self._needle else self._all
         self._index = self._place_of(key)
         widths = _widths(self._rows)
         self.virtual_size = Size(1, len(self._rows))
@@ -113,6 +120,30 @@ class Listing(ScrollView, can_focus=True):
         if self._rows:
             self.post_message(self.Chosen(self))
 
+    async def action_find(self) -> None:
+        """Type words; only rows that have all of them are listed. A screen may have a filter of its own."""
+        await ask(self.screen, Prompt("filter", self._needle, self._found, self._narrow))
+
+    def action_unfind(self) -> None:
+        """List every row again; without a filter, escape is for others."""
+        if not self._needle:
+            raise SkipAction
+        self._narrow("")
+
+    def _found(self, answer: str | None) -> None:
+        if answer is None:
+            self._narrow("")
+        self.focus()
+
+    def _narrow(self, text: str) -> None:
+        self._needle = text.lower()
+        self.show(self._all)
+
+    def _has_needle(self, row: Row) -> bool:
+        parts = "".join(text for text, _ in row.parts)
+        said = f"{row.word} {row.name} {row.text} {parts}".lower()
+        return all(word in said for word in self._needle.split())
+
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the row under the pointer."""
         self._go(event.y + self.scroll_offset.y)
@@ -142,6 +173,14 @@ class Listing(ScrollView, can_focus=True):
         if row.parts:
             # Not reversed as a whole: a sparkline would say the opposite.
             return (("> " if here else "  ", "bold"), (fit(row.word, word, ""), row.style + back), *row.parts)
+        if not row.name:
+            return (
+                ("> " if here else "  ", "bold"),
+                (fit(row.word, word, self._glyphs.more), row.style + back),
+                ("  ", back),
+                (fit(row.text, self.room - word - len(row.end) - 5, self._glyphs.more), body + back),
+                (f" {row.end}", f"dim {back}"),
+            )
         room = self.room - word - name - end - (6 if end else 5)
         return (
             ("> " if here else "  ", "bold"),

@@ -12,6 +12,7 @@ from textual.strip import Strip
 
 from nodedoctor.tui.look import Para, Part
 from nodedoctor.tui.widgets.lines import strip
+from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 
 class Page(ScrollView, can_focus=True):
@@ -24,6 +25,7 @@ class Page(ScrollView, can_focus=True):
         Binding("G,end", "scroll_end", "End", id="last", show=False),
         Binding("ctrl+d,pagedown", "page_down", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page_up", "Page up", id="page-up", show=False),
+        Binding("slash", "find", "Find in the text", id="filter"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -41,6 +43,25 @@ class Page(ScrollView, can_focus=True):
         if tuple(paras) != self._paras:
             self._paras = tuple(paras)
             self._wrap()
+
+    def find(self, text: str) -> bool:
+        """Scroll to the next line with a text, from the top again after the last; False when none has it."""
+        lines = ["".join(part for part, _ in parts).lower() for parts in self._wrapped]
+        at = [index for index, line in enumerate(lines) if text.lower() in line]
+        if not at:
+            return False
+        after = [index for index in at if index > self.scroll_offset.y]
+        self.scroll_to(y=(after or at)[0], animate=False, immediate=True)
+        return True
+
+    async def action_find(self) -> None:
+        """Type a text; enter goes to its next place."""
+        await ask(self.screen, Prompt("find", "", self._found))
+
+    def _found(self, answer: str | None) -> None:
+        self.focus()
+        if answer and not self.find(answer):
+            self.notify(f"not in this text: {answer}", markup=False)
 
     def on_resize(self) -> None:
         """Lines depend on the width."""

@@ -1,0 +1,178 @@
+"""The page about a row of the first screen: a cause as a card, a fold, or that all is well.
+
+Of a card the first lines matter most: at 80x24 the headline is whole and a command to type is in view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.model import Status
+from nodedoctor.report.document import Cause, Finding, Report, Result, Step, is_blind, marked, worst
+from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.lead import root, well, whose
+from nodedoctor.report.steps import told_step
+from nodedoctor.report.text import alike
+from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
+from nodedoctor.tui.lines.home import title_of
+from nodedoctor.tui.lines.ticket import keyed, steps_of
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para
+from nodedoctor.tui.state import State
+
+_PROOF = 2
+"""Lines of proof on the card; enter shows the finding with all of it."""
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
+_MEASURED = ("bandwidth", "collective", "compute", "deep")
+"""Subjects of checks that put load on the node, and so run only when they are asked for."""
+
+
+def card(report: Report, cause: Cause) -> list[Para]:
+    """A cause: headline, whose move it is, what it does to training, the proof, the steps, what follows."""
+    status = Status(cause["status"])
+    preview = " (preview)" if cause.get("preview") else ""
+    paras = [Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])]
+    found = root(report, cause)
+    if found is None:
+        return [*paras, labelled("move", whose(cause)), *_follows(report, cause)]
+    check, finding, why = found
+    said = inert(finding["summary"])
+    again = said.lower() in cause["headline"].lower()
+    paras.append(Para(check if again else f"{check}: {said}", " " * (len(status.word) + 2), most=2))
+    paras.append(Para(inert(whose(cause)), f"{'move':<9} ", most=2))
+    if why:
+        paras.append(Para(inert(why), f"{'training':<9} ", most=2))
+    if logged := _logged(report, cause):
+        paras.append(labelled("logged", logged))
+    paras += _proof(finding)
+    paras += _steps(finding)
+    if finding["fix"]:
+        paras += [Para(), labelled("about it", finding["fix"]["text"])]
+        if finding["fix"]["docs"]:
+            paras.append(labelled("docs", finding["fix"]["docs"]))
+    return [*paras, *_follows(report, cause)]
+
+
+def steps(report: Report, cause: Cause) -> tuple[Step, ...]:
+    """The steps of a cause, as the card numbers them."""
+    found = root(report, cause)
+    return steps_of([found[1]["fix"]]) if found else ()
+
+
+def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
+    """What a fold holds: a line a check, or a line for all that say the same, and how to see it."""
+    paras = [Para(title_of(key, len(results)), style=LABEL), Para("enter opens it", style=QUIET), Para()]
+    if key == "running":
+        for result in results:
+            probe = state.running[result["check"]].probe
+            paras.append(Para(f"waits for {probe}" if probe else "its turn comes", f"{result['check']}  "))
+        return paras
+    for said, group in alike(results).items():
+        if len(group) == 1:
+            text = said.removeprefix(f"{group[0]['check']}  ")
+            paras.append(Para(inert(text), f"{group[0]['check']}  "))
+        else:
+            paras.append(Para(inert(said), f"{len(group)} checks  "))
+            paras.append(Para(" ".join(result["check"] for result in group), "  ", QUIET))
+        fix = worst(group[0])["fix"]
+        if fix and is_blind(worst(group[0])):
+            paras.append(Para(inert(fix["text"]), "  see it  ", lead_style=QUIET))
+    return paras
+
+
+def all_clear(state: State, of_fleet: bool) -> list[Para]:
+    """What a node without a cause gets: what was looked at, what was not measured, what to do next."""
+    report = state.report
+    status = Status(report["verdict"])
+    counts = report["counts"]
+    head = well(report).partition(": ")[2]
+    paras = [Para(head, f"{status.word}  ", LABEL, STYLE[status])]
+    if state.running:
+        longest = sorted(state.asking.items(), key=lambda item: (-int(item[1]), item[0]))
+        paras = [Para(f"{state.done} of {len(report['results'])} checks have answered", style=LABEL), Para()]
+        return [
+            *paras,
+            *(Para(name, f"{f'{seconds:.0f} s':>8}  ", lead_style=RUN) for name, seconds in longest),
+        ]
+    text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
+    paras += [Para(text, " " * 6), Para(), Para("Not measured", style=LABEL)]
+    paras += [Para(f"{text}", f"  {name}  ") for name, text in _unmeasured(report["results"])]
+    paras += [Para(), Para("Next", style=LABEL)]
+    for key, text in (
+        ("3", "watch the load of the GPUs while a job runs"),
+        ("2", "look at the links between GPUs and network adapters"),
+        ("s", "save this as the reference; d compares with it later"),
+        *((("esc", "back to the fleet"),) if of_fleet else ()),
+        ("$", "nodedoctor --deep         measure bandwidth and compute, idle node only"),
+        ("$", "nodedoctor expect         write down what this healthy node has"),
+        ("$", "nodedoctor fleet --slurm  compare with the other nodes of a job"),
+    ):
+        paras.append(Para(text, f"  {key:<4} ", lead_style="bold cyan", verbatim=key == "$"))
+    return paras
+
+
+def _unmeasured(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    for result in results:
+        subject = result["check"].partition(".")[0]
+        if result["status"] == "unknown" or (subject in _MEASURED and result["status"] == "skip"):
+            yield result["check"], sentence(worst(result))
+
+
+def _logged(report: Report, cause: Cause) -> str:
+    """When the kernel log first speaks of it, as far as the evidence shows."""
+    wanted = {cause["id"], *cause["explains"]}
+    times = [
+        match[0].replace("T", " ")
+        for result in report["results"]
+        if result["check"].startswith("kernel.")
+        for finding in result["findings"]
+        if finding["id"] in wanted
+        for evidence in finding["evidence"]
+        for match in _LOGGED.finditer(evidence["text"])
+    ]
+    return f"{min(times)} in the kernel log" if times else ""
+
+
+def _proof(finding: Finding) -> Iterator[Para]:
+    lines = [
+        line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
+    ]
+    for number, line in enumerate(lines[:_PROOF]):
+        more = f"   (+{len(lines) - _PROOF} lines: enter)" if number == _PROOF - 1 < len(lines) - 1 else ""
+        lead = f"{'proof' if not number else '':<9} "
+        yield Para(f"{line[:LONGEST]}{more if len(lines) > _PROOF else ''}", lead, verbatim=True, most=1)
+
+
+def _steps(finding: Finding) -> Iterator[Para]:
+    """The numbered steps, each whole; a last resort stands in the list that `c` opens, under its own key."""
+    last = 0
+    for key, step in keyed(steps_of([finding["fix"]])).items():
+        said = told_step(step)
+        if said.last:
+            last += 1
+            continue
+        yield Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True)
+        if said.detail:
+            yield Para(said.detail, " " * 12, "yellow" if said.interrupts else QUIET)
+    if last:
+        text = (
+            f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
+        )
+        yield Para(text, " " * 10, "red")
+
+
+def _follows(report: Report, cause: Cause) -> Iterator[Para]:
+    shared = {f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"]}
+    said = {
+        finding["id"]: f"{result['check']}: {sentence(finding)}"
+        for result in report["results"]
+        for finding in result["findings"]
+    }
+    follows = [said.get(id, inert(id)) for id in cause["explains"] if id not in shared]
+    if follows or cause["unjudged"]:
+        yield Para()
+        yield Para("Follows from it", style=LABEL)
+    for text in follows:
+        yield Para(text, "  ")
+    if count := cause["unjudged"]:
+        yield Para(f"{count} check{'s'[: count > 1]} could not be judged because of it", "  ")

@@ -1,0 +1,161 @@
+"""The rows of the first screen: the causes, then everything else folded, a line for each kind.
+
+What follows from a cause, what could not be judged, what passed and what does not apply are one line each
+until somebody opens them; a filter or a subject lists its checks flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from nodedoctor.model import Status
+from nodedoctor.report.document import Cause, Result, severity, severity_of, worst
+from nodedoctor.report.inert import inert
+from nodedoctor.report.lead import of_cause, root, well
+from nodedoctor.tui.lines import detail
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Row
+from nodedoctor.tui.state import State
+
+WELL = "well"
+"""Key of the first row while there is no cause."""
+CAUSE = "cause "
+FOLD = "fold "
+SLOW = 2.0
+"""Seconds from which a check that waits for a probe is named."""
+
+Fits = Callable[[Result], bool]
+
+
+def rows(state: State, opened: Collection[str], glyphs: Glyphs, room: int) -> list[Row]:
+    """Causes, problems of their own, then the folds; `opened` holds the keys of those that are open."""
+    made = [_cause(cause, room) for cause in causes(state)]
+    groups = folds(state)
+    made += [detail.row(result, None) for result in groups.pop(_OWN, ())]
+    made = made or [_well(state)]
+    made += [detail.row(result, state.running[result["check"]]) for result in groups.pop(_SLOW, ())]
+    for key, results in groups.items():
+        here = FOLD + key in opened
+        made.append(_fold(key, results, here, state, glyphs))
+        if here:
+            made += [detail.row(result, state.running.get(result["check"])) for result in results]
+    return made
+
+
+def flat(state: State, fits: Fits) -> list[Row]:
+    """The checks that fit, problems first, causes before what follows from them."""
+    order = [cause["id"].partition("@")[0] for cause in state.report["causes"]]
+    results = sorted(state.report["results"], key=lambda result: _order(result, state, order))
+    return [detail.row(result, state.running.get(result["check"])) for result in results if fits(result)]
+
+
+def causes(state: State) -> list[Cause]:
+    """The causes that more answers cannot change."""
+    return [cause for cause in state.report["causes"] if detail.is_certain(cause, state)]
+
+
+def cause_of(state: State, key: str) -> Cause | None:
+    """The cause a row stands for."""
+    return next((cause for cause in state.report["causes"] if key == CAUSE + cause["id"]), None)
+
+
+def result_of(state: State, key: str) -> Result | None:
+    """The check a row stands for; of a cause, the one that found it."""
+    cause = cause_of(state, key)
+    found = root(state.report, cause) if cause else None
+    check = found[0] if found else key
+    return next((result for result in state.report["results"] if result["check"] == check), None)
+
+
+def key_of(state: State, check: str) -> tuple[str, str]:
+    """The row of a check, and the fold it is in, if it is in one."""
+    for cause in causes(state):
+        found = root(state.report, cause)
+        if found and found[0] == check:
+            return CAUSE + cause["id"], ""
+    groups = folds(state).items()
+    fold = next((key for key, results in groups if any(r["check"] == check for r in results)), "")
+    return check, "" if fold in (_OWN, _SLOW) else FOLD + fold
+
+
+def folds(state: State) -> dict[str, list[Result]]:
+    """Checks by what they are beside the causes, in the order of the screen; empty groups left out."""
+    groups: dict[str, list[Result]] = {key: [] for key in (_ROOT, _OWN, _SLOW, *_TITLES)}
+    certain = causes(state)
+    roots = {found[0] for cause in certain if (found := root(state.report, cause))}
+    explained = {id for cause in state.report["causes"] for id in (cause["id"], *cause["explains"])}
+    for result in sorted(state.report["results"], key=lambda r: (-severity_of(r), r["check"])):
+        groups[_group(result, state, roots, explained)].append(result)
+    return {key: results for key, results in groups.items() if results and key != _ROOT}
+
+
+def _group(result: Result, state: State, roots: Collection[str], explained: Collection[str]) -> str:
+    waiting = state.running.get(result["check"])
+    if waiting is not None:
+        return _SLOW if waiting.probe and waiting.seconds >= SLOW else "running"
+    if result["check"] in roots:
+        return _ROOT
+    if not severity_of(result).is_problem:
+        waived = worst(result)["waived"] is not None and result["status"] not in ("pass", "skip")
+        return "waived" if waived else "skip" if result["status"] == "skip" else "pass"
+    bad = [finding for finding in result["findings"] if severity(finding).is_problem]
+    if all(finding["because_of"] or finding["id"] in explained for finding in bad):
+        return "unknown" if result["status"] == "unknown" else "symptoms"
+    return "unknown" if result["status"] == "unknown" else _OWN
+
+
+_OWN, _SLOW, _ROOT = "own", "slow", "root"
+_TITLES: Mapping[str, tuple[str, str, str]] = {
+    "symptoms": ("", "symptom of the same", "symptoms of the same"),
+    "running": ("RUN", "check is running", "checks are running"),
+    "unknown": (Status.UNKNOWN.word, "check not judged", "checks not judged"),
+    "waived": ("", "check waived", "checks waived"),
+    "pass": (Status.PASS.word, "check passed", "checks passed"),
+    "skip": (Status.SKIP.word, "check does not apply here", "checks do not apply here"),
+}
+_STYLES = {
+    "running": RUN,
+    "unknown": STYLE[Status.UNKNOWN],
+    "pass": STYLE[Status.PASS],
+    "skip": STYLE[Status.SKIP],
+}
+
+
+def title_of(key: str, count: int) -> str:
+    """`3 checks passed`."""
+    _, one, many = _TITLES[key]
+    return f"{count} {one if count == 1 else many}"
+
+
+def _fold(key: str, results: Sequence[Result], here: bool, state: State, glyphs: Glyphs) -> Row:
+    mark = glyphs.open if here else glyphs.shut
+    text = f"{mark} {title_of(key, len(results))}"
+    if key in ("symptoms", "waived"):
+        text += ": " + ", ".join(result["check"] for result in results)
+    return Row(FOLD + key, _TITLES[key][0], _STYLES.get(key, QUIET), "", text, body=QUIET)
+
+
+def _cause(cause: Cause, room: int) -> Row:
+    """The headline, with whose side it is and what to do where there is room for all of it."""
+    status, text = Status(cause["status"]), of_cause(cause)
+    if len(text) > room - 10:
+        text = inert(cause["headline"])
+    return Row(CAUSE + cause["id"], status.word, STYLE[status], "", text, body=LABEL)
+
+
+def _well(state: State) -> Row:
+    """What stands first while nothing is wrong: how far it is, then that all is well."""
+    total = len(state.report["results"])
+    if state.running:
+        text = f"{state.done} of {total} checks have answered, nothing wrong so far"
+        return Row(WELL, "RUN", RUN, "", text, body=LABEL)
+    status = Status(state.report["verdict"])
+    text = well(state.report).partition(": ")[2]
+    return Row(WELL, status.word, STYLE[status], "", text[:1].upper() + text[1:], body=LABEL)
+
+
+def _order(result: Result, state: State, order: Sequence[str]) -> tuple[int, bool, int, str]:
+    """Problems, causes before what follows from them; then what still runs, as it may yet become one."""
+    check, bad = result["check"], severity_of(result)
+    runs = check in state.running
+    place = order.index(check) if check in order else len(order)
+    return (-2 if runs else -bad, not runs, place, check)

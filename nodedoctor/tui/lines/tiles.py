@@ -1,0 +1,97 @@
+"""A strip of tiles, one per GPU and one per rail: which device it is, seen at a glance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.json_shapes import mapping, objects, texts
+from nodedoctor.model import Severity, Status
+from nodedoctor.report.document import severity
+from nodedoctor.report.inert import inert
+from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Part
+from nodedoctor.tui.state import State
+
+_MARK = {Status.FAIL: "X", Status.UNKNOWN: "?", Status.WARN: "!"}
+MOST = 16
+"""Tiles of one kind; beyond, only those that are not well are drawn."""
+
+
+def strip(state: State, width: int, glyphs: Glyphs) -> tuple[Part, ...]:
+    """GPUs and rails with a mark each; nothing where neither is known."""
+    worst = _worst(state)
+    gpus = [(str(index), worst.get(f"gpu:{index}"), seen) for index, seen in _gpus(state)]
+    rails = [(name, worst.get(port), True) for name, port in _rails(state)]
+    parts = [*_group("GPU", gpus, glyphs), *(((("   "), ""),) if gpus and rails else ())]
+    return tuple([*parts, *_group(_kind(state), rails, glyphs)])
+
+
+def _group(label: str, tiles: list[tuple[str, Status | None, bool]], glyphs: Glyphs) -> Iterator[Part]:
+    if not tiles:
+        return
+    yield f"{label} ", LABEL
+    shown = tiles if len(tiles) <= MOST else [tile for tile in tiles if tile[1] or not tile[2]]
+    for name, status, seen in shown:
+        style = STYLE[status] if status else ("green" if seen else STYLE[Status.UNKNOWN])
+        mark = _MARK[status] if status else (glyphs.tile if seen else "?")
+        yield f" {name}", "bold" if status else ""
+        yield mark, style
+    if len(shown) < len(tiles):
+        yield f" {len(tiles) - len(shown)} others ", QUIET
+        yield glyphs.tile, "green"
+
+
+def _gpus(state: State) -> Iterator[tuple[int, bool]]:
+    """Indices of the GPUs, and whether anything was read of each; those on the bus where none answers."""
+    found = objects(mapping(state.report["facts"].get("gpus")).get("gpus"))
+    indices = [gpu["index"] for gpu in found if isinstance(gpu.get("index"), int)]
+    if indices:
+        lost = {one.get("index") for one in objects(mapping(state.report["facts"].get("gpus")).get("lost"))}
+        yield from sorted({*((index, index not in lost) for index in indices)})
+        return
+    count = state.report["node"].get("gpus_on_bus")
+    if isinstance(count, int) and not isinstance(count, bool):
+        yield from ((index, False) for index in range(min(count, 64)))
+
+
+def _rails(state: State) -> Iterator[tuple[str, str]]:
+    """The short name of every rail, and its port."""
+    ports = [inert(port) for port in texts(mapping(state.report["facts"].get("rails")), "ports")][:64]
+    adapters = [port.partition("/")[0] for port in ports]
+    for port, adapter in zip(ports, adapters, strict=True):
+        number = re.search(r"(\d+)$", adapter)
+        short = number[1] if number else adapter
+        yield short if adapters.count(adapter) == 1 else f"{short}/{port.partition('/')[2]}", port
+
+
+def _kind(state: State) -> str:
+    ports = objects(mapping(state.report["facts"].get("ib")).get("ports"))
+    rails = {port for _, port in _rails(state)}
+    layers = {port.get("link_layer") for port in ports if f"{port.get('hca')}/{port.get('number')}" in rails}
+    return "RoCE" if layers == {"Ethernet"} else "IB"
+
+
+def _worst(state: State) -> Mapping[str, Status]:
+    """The worst status of what each device's findings say, by `gpu:3` and `mlx5_4/1`."""
+    found: dict[str, Severity] = {}
+    statuses: dict[str, Status] = {}
+    for result in state.report["results"]:
+        if result["check"] in state.running:
+            continue
+        for finding in result["findings"]:
+            how = severity(finding)
+            if not how.is_problem:
+                continue
+            for device in _devices(finding["subject"] or ""):
+                if how > found.get(device, Severity.SKIP):
+                    found[device], statuses[device] = how, Status(finding["status"])
+    return statuses
+
+
+def _devices(subject: str) -> list[str]:
+    """`gpu:3` and `mlx5_4/1` of the subject of a finding, which may be a pair or an adapter."""
+    kind, _, rest = subject.partition(":")
+    if kind in ("gpu", "pair"):
+        return [f"gpu:{number}" for number in rest.split("-") if number.isdecimal()]
+    port = "/".join(rest.split("/")[:2])
+    return [port, f"{port}/1"] if kind in ("hca", "port") else []
