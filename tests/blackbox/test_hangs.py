@@ -101,7 +101,8 @@ def test_watch_a_job_that_runs_already(tmp_path: Path) -> None:
 def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
     command = ranks.job(tmp_path, "time.sleep(12)", seconds=600)
     argv = [*NODEDOCTOR, "run", "--dir", str(tmp_path / "jobs"), "--hang-after", "4", "--", *command]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+    log = (tmp_path / "log").open("wb")
+    with log, subprocess.Popen(argv, stdout=log, stderr=subprocess.PIPE, text=True) as job:
         assert job.stderr is not None
         lines = []
         for line in job.stderr:
