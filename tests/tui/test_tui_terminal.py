@@ -234,7 +234,10 @@ DEMOS = {
         "grep -h -A4 nvidia",
     ),
     "nvlinks-down": ("GPU 3 lost 2 NVLinks", "nvidia-smi nvlink -s -i 3"),
-    "raylet-1024-files": ("raylet (pid 3188) has an open-files limit of 1024, 1003 open", "ulimit -n 1048576"),
+    "raylet-1024-files": (
+        "raylet (pid 3188) has an open-files limit of 1024, 1003 open",
+        "ulimit -n 1048576",
+    ),
 }
 
 
