@@ -7,7 +7,7 @@ import nodedoctor
 from nodedoctor.cli.console import Exit, complain
 from nodedoctor.errors import NodeDoctorError
 
-INTERNAL = {"_TooDeep", "NoPython", "CudaError", "BeyondBounds"}
+INTERNAL = {"_TooDeep", "NoPython", "CudaError", "BeyondBounds", "EndedBySignal", "NotStarted"}
 """Raised and caught in one stage, or in a child that imports nothing of ours."""
 
 

@@ -109,7 +109,7 @@ def test_a_fleet_bars_no_node_for_it(lost):
     fleet = Fleet("0", "reports", "2026-11-22T00:00:00Z", 1.0, (node,))
     assert fleet.failing == () and fleet.passing == ("gpu-1",)
     assert [fleet_code(fleet, fail_on) for fail_on in ("fail", "unknown", "warn")] == [0, 0, 0]
-    assert "[preview]" in fleet_text.render(fleet, width=100)
+    assert "[preview]" in fleet_text.render(fleet_document(fleet), width=100)
     told = fleet_document(fleet)
     jsonschema.Draft202012Validator(FLEET).validate(told)
     assert told["nodes"][0]["problems"][0]["preview"] is True

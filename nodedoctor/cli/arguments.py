@@ -51,10 +51,12 @@ also:
   nodedoctor list checks|facts|probes|knowledge       all checks, facts, probes, knowledge
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
   nodedoctor demo [NAME]           recorded nodes that ship with the tool
-  nodedoctor watch                 live load of GPUs, NICs and host; marks the straggler
+  nodedoctor run -- torchrun ...   run a job; when it hangs, keep every rank's stack and say who holds it up
+  nodedoctor watch [--job PID]     live load of this node; or a job that runs already, watched until it hangs
+  nodedoctor arm                   what to set for a job, so that its next hang leaves evidence
   nodedoctor compare BEFORE AFTER  changes between two reports or recorded nodes; exit code 2 if worse
   nodedoctor expect                write an --expect file for other nodes from this healthy node
-  nodedoctor schema report|triage|fleet|snapshot      JSON Schemas of the documents
+  nodedoctor schema report|triage|fleet|pairs|snapshot  JSON Schemas of the documents
   nodedoctor completion bash|zsh|fish                 shell completion script
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
@@ -68,7 +70,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | fleet | watch | compare | expect | demo | list | explain | ...",
+        "       nodedoctor triage | fleet | run | watch | arm | compare | expect | demo | explain | ...",
         description="Diagnose a GPU training node: what is broken, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 COMMANDS = (
-    "compare", "completion", "demo", "expect", "explain", "fleet", "list", "schema", "triage", "watch",
+    "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "list", "run", "schema", "triage",
+    "watch",
 )  # fmt: skip
 """Words that are no checks when they come first."""
 

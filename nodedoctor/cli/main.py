@@ -101,9 +101,17 @@ def _dispatch(words: list[str]) -> int:
 
         return completion.main(words[1:])
     if words and words[0] == "watch":
-        from nodedoctor.tui import start
+        from nodedoctor.blackbox import attach
 
-        return start.watch(words[1:])
+        return attach.main(words[1:])
+    if words and words[0] == "run":
+        from nodedoctor.blackbox import run
+
+        return run.main(words[1:])
+    if words and words[0] == "arm":
+        from nodedoctor.blackbox import arm_cli
+
+        return arm_cli.main(words[1:])
     return diagnose(words)
 
 

@@ -7,6 +7,7 @@ import argparse
 from nodedoctor.cli import outputs
 from nodedoctor.cli.arguments import seconds
 from nodedoctor.cli.console import Parser
+from nodedoctor.fleet import breaker
 
 WIDEST = 4096
 """Nodes that can be asked at once; ours."""
@@ -16,6 +17,7 @@ examples:
   nodedoctor fleet --ssh gpu-[001-128]              every check on every node, and who is different
   nodedoctor fleet --slurm '-p train' nvlink ib     two subjects on the nodes of a partition
   nodedoctor fleet --reports reports/               reports that are there already (*.json, *.json.gz)
+  nodedoctor fleet --ssh gpu-[001-128] --pairs      measure nodes against each other: which node, which link
   nodedoctor fleet --slurm --peers --failing bad.txt; [ -s bad.txt ] && x=--exclude=./bad.txt; srun $x ...
 
 exit codes: the worst of all nodes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something
@@ -39,6 +41,7 @@ def parser() -> Parser:
     _add_ways(made.add_argument_group("which nodes").add_mutually_exclusive_group(required=True))
     _add_selection(made.add_argument_group("what the nodes look at"))
     _add_asking(made.add_argument_group("how they are asked"))
+    _add_pairs(made.add_argument_group("between nodes (puts load on idle nodes)"))
     _add_output(made.add_argument_group("output"))
     return made
 
@@ -79,6 +82,36 @@ def _add_asking(group: argparse._ArgumentGroup) -> None:
     add("--save", default="", metavar="DIR", help="keep every node's report there, as NODE.json")
 
 
+def _add_pairs(group: argparse._ArgumentGroup) -> None:
+    from nodedoctor.pairs.words import load_seconds, size
+
+    add = group.add_argument
+    add(
+        "--pairs",
+        nargs="?",
+        const="auto",
+        choices=("auto", "all", "ring", "sample", "bisect"),
+        help="measure nodes in pairs: all up to 32 nodes, above that a sample; at most 15 minutes",
+    )
+    add("--what", choices=("auto", "tcp"), default="auto", help="what is measured (auto: TCP)")
+    add(
+        "--size",
+        type=size,
+        default=0,
+        metavar="BYTES",
+        help="bytes each way, as 256M, if less than --seconds",
+    )
+    add("--seconds", type=load_seconds, default=3.0, metavar="N", help="load of each round (default 3)")
+    add(
+        "--topology",
+        default="",
+        metavar="FILE",
+        help="leaf switches: topology.conf, ibnetdiscover, `node leaf`",
+    )
+    add("--load-busy", action="store_true", help="measure nodes that are not idle too")
+    add("--dry-run", action="store_true", help="say the plan and its duration, run nothing")
+
+
 def _add_output(group: argparse._ArgumentGroup) -> None:
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -87,6 +120,13 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--passing", default="", metavar="FILE", help="also write the nodes a job can use, one a line")
     add("--failing", default="", metavar="FILE", help="also write the others, one a line")
+    add(
+        "--max-failing",
+        type=breaker.limit,
+        metavar="N|N%",
+        help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
+    )
+    add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
     add("-q", dest="quiet", action="store_true", help="only problems")
     add(
         "--fail-on",

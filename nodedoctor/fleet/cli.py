@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nodedoctor.cli.console import Exit, complain, emit
+from nodedoctor.cli.console import Exit, complain, emit, say
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ def main(words: list[str]) -> int:
 
     arguments = parser().parse_args(words)
     try:
+        if arguments.pairs:
+            from nodedoctor.pairs import cli as pairs
+
+            return pairs.run(arguments)
         _check(arguments)
         outputs.start_debug_log(arguments)
         gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
@@ -50,7 +54,9 @@ def main(words: list[str]) -> int:
         return written
     if gathered.ended_by:
         return 128 + gathered.ended_by
-    return Exit.OK if arguments.exit_zero else exit_code(fleet, arguments.fail_on)
+    if arguments.exit_zero or arguments.report_only:
+        return Exit.OK
+    return Exit.UNKNOWN if _too_many(fleet, arguments) else exit_code(fleet, arguments.fail_on)
 
 
 def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
@@ -252,10 +258,24 @@ def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
     """Write the node lists, one name a line: what srun, clush -w @FILE and mpirun all read."""
     from nodedoctor.cli import outputs
 
+    if arguments.report_only:
+        return Exit.OK
     wanted = {arguments.passing: fleet.passing, arguments.failing: fleet.failing}
+    if too_many := _too_many(fleet, arguments):
+        say(too_many)
+        del wanted[arguments.failing]
     return outputs.write_files(
         {path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in wanted.items() if path}
     )
+
+
+def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:
+    """Why --failing is not written although it was asked for; empty when it is."""
+    from nodedoctor.fleet import breaker
+
+    if not arguments.failing:
+        return ""
+    return breaker.tripped(breaker.causes_of(fleet), len(fleet.nodes), arguments.max_failing)
 
 
 def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:

@@ -37,6 +37,9 @@ _BY_CHECK: Mapping[str, tuple[Owner, Move]] = {
     "fabric.nvswitch": ("provider", "replace-node"),
     "kernel.memory": ("provider", "replace-node"),
     "kernel.oom": ("you", "fix-config"),
+    "pairs.node": ("administrator", "investigate"),
+    "pairs.path": ("administrator", "investigate"),
+    "pairs.group": ("administrator", "investigate"),
 }
 
 _HARMLESS = str.maketrans('"`\\', "''/")

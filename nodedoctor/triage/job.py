@@ -6,8 +6,9 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nodedoctor.engine import input_files
 from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage import verdict
@@ -27,6 +28,9 @@ from nodedoctor.triage.read.search import Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.story.states import states
+
+if TYPE_CHECKING:
+    from nodedoctor.triage.live.running_job import LiveJob
 
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
@@ -62,9 +66,14 @@ def examine(
     """
     found = find(list(paths))
     reading = Reading(notes=list(found.notes), begun=begun or {})
-    read_all([source for source in found.sources if source.kind not in _DUMPS], reading)
+    read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
     for search in reading.begun.values():
         search.stop()
+    if kept := _kept_looks(found.sources, reading):
+        from nodedoctor.triage.live.examine import judge_live
+        from nodedoctor.triage.live.saved import merged
+
+        return judge_live(merged(kept))
     everything = resolved(reading.events, reading.tally)
     found_jobs = jobs(everything, reading.tally)
     chosen = _chosen(found_jobs, job)
@@ -98,6 +107,25 @@ def examine(
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     shown = [*judged.evidence, *(event for run in judged.earlier for event in run.evidence)]
     return Examined(judged, LineNumbers(shown, plain), reading.interrupted)
+
+
+def _kept_looks(sources: Iterable[Source], reading: Reading) -> list[LiveJob]:
+    """Looks at the running job that were kept while it hung: they show more than its logs ever can."""
+    kept = [source for source in sources if source.kind == "capture"]
+    if not kept:
+        return []
+    from nodedoctor.triage.live import saved
+
+    looks = []
+    for source in kept:
+        try:
+            look = saved.read(input_files.read(source.path))
+        except OSError as problem:
+            reading.notes.append(f"{source.path}: {problem.strerror}")
+            continue
+        if look is not None:
+            looks.append(look)
+    return looks
 
 
 def _chosen(found: Sequence[Job], wanted: str) -> Job | None:

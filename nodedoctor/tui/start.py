@@ -22,7 +22,6 @@ from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
 if TYPE_CHECKING:
-    from nodedoctor.cli.console import Parser
     from nodedoctor.engine.session import Request
     from nodedoctor.tui.app import NodeDoctor
 
@@ -97,13 +96,14 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
     return code_of(app)
 
 
-def watch(words: list[str]) -> int:
+def watch() -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
     from nodedoctor.cli.console import Exit, complain
 
-    parser().parse_args(words)
     if not possible():
-        return complain("watch needs a terminal; for scripts there is `nodedoctor --json`")
+        return complain(
+            "watch needs a terminal; to watch a job, name it: --job PID; scripts have `nodedoctor --json`"
+        )
 
     def make_request() -> Request:
         from nodedoctor.engine.session import Request
@@ -111,15 +111,6 @@ def watch(words: list[str]) -> int:
         return Request(tags=("fast",))
 
     return sit(make_request, "live").code or Exit.OK
-
-
-def parser() -> Parser:
-    """The parser of `nodedoctor watch`."""
-    from nodedoctor.cli.console import Parser
-
-    return Parser(
-        prog="nodedoctor watch", description="Live load of GPUs, ports and host; marks the straggler."
-    )
 
 
 def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:

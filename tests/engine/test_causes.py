@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.kernel.xid import seen_by
-from nodedoctor.engine.causes import LONGEST, PROBE, Devices, diagnose, shortened, spoken
+from nodedoctor.engine.causes import LONGEST, PROBE, Devices, diagnose, shortened
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report
+from nodedoctor.wording import spoken
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"

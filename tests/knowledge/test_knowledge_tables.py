@@ -33,6 +33,7 @@ ROW_TYPES = {
     ("cuda_driver", "observed"): cuda.Observed,
     ("cuda_driver", "rules"): cuda.CudaRule,
     ("cuda_driver", "toolkits"): cuda.ToolkitRelease,
+    ("seen_on", "without_hardware"): seen_on.WithoutHardware,
     ("env_vars", "prefixes"): env_vars.Prefix,
     ("env_vars", "timeouts"): env_vars.TimeoutSetting,
     ("env_vars", "variables"): env_vars.EnvVar,

@@ -15,7 +15,6 @@ FILES, FOLDERS = "(files)", "(folders)"
 _ELSEWHERE = {
     "triage": "nodedoctor.triage.cli",
     "fleet": "nodedoctor.fleet.arguments",
-    "watch": "nodedoctor.tui.start",
     "compare": "nodedoctor.cli.compare",
     "expect": "nodedoctor.cli.expect",
     "completion": "nodedoctor.cli.completion.cli",
@@ -25,7 +24,9 @@ _ELSEWHERE = {
 _ABOUT = {
     "triage": "why a job died",
     "fleet": "many nodes, one report",
-    "watch": "live load of GPUs, ports and host",
+    "watch": "live load of this node, or a job until it hangs",
+    "run": "run a training command, and keep why it hung",
+    "arm": "what to set for a job, so that a hang leaves evidence",
     "compare": "what changed between two reports",
     "expect": "what this healthy node has",
     "completion": "this script",
@@ -102,12 +103,16 @@ def vocabulary() -> Vocabulary:
 
 
 def _commands(lists: dict[str, Words]) -> Iterator[Subcommand]:
+    from nodedoctor.blackbox import arguments as blackbox
     from nodedoctor.cli import arguments, reference
 
     diagnosis = _command("", "", arguments.parser(), lists)
     yield diagnosis
     for name, where in _ELSEWHERE.items():
         yield _command(name, _ABOUT[name], importlib.import_module(where).parser(), lists)
+    for made in (blackbox.watch(), blackbox.run(), blackbox.arm()):
+        name = made.prog.rpartition(" ")[2]
+        yield _command(name, _ABOUT[name], made, lists)
     nested = next(action for action in reference.parser()._actions if isinstance(action.choices, dict))
     assert isinstance(nested.choices, dict)
     for name, made in nested.choices.items():

@@ -11,7 +11,7 @@ MANAGEMENT = "/sys/class/infiniband_mad"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
 
 
-@fact("machine", shown=False)
+@fact("machine")
 @record
 class FabricNodes:
     """What is there; None where it was not looked for (older recordings) or could not be seen.

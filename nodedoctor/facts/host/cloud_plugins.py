@@ -9,7 +9,7 @@ from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
 
-@fact("machine", shown=False)
+@fact("machine")
 @record
 class CloudPlugins:
     """The folders that are there, and those that were looked for and are not."""

@@ -29,7 +29,7 @@ class FstabEntry:
     line: str
 
 
-@fact("disk", name="fstab", shown=False)
+@fact("disk", name="fstab")
 @record
 class Fstab:
     """Entries to be mounted at boot, and which of them are not; None where there is no fstab to read."""

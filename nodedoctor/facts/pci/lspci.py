@@ -33,7 +33,7 @@ _CAP, _STA = re.compile(_LINK.format("Cap")), re.compile(_LINK.format("Sta"))
 _DRIVER = re.compile(r"Kernel driver in use: ([\w-]{1,64})")
 
 
-@fact("lspci", shown=False)
+@fact("lspci")
 @record
 class Lspci:
     """GPUs and network adapters of the paste, with their links; `device` is the name where no id is."""

@@ -96,7 +96,7 @@ class Ssh:
     ) -> Observation:
         script = node_side.script(request, brought, arrives=arrives, held=True)
         stdin = node_side.stdin(brought, arrives=arrives, held=True)
-        argv = ("ssh", *_options(request), "--", host, node_side.line(script))
+        argv = ("ssh", *plain_options(request.deadline), "--", host, node_side.line(script))
         return await child_process.run("ssh", Command(argv, stdin=stdin, tied=True), request.deadline)
 
 
@@ -111,9 +111,9 @@ def _affordable(width: int) -> int:
     return max(1, (soft - FILES_OURS) // FILES_EACH)
 
 
-def _options(request: FleetRequest) -> tuple[str, ...]:
+def plain_options(deadline: float = CONNECTING) -> tuple[str, ...]:
     """Nobody is asked for a password, no terminal, and none of the forwardings meant for work by hand."""
-    seconds = max(1, min(CONNECTING, int(request.deadline)))
+    seconds = max(1, min(CONNECTING, int(deadline)))
     settings = (
         "BatchMode=yes",
         "ClearAllForwardings=yes",

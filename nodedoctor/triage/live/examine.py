@@ -9,8 +9,8 @@ from dataclasses import replace
 from nodedoctor.triage import verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.job import Examined, advised
-from nodedoctor.triage.live import judge
-from nodedoctor.triage.live.running_job import look
+from nodedoctor.triage.live import fixes, judge
+from nodedoctor.triage.live.running_job import LiveJob, look
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.story import tell
@@ -18,7 +18,11 @@ from nodedoctor.triage.story import tell
 
 def examine_live(pids: Sequence[int]) -> Examined:
     """Judge a job that runs on this machine now, by its processes, their stacks and NCCL's RAS service."""
-    live = asyncio.run(look(pids))
+    return judge_live(asyncio.run(look(pids)))
+
+
+def judge_live(live: LiveJob) -> Examined:
+    """The verdict on what was seen of a running job, now or by whoever kept it."""
     told = judge.events(live)
     story = tell(told)
     moving = bool(story.of(RasRunning))
@@ -36,4 +40,6 @@ def examine_live(pids: Sequence[int]) -> Examined:
         judged = replace(
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )
-    return Examined(advised(judged, story), LineNumbers((), {}))
+    judged = advised(judged, story)
+    now = fixes.fixes(live, judged.culprits)
+    return Examined(replace(judged, fixes=now or judged.fixes), LineNumbers((), {}))

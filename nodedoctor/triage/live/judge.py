@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nodedoctor.triage.causes.who import called
@@ -13,7 +13,8 @@ from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.trace import Frame
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
+from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
 from nodedoctor.wording import agree, counted
@@ -26,12 +27,16 @@ _STATES = {
     "t": "is held by a debugger",
     "D": "hangs in the kernel (storage?)",
     "Z": "is dead and not yet collected",
+    "gone": "has no process any more",
 }
+_DEAD = ("Z", "gone")
+_PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
+_RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
 def candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the processes' standing speaks for."""
-    rules = (_states, _gone, _elsewhere)
+    rules = (_states, _gone, _elsewhere, _by_kernel)
     return [candidate for rule in rules for candidate in rule(live)]
 
 
@@ -54,7 +59,7 @@ def _states(live: LiveJob) -> Iterator[Candidate]:
     held = [p for p in live.processes if p.states[0] == p.states[1] and p.states[1] in _STATES]
     if held and len(held) < len(live.processes):
         who = tuple(_who(live, process) for process in held)
-        cause: Cause = "peer_died" if held[0].states[1] == "Z" else "cpu_stuck_or_slow_rank"
+        cause: Cause = "peer_died" if held[0].states[1] in _DEAD else "cpu_stuck_or_slow_rank"
         headline = f"{called(who)} {_STATES[held[0].states[1]]}"
         evidence = tuple(_event(live, process, _doing(process)) for process in held[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
@@ -68,7 +73,8 @@ def _gone(live: LiveJob) -> Iterator[Candidate]:
     world, local = sizes.pop()
     ranks = {process.rank for process in live.processes}
     missing = [rank for rank in range(world or 0) if rank not in ranks]
-    if world is not None and world == local and missing and ranks != {None}:
+    seen_dead = any(process.states[1] in _DEAD for process in live.processes)
+    if world is not None and world == local and missing and ranks != {None} and not seen_dead:
         who = tuple(Who(rank=rank, host=live.host) for rank in missing)
         evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:3])
         yield Candidate("peer_died", "death", "high", f"{called(who)} has no process any more", evidence, who)
@@ -76,7 +82,7 @@ def _gone(live: LiveJob) -> Iterator[Candidate]:
 
 def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     """All but a few ranks stand still in a collective: the few are waited for."""
-    known = [process for process in live.processes if process.threads]
+    known = [p for p in live.processes if p.threads and (p.rank is not None or not _has_no_task(p))]
     waiting = [process for process in known if process.collective and not process.moved]
     others = [process for process in known if not process.collective]
     stuck = [process for process in others if not process.moved]
@@ -97,6 +103,24 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     yield Candidate(cause, "absence", "medium", headline, evidence, who, victims)
 
 
+def _by_kernel(live: LiveJob) -> Iterator[Candidate]:
+    """No stacks could be read: the one rank that the kernel holds elsewhere than all others is suspected."""
+    told = [p for p in live.processes if p.states[1] not in _STATES]
+    if any(p.threads for p in live.processes) or len(told) < 3 or any(p.moved for p in told):
+        return
+    places: dict[str, list[RankProcess]] = {}
+    for process in told:
+        places.setdefault(process.wchan, []).append(process)
+    if len(places) != 2 or "" in places:
+        return
+    (there, few), (here, many) = sorted(places.items(), key=lambda item: len(item[1]))
+    if len(few) == 1 and len(many) > 1:
+        who = (_who(live, few[0]),)
+        headline = f"{called(who)} is in {there}, and the other {len(many)} ranks are in {here}"
+        evidence = tuple(_event(live, process, _doing(process)) for process in (*few, *many[:3]))
+        yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
+
+
 def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
     """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
     for child in process.workers:
@@ -114,9 +138,37 @@ def _loading(process: RankProcess) -> str:
 
 
 def _own(process: RankProcess) -> Frame | None:
-    """The innermost frame of the thread that matters: the one with the lock, else the one that is active."""
-    ranked = sorted(process.threads, key=lambda t: (not t.owns_gil, not t.active, -len(t.frames)))
-    return ranked[0].frames[0] if ranked and ranked[0].frames else None
+    """The innermost frame of the thread that matters."""
+    thread = main_thread(process.threads)
+    return thread.frames[0] if thread is not None else None
+
+
+def main_thread(threads: Iterable[Thread]) -> Thread | None:
+    """The thread that matters: the one with the lock, else the one that began the program."""
+
+    def order_of(thread: Thread) -> tuple[bool, bool, bool, int]:
+        began = thread.frames[-1].function == "<module>"
+        return not thread.owns_gil, not began, not thread.active, -len(thread.frames)
+
+    return min((thread for thread in threads if thread.frames), key=order_of, default=None)
+
+
+def _caller(process: RankProcess) -> str:
+    """The job's own line that led there, as the end of a sentence; '' where none is between libraries."""
+    for thread in (main_thread(process.threads), *process.threads):
+        frames = thread.frames if thread is not None else ()
+        own = next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
+        if own is not None and own != frames[0]:
+            return f", called from {own.function} ({own.file}:{own.line})"
+        if own is not None:
+            return ""
+    return ""
+
+
+def _has_no_task(process: RankProcess) -> bool:
+    """True for a worker of Ray's that waits for its next method."""
+    thread = main_thread(process.threads)
+    return thread is not None and bool(_RAY_IDLE.search(thread.frames[0].file))
 
 
 def _legitimate(process: RankProcess) -> str:
@@ -130,18 +182,37 @@ def _legitimate(process: RankProcess) -> str:
 
 
 def _doing(process: RankProcess) -> str:
+    state = process.states[1] or "?"
     waits = process.collective
+    if state in _STATES and state != "D":
+        return _STATES[state]
     if waits:
-        return f"waits in {waits}"
+        return f"waits in {waits}{_caller(process)}"
+    if _has_no_task(process):
+        return "has nothing to do: no method of its actor runs"
     frame = _own(process)
     if frame is not None:
-        return f"is in {frame.function} ({frame.file}:{frame.line})"
-    state = process.states[1] or "?"
+        return f"is in {frame.function} ({frame.file}:{frame.line}){_caller(process)}"
     return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
 
 
+def standings(live: LiveJob) -> list[Standing]:
+    """What the ranks do, in groups; the smallest stands first."""
+    return grouped(
+        (process.rank, _in_a_list(_doing(process) + _loading(process))) for process in live.processes
+    )
+
+
+def _in_a_list(doing: str) -> str:
+    """The end of a sentence as it reads behind a colon, whether of one rank or of many."""
+    for verb, participle in (("is ", ""), ("waits ", "waiting "), ("hangs ", "hanging "), ("has ", "")):
+        if doing.startswith(verb):
+            return participle + doing.removeprefix(verb)
+    return doing
+
+
 def _who(live: LiveJob, process: RankProcess) -> Who:
-    return Who(rank=process.rank, pid=process.pid, host=live.host or None)
+    return Who(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
 
 
 def _event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:

@@ -66,6 +66,7 @@ class RankProcess:
     children: tuple[int, ...] = ()
     workers: tuple[Child, ...] = ()
     gpu_percent: int | None = None
+    host: str = ""
 
     @property
     def collective(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -149,7 +150,8 @@ def test_services_are_read():
     assert isinstance(found, Services)
     unit = found.get("nvidia-persistenced")
     assert unit is not None and unit.running
-    assert unit.text == "nvidia-persistenced: loaded, active (running), enabled, success"
+    assert (unit.loaded, unit.active, unit.sub) == ("loaded", "active", "running")
+    assert re.search(unit.said.like, UNITS, re.MULTILINE)
     assert found.get("nvidia-fabricmanager") is None
 
 

@@ -413,7 +413,7 @@ def test_pci_errors_by_whose_device_it_is(lines, devices, expected):
                 "[7.0] Killed process 78 (mysqld) total-vm:9kB, anon-rss:1048576kB, file-rss:0kB",
             ],
             "warn",
-            ["pid 78", "1 GiB", "on the node"],
+            ["pid 78", "1 GiB", "node out of memory"],
         ),
         (["[7.0] oom_reaper: reaped process 77 (python3), now anon-rss:0kB"], "pass", []),
     ],

@@ -87,7 +87,7 @@ def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping
             errors.setdefault(name, error)
     if peers is not None:
         found["peers"] = peers_of(peers)
-    named = {item.name for item in fields(Gpu)} - {"index", "errors", "untold_here", "printed"}
+    named = {item.name for item in fields(Gpu)} - {"index", "errors", "untold_here", "printed", "numbered"}
     reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(named - found.keys())}
     return Gpu(index=index, **found, errors={**_of_parts(said, found), **reasons})
 

@@ -1,0 +1,152 @@
+"""What is left of a job in its folder: the short verdict first, then the page and the node's recording."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from nodedoctor import single_file
+from nodedoctor.blackbox import keep
+from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.watch import Watch
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.json_shapes import Json, text
+
+NODE_DEADLINE = 30.0
+"""Seconds for the checks of this node, whose recording is kept beside the verdict of a hang."""
+SHORT = 4.0
+"""Seconds for a verdict after SIGTERM: it is there within five, whatever the logs are."""
+FULL = 60.0
+"""Seconds for the verdict on the logs once the job has ended."""
+
+Say = Callable[[str], None]
+Log = tuple[str, int]
+"""A file with output of the job, and where that begins in it."""
+
+
+def attached(watch: Watch, folder: Folder, say: Say) -> None:
+    """Close the folder of a job that was watched."""
+    folder.write("run.json", run_json(watch, folder))
+    if watch.hangs:
+        keep.page(folder, watch.hangs[-1].document)
+    _say_losses(folder, say)
+
+
+def ended(
+    watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
+) -> None:
+    """Close the folder of a command that was run: one line when it ended well, else why it did not."""
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    more = {"exit_code": code, "seconds": round(time.time() - began, 1)}
+    folder.write("run.json", run_json(watch, folder, **more) if watch else json.dumps(more))
+    hang = watch.hangs[-1] if watch is not None and watch.hangs else None
+    lasting = hang is not None and hang.resumed_after is None
+    if code == 0 and not lasting:
+        say(f"the job ended well after {_long(time.time() - began)}; kept in {folder.path}")
+        _say_losses(folder, say)
+        return
+    document = hang.document if hang is not None and lasting else asyncio.run(triage(folder, files, FULL))
+    say(f"the job {_end(status)} after {_long(time.time() - began)}")
+    if document is None or not _says_why(document):
+        say("nothing in its output says why")
+    else:
+        keep.verdict(folder, document)
+        keep.page(folder, document)
+        say(f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}")
+    say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
+    _say_losses(folder, say)
+
+
+async def short(folder: Folder, files: Sequence[Log]) -> None:
+    """A verdict while the job is being ended: who ends it may end us in seconds."""
+    document = await triage(folder, files, SHORT)
+    if document is not None:
+        keep.verdict(folder, document)
+
+
+async def triage(folder: Folder, files: Sequence[Log], seconds: float) -> Json | None:
+    """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead."""
+    whole = [path for path, begin in files if not begin]
+    paths = [*whole, *(str(folder.path / name) for name in ("nccl", "fr"))]
+    known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
+    there = [line for line in known.text.splitlines() if line]
+    begun = [await _from(path, begin, seconds / 4) for path, begin in files if begin]
+    argv = (*ourselves(), "triage", "--json", "--no-node", *there, *(("-",) if begun else ()))
+    if not there and not begun:
+        return None
+    seen = await child_process.run("triage", Command(argv, stdin="".join(begun).encode()), seconds)
+    try:
+        found = json.loads(seen.text) if seen.answered else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+async def _from(path: str, begin: int, seconds: float) -> str:
+    """The newest part of what the job added to a file that had something before."""
+    seen = await child_process.run("tail", Command(("tail", "-c", f"+{begin + 1}", "--", path)), seconds)
+    return seen.text
+
+
+def run_json(watch: Watch, folder: Folder, **more: object) -> str:
+    """The document `run.json`, `nodedoctor.run/1`."""
+    told = {
+        "schema": "nodedoctor.run/1",
+        **more,
+        **watch.state(),
+        "lost_writes": folder.lost,
+        "problem": folder.problem,
+    }
+    return json.dumps(told, indent=1) + "\n"
+
+
+async def node_recorded(watch: Watch) -> None:
+    """Wait for the node's own recording, if one was begun."""
+    if watch.recording is not None:
+        await asyncio.wait({watch.recording}, timeout=NODE_DEADLINE)
+
+
+async def record_node(path: str) -> None:
+    """Diagnose this node without load and keep the recording; by a process of its own, as checks take
+    memory."""
+    words = ("--passive", "--summary", "--record", path, "--deadline", str(NODE_DEADLINE - 5))
+    await child_process.run("node", Command((*ourselves(), *words)), NODE_DEADLINE)
+
+
+def ourselves() -> tuple[str, ...]:
+    """The command that starts nodedoctor as we were started; nothing in the working directory is imported."""
+    ours = single_file.path()
+    return (sys.executable, str(ours)) if ours else (sys.executable, "-I", "-m", "nodedoctor")
+
+
+def _say_losses(folder: Folder, say: Say) -> None:
+    if folder.lost:
+        say(f"{folder.lost} writes to {folder.path} were lost: {folder.problem}")
+
+
+def _says_why(document: Json) -> bool:
+    """True when the verdict has something to show: a log without trouble shows nothing."""
+    return text(document, "outcome") == "failure" or bool(document.get("evidence"))
+
+
+def _end(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"was ended by {signal.Signals(number).name}"
+        except ValueError:
+            return f"was ended by signal {number}"
+    return f"ended with exit code {os.WEXITSTATUS(status)}"
+
+
+def _long(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

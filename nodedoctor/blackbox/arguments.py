@@ -1,0 +1,149 @@
+"""The words of `nodedoctor watch`, `run` and `arm`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from nodedoctor.cli.arguments import seconds
+from nodedoctor.cli.console import Parser
+from nodedoctor.triage.model import LARGEST_PID
+from nodedoctor.whole_numbers import whole
+
+DIR = "nodedoctor-jobs"
+"""Where folders of jobs go when nobody says."""
+
+_WATCH = """\
+examples:
+  nodedoctor watch                         live load of GPUs, ports and host, on the screen
+  nodedoctor watch --job 4242              the job below this process (torchrun's, for instance)
+  nodedoctor watch --slurm $SLURM_JOB_ID   this node's tasks of a Slurm job: from a second shell, or a prolog
+  nodedoctor watch --ray                   the workers of the raylets on this node
+
+The job is not touched: nothing is set, stopped or ended. When it hangs, every rank's stack is kept and the
+verdict is printed, here and in DIR, while the job is still there.
+
+exit codes: 0 no hang was seen, 2 the job hung, 64 usage, 74 DIR cannot be made, 130 interrupted.
+"""
+
+_RUN = """\
+examples:
+  nodedoctor run -- torchrun --nproc-per-node 8 train.py
+  nodedoctor run --hang-after 120 --kill-after 15m -- srun python train.py
+
+The command runs as it would without us: same output, same signals, same exit code (127 not found, 126 cannot
+be started). `nodedoctor arm` prints what is set for it; --no-arm sets nothing.
+"""
+
+
+def duration(text: str) -> float:
+    """Seconds, or a number with s, m or h behind it."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"wants seconds, or 15m or 2h, not {text[:40]!r}")
+    return seconds(str(float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]))
+
+
+def pattern(text: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no regular expression: {error}") from None
+    return text
+
+
+def _pid(text: str) -> int:
+    pid = whole(text, LARGEST_PID, 1)
+    if pid is None:
+        raise argparse.ArgumentTypeError(f"wants a process id, not {text[:40]!r}")
+    return pid
+
+
+def _job(text: str) -> str:
+    if not re.fullmatch(r"\d{1,10}", text):
+        raise argparse.ArgumentTypeError(f"wants the number of a Slurm job, not {text[:40]!r}")
+    return text
+
+
+def watch() -> Parser:
+    """The parser of `nodedoctor watch`."""
+    made = Parser(
+        prog="nodedoctor watch",
+        description="Live load of this node on the screen; or one job, watched until it ends or hangs.",
+        epilog=_WATCH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    which = made.add_argument_group("a job").add_mutually_exclusive_group()
+    which.add_argument("--job", type=_pid, metavar="PID", help="the job of this process and all below it")
+    which.add_argument("--slurm", type=_job, metavar="JOB", help="this node's tasks of a Slurm job")
+    which.add_argument("--ray", action="store_true", help="the workers of the raylets on this node")
+    _shared(made)
+    return made
+
+
+def run() -> Parser:
+    """The parser of `nodedoctor run`."""
+    made = Parser(
+        prog="nodedoctor run",
+        usage="nodedoctor run [options] -- COMMAND [ARGUMENT ...]",
+        description="Runs a training command and keeps what says why it hung or died.",
+        epilog=_RUN,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, after --")
+    _shared(made)
+    add = made.add_argument
+    add("--kill-after", type=duration, metavar="TIME", help="end the job this long after a hang was seen")
+    add("--no-arm", action="store_true", help="set no variable for the job")
+    add("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone: stacks by py-spy only")
+    return made
+
+
+def arm() -> Parser:
+    """The parser of `nodedoctor arm`."""
+    made = Parser(
+        prog="nodedoctor arm",
+        description="Prints what `nodedoctor run` would set for a job, and which captures work on this node.",
+        allow_abbrev=False,
+    )
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--export", action="store_true", help="lines for a shell (default)")
+    form.add_argument("--env-file", action="store_true", help="NAME=VALUE lines, for docker run --env-file")
+    form.add_argument("--ray", action="store_true", help="a runtime_env for ray.init or `ray job submit`")
+    form.add_argument("--sbatch", action="store_true", help="lines for an sbatch script, before srun")
+    made.add_argument("--dir", default=DIR, metavar="DIR", help=f"where it writes (default: {DIR})")
+    made.add_argument("--python", default="", metavar="PATH", help="the Python that trains")
+    made.add_argument("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone")
+    return made
+
+
+def _shared(made: Parser) -> None:
+    group = made.add_argument_group("the watching")
+    add = group.add_argument
+    add(
+        "--dir",
+        default=DIR,
+        metavar="DIR",
+        help=f"keep what was seen in a new folder in DIR (default: {DIR})",
+    )
+    add(
+        "--hang-after",
+        type=duration,
+        default=0.0,
+        metavar="TIME",
+        help="silence after which the job is looked at (default: five steps, at least 60 s)",
+    )
+    add(
+        "--start-grace",
+        type=duration,
+        default=1800.0,
+        metavar="TIME",
+        help="time a job without known steps may take to start (default: 30m)",
+    )
+    add(
+        "--progress", type=pattern, default="", metavar="REGEX", help="lines of its output that mean progress"
+    )
+    add("--on-hang", default="", metavar="'CMD'", help="run this when a hang is seen; $NODEDOCTOR_DIR is set")

@@ -1,0 +1,306 @@
+"""Looks at every rank of a job that may hang: Python stacks by whatever way works here, the kernel's view,
+RAS.
+
+Ways to a stack, the least disturbing first: the signal that the process has registered (`arm`, `run`), py-spy
+without stopping the process, py-spy by `sudo -n`. Where none works the kernel's view remains: state, system
+call and wait channel. Everything is asked by children with deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from nodedoctor.blackbox.sample import RankSample
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.model import Observation
+from nodedoctor.record import record
+from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.live.judge import main_thread
+from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, threads
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.untrusted_files import Writers
+
+_log = logging.getLogger(__name__)
+
+BETWEEN = 2.0
+"""Seconds between the two looks: a stack that is the same in both stands still."""
+DEADLINE = 8.0
+"""Seconds for one way to the stacks of all ranks: eight ranks are to be captured within ten."""
+ANSWERING = 3.0
+"""Seconds a process has to write its stacks after the signal: a stopped one never does."""
+LOADERS = 8
+"""Children looked at per rank."""
+AT_ONCE = 8
+"""py-spy processes at a time: each takes a core for half a second."""
+
+Way = Literal["signal", "py-spy", "sudo py-spy", "kernel", ""]
+
+_FRAME = re.compile(r'^  File "(.{1,500}?)", line (\d{1,9}) in (.{1,200})$')
+_THREAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
+
+
+@record
+class Stack:
+    """The stacks of one process as they came: `text` is kept in the folder, `threads` are judged."""
+
+    pid: int
+    way: Way
+    threads: tuple[Thread, ...] = ()
+    text: str = ""
+
+
+@record
+class KernelThread:
+    """Where one thread is in the kernel."""
+
+    name: str
+    state: str
+    wchan: str
+    syscall: str
+    stack: str = ""
+
+
+@record
+class Capture:
+    """Two looks at a job. `moving` are the ranks whose stack, system call or CPU time went on between
+    them."""
+
+    live: LiveJob
+    ranks: tuple[RankSample, ...]
+    stacks: tuple[Stack, ...] = ()
+    kernel: tuple[tuple[int, tuple[KernelThread, ...]], ...] = ()
+    moving: tuple[int, ...] = ()
+    time: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def ways(self) -> str:
+        """How the stacks were had, as a phrase."""
+        used = [stack.way for stack in self.stacks if stack.way]
+        told = [f"{used.count(way)} by {way}" for way in dict.fromkeys(used)]
+        return ", ".join(told) or "none could be read"
+
+
+async def look(
+    ranks: Sequence[RankSample], *, host: str, missing: Sequence[RankSample] = (), twice: float = BETWEEN
+) -> Capture:
+    """Look at all ranks two times, `twice` seconds apart; `missing` had a process and have none any more."""
+    began = time.monotonic()
+    alive = [rank for rank in ranks if not rank.gone]
+    first, kernel_first = await asyncio.gather(_stacks(alive), _kernel([rank.pid for rank in alive]))
+    await asyncio.sleep(twice)
+    second, kernel = await asyncio.gather(_stacks(alive), _kernel([rank.pid for rank in alive]))
+    loaders = [child for rank in alive for child in rank.children[:LOADERS]]
+    below = await _stacks_of(loaders, alive) if loaders else {}
+    notes = _notes(alive, second)
+    moving = tuple(
+        rank.pid
+        for rank in alive
+        if _went_on(first.get(rank.pid), second.get(rank.pid))
+        or (rank.pid not in second and _kernel_moved(kernel_first.get(rank.pid), kernel.get(rank.pid)))
+    )
+    processes = tuple(_process(rank, second, kernel, below, rank.pid in moving) for rank in alive)
+    gone = tuple(RankProcess(one.pid, one.rank, one.world, states=("gone", "gone")) for one in missing)
+    ras = await _ras(alive)
+    return Capture(
+        LiveJob(host, (*processes, *gone), ("", ras), notes),
+        tuple(ranks),
+        (*second.values(), *below.values()),
+        tuple(kernel.items()),
+        moving,
+        time.time(),
+        time.monotonic() - began,
+    )
+
+
+def from_faulthandler(text: str) -> tuple[Thread, ...]:
+    """The threads in what faulthandler writes; the current one is the main thread, which got the signal."""
+    found: list[tuple[bool, list[Frame]]] = []
+    for line in text.split("\n"):
+        head, frame = _THREAD.match(line), _FRAME.match(line)
+        if head:
+            found.append((head[1] != "Thread", []))
+        elif frame and found:
+            found[-1][1].append(Frame(frame[1], int(frame[2]), frame[3]))
+    return tuple(Thread(tuple(frames[:200]), active=current) for current, frames in found)
+
+
+def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
+    """Where py-spy is: on PATH, beside our own Python or beside the job's.
+
+    Root uses none that another user can have written.
+    """
+    from nodedoctor.engine.untrusted_files import Writers, is_root
+
+    beside = [os.path.dirname(sys.executable), *(f"{rank.prefix}/bin" for rank in ranks if rank.prefix)]
+    places = [shutil.which("py-spy"), *(os.path.join(folder, "py-spy") for folder in beside)]
+    found = [path for path in dict.fromkeys(places) if path and os.access(path, os.X_OK)]
+    return tuple(path for path in found if not is_root() or _only_roots(Writers(), path))
+
+
+def _only_roots(writers: Writers, path: str) -> bool:
+    writers.path(path)
+    return not writers.found
+
+
+def _folder(ranks: Iterable[RankSample]) -> str:
+    return next((rank.stacks for rank in ranks if rank.stacks), "")
+
+
+async def _stacks(ranks: Sequence[RankSample]) -> dict[int, Stack]:
+    return await _stacks_of([rank.pid for rank in ranks], ranks)
+
+
+async def _stacks_of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, Stack]:
+    """The stacks of processes, each by the first way that works."""
+    found: dict[int, Stack] = {}
+    if folder := _folder(ranks):
+        found |= await _by_signal(pids, folder, ANSWERING)
+    for way, argv in _spying(ranks):
+        rest = [pid for pid in pids if pid not in found]
+        if not rest:
+            break
+        found |= await _by_spy(rest, way, argv, DEADLINE)
+    return found
+
+
+def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
+    found = spies(ranks)
+    if not found:
+        return []
+    ways: list[tuple[Way, tuple[str, ...]]] = [("py-spy", (found[0],))]
+    if os.geteuid() != 0 and shutil.which("sudo"):
+        ways.append(("sudo py-spy", ("sudo", "-n", found[0])))
+    return ways
+
+
+async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, Stack]:
+    argv = child_process.child("job/ask_stacks", folder, str(seconds), *map(str, pids))
+    seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
+    told = _object(seen)
+    return {
+        int(pid): Stack(int(pid), "signal", from_faulthandler(text), text)
+        for pid, text in told.items()
+        if pid.isdecimal() and isinstance(text, str)
+    }
+
+
+async def _by_spy(pids: Sequence[int], way: Way, argv: tuple[str, ...], seconds: float) -> dict[int, Stack]:
+    """By py-spy, never in its blocking mode; a few at a time, and one refusal tells about all others."""
+    slots = asyncio.Semaphore(AT_ONCE)
+    refused = asyncio.Event()
+
+    async def one(pid: int) -> Stack | None:
+        async with slots:
+            if refused.is_set():
+                return None
+            command = Command((*argv, "dump", "--nonblocking", "--json", "--pid", str(pid)))
+            seen = await child_process.run(f"py-spy-{pid}", command, seconds)
+            if seen.rc and re.search(r"[Pp]ermission|password is required|not permitted", seen.note):
+                refused.set()
+            found = threads(seen.text) if seen.answered else ()
+            return Stack(pid, way, found, as_text(found)) if found else None
+
+    stacks = await asyncio.gather(*map(one, pids))
+    return {stack.pid: stack for stack in stacks if stack is not None}
+
+
+def as_text(found: Iterable[Thread]) -> str:
+    """Threads as faulthandler would write them, so that one reader serves both."""
+    lines: list[str] = []
+    for number, thread in enumerate(found):
+        word = "Current thread" if thread.owns_gil else "Thread"
+        lines.append(f"{word} 0x{number:016x} (most recent call first):")
+        lines += [f'  File "{frame.file}", line {frame.line} in {frame.function}' for frame in thread.frames]
+        lines.append("")
+    return "\n".join(lines)
+
+
+async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
+    argv = child_process.child("job/kernel_stacks", *map(str, pids))
+    told = _object(await child_process.run("kernel-stacks", Command(argv), DEADLINE))
+    return {int(pid): tuple(map(_kernel_thread, rows)) for pid, rows in told.items() if pid.isdecimal()}
+
+
+def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
+    told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
+    return KernelThread(**told)
+
+
+async def _ras(ranks: Sequence[RankSample]) -> str:
+    """What NCCL's RAS service says, where a rank says that it has one."""
+    address = next((rank.ras for rank in ranks if rank.ras), "")
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        return ""
+    argv = child_process.child("cluster/nccl_ras", host.strip("[]") or "localhost", port, str(DEADLINE))
+    text = _object(await child_process.run("nccl-ras", Command(argv), DEADLINE + 2)).get("text", "")
+    return text if isinstance(text, str) else ""
+
+
+def _went_on(first: Stack | None, second: Stack | None) -> bool:
+    """True when the main thread is elsewhere in the second look: those of watchdogs and bars always are."""
+    if first is None or second is None:
+        return False
+    one, other = main_thread(first.threads), main_thread(second.threads)
+    return one is not None and other is not None and one.frames != other.frames
+
+
+def _kernel_moved(first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None) -> bool:
+    """The same for the main thread's system call, where there are no stacks; running counts as moving."""
+    if not first or not second:
+        return False
+    one, other = first[0], second[0]
+    return (one.syscall, one.wchan) != (other.syscall, other.wchan) or "R" in (one.state, other.state)
+
+
+def _process(
+    rank: RankSample,
+    stacks: Mapping[int, Stack],
+    kernel: Mapping[int, tuple[KernelThread, ...]],
+    below: Mapping[int, Stack],
+    moved: bool,
+) -> RankProcess:
+    seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
+    stack = stacks.get(rank.pid)
+    workers = tuple(Child(pid, below[pid].threads) for pid in rank.children if pid in below)
+    return RankProcess(
+        rank.pid,
+        rank.rank,
+        rank.world,
+        states=(rank.state, seen[0].state or rank.state),
+        wchan=seen[0].wchan if seen[0].wchan != "0" else "",
+        threads=stack.threads if stack else (),
+        moved=moved,
+        children=rank.children,
+        workers=workers,
+    )
+
+
+def _notes(ranks: Sequence[RankSample], stacks: Mapping[int, Stack]) -> tuple[str, ...]:
+    unread = [rank for rank in ranks if rank.pid not in stacks]
+    if not unread:
+        return ()
+    named = ", ".join(rank.called for rank in unread[:8]) + (" and more" if len(unread) > 8 else "")
+    if not spies(ranks) and not _folder(ranks):
+        return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)
+    return (f"{named}: no Python stack could be read",)
+
+
+def _object(seen: Observation) -> dict[str, Any]:
+    try:
+        loaded = json.loads(seen.text) if seen.answered else {}
+    except (ValueError, RecursionError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}

@@ -1,0 +1,236 @@
+"""`nodedoctor run -- COMMAND`: arm it, start it as a shell would, watch it, and say why it hung or died."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from nodedoctor import single_file
+from nodedoctor.blackbox import after, arm, start
+from nodedoctor.blackbox import arguments as words_of
+from nodedoctor.blackbox.attach import pace, settings, teller
+from nodedoctor.blackbox.folder import Folder, FolderProblem
+from nodedoctor.blackbox.watch import Watch
+from nodedoctor.cli.console import complain, say
+
+KILLING = 30.0
+"""Seconds between SIGTERM and SIGKILL when --kill-after ends a job: as long as Slurm's KillWait."""
+DRAINING = 2.0
+"""Seconds in which the pump may pass on what the command printed last; who daemonised may hold it open."""
+REAPING = 5.0
+"""Seconds between two looks for orphans where we are process 1."""
+
+
+def main(words: list[str]) -> int:
+    """Run the command; its exit code, or our end by its signal."""
+    arguments = words_of.run().parse_args(words)
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        return complain("run needs a command: nodedoctor run [options] -- COMMAND")
+    outputs = start.outputs()
+    reading, writing = os.pipe() if outputs.pumped else (-1, -1)
+    folder = _folder(arguments.dir, reading)
+    _close(reading)
+    environ = dict(os.environ)
+    if folder is not None and not arguments.no_arm:
+        environ |= _armed(folder, arguments)
+    pump = start.pump(outputs, writing if folder is not None else -1)
+    _close(writing)
+    try:
+        pid = start.spawn(command, environ, outputs)
+    except start.NotStarted as problem:
+        say(f"run: {problem}")
+        return problem.code
+    files = list(outputs.files)
+    if folder is not None and outputs.pumped:
+        files.append((str(folder.path / "logs/output.log"), 0))
+    job = Job(pid, folder, arguments, files)
+    status = asyncio.run(job.follow())
+    start.take_terminal()
+    if pump is not None:
+        with contextlib.suppress(Exception):
+            pump.wait(DRAINING)
+    job.last_words(status)
+    return start.die_as(status)
+
+
+class Job:
+    """A command that was started, and what watches it."""
+
+    def __init__(
+        self, pid: int, folder: Folder | None, arguments: argparse.Namespace, files: list[tuple[str, int]]
+    ) -> None:
+        self.pid = pid
+        self._folder = folder
+        self._arguments = arguments
+        self._files = files
+        self._began = time.time()
+        self._say = teller(sys.stderr)
+        self._status: asyncio.Future[int]
+        self._watch: Watch | None = None
+        self._killing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def follow(self) -> int:
+        """Until the command has ended; its wait status."""
+        loop = asyncio.get_running_loop()
+        self._status = loop.create_future()
+        loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
+        for number in start.FORWARDED:
+            loop.add_signal_handler(number, self._forward, number)
+        self._child_changed()
+        watching = asyncio.ensure_future(self._watching())
+        reaping = asyncio.ensure_future(_reap_orphans(self.pid)) if os.getpid() == 1 else None
+        try:
+            return await self._status
+        finally:
+            if self._watch is not None:
+                self._watch.stop()
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+            if reaping is not None:
+                reaping.cancel()
+            if self._watch is not None:
+                await self._watch.close()
+                await after.node_recorded(self._watch)
+
+    def last_words(self, status: int) -> None:
+        """Close the folder and say what became of the job: one line when it ended well."""
+        if self._folder is None:
+            return
+        after.ended(self._watch, self._folder, status, self._files, self._say, self._began)
+        self._folder.close()
+
+    async def _watching(self) -> None:
+        if self._folder is None:
+            return
+        wanted: dict[str, object] = {"pids": [self.pid], "files": self._files}
+        if job := os.environ.get("SLURM_JOB_ID"):
+            wanted["slurm"] = job
+        if path := os.environ.get("NODEDOCTOR_HEARTBEAT"):
+            wanted["heartbeat"] = os.path.abspath(path)
+        arguments = self._arguments
+        tell: Callable[[str], None] = self._say if os.isatty(2) else _only_hangs(self._say)
+        self._watch = Watch(
+            wanted, self._folder, tell, settings(arguments), pace(arguments),
+            on_hang=arguments.on_hang, caught=self._caught,
+        )  # fmt: skip
+        await self._watch.run()
+
+    def _caught(self) -> None:
+        if self._arguments.kill_after:
+            self._killing = asyncio.ensure_future(self._kill(self._arguments.kill_after))
+
+    async def _kill(self, seconds: float) -> None:
+        """End the job a while after a hang, unless it went on."""
+        await asyncio.sleep(seconds)
+        if self._watch is None or not self._watch.hangs or self._watch.hangs[-1].resumed_after is not None:
+            return
+        self._say(f"ending the job {seconds:g} s after the hang was seen (--kill-after)")
+        for number, wait in ((signal.SIGTERM, KILLING), (signal.SIGKILL, 0.0)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+            await asyncio.sleep(wait)
+
+    def _forward(self, number: int) -> None:
+        """Hand a signal on that was sent to us; of an end that is near, keep what there is already now."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        if number in (signal.SIGTERM, signal.SIGHUP) and self._watch is not None and self._folder is not None:
+            self._folder.write("run.json", after.run_json(self._watch, self._folder, signal=number))
+            if self._closing is None and not self._watch.hangs:
+                self._closing = asyncio.ensure_future(after.short(self._folder, self._files))
+
+    def _child_changed(self) -> None:
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        except ChildProcessError:
+            pid, status = self.pid, 0
+        if pid == 0 or self._status.done():
+            return
+        if os.WIFSTOPPED(status):
+            self._stop_with_it()
+        elif os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            self._status.set_result(status)
+
+    def _stop_with_it(self) -> None:
+        """Stop as the command did, so that the shell has its terminal; go on with it when the shell says
+        so."""
+        start.take_terminal()
+        os.killpg(os.getpgrp(), signal.SIGSTOP)
+        if start.in_foreground():
+            start.give_terminal(self.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
+
+
+def _only_hangs(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Where stderr is a file, the job's output has it too: only a hang and what follows it is worth a
+    line."""
+    heard = False
+
+    def say_some(line: str) -> None:
+        nonlocal heard
+        heard = heard or line.startswith("HANG")
+        if heard:
+            tell(line)
+
+    return say_some
+
+
+def _folder(parent: str, copy: int) -> Folder | None:
+    try:
+        return Folder.make(parent, copy=copy if copy >= 0 else None)
+    except FolderProblem as problem:
+        say(f"run: {problem}; the job is started without being watched")
+        return None
+
+
+def _armed(folder: Folder, arguments: argparse.Namespace) -> dict[str, str]:
+    """What is set for the job, which also goes to env.txt."""
+    hook = ""
+    if not arguments.no_stack_hook:
+        hook = str(arm.HOOK)
+        if single_file.path() is not None:
+            folder.write("hook/sitecustomize.py", (arm.HOOK / "sitecustomize.py").read_bytes())
+            hook = str(folder.path / "hook")
+    stamp = folder.path.name.split("-")[-2] + f"-{os.getpid()}"
+    armed = arm.arm(os.environ, str(folder.path), stamp=stamp, hook=hook, port=arm.free_port())
+    folder.write("env.txt", arm.text(armed))
+    return dict(armed.variables)
+
+
+async def _reap_orphans(ours: int) -> None:
+    """As process 1: collect what was left to us and is dead at two looks; our own children go sooner."""
+    before: set[int] = set()
+    while True:
+        await asyncio.sleep(REAPING)
+        dead = {pid for pid in _children() if pid != ours and _is_zombie(pid)}
+        for pid in dead & before:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        before = dead
+
+
+def _children() -> list[int]:
+    with contextlib.suppress(OSError), open("/proc/self/task/1/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+    return []
+
+
+def _is_zombie(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[:1] == ["Z"]
+    return False
+
+
+def _close(number: int) -> None:
+    if number >= 0:
+        os.close(number)

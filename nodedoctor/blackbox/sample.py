@@ -1,0 +1,134 @@
+"""One look at a job's processes, as the sampler child prints it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nodedoctor.json_shapes import Json, listed, parts, text, whole
+from nodedoctor.record import record
+
+TICKS_PER_SECOND = 100
+"""USER_HZ, in which /proc counts CPU time whatever the kernel's own rate is (proc(5), time(7))."""
+
+
+@record
+class RankSample:
+    """One rank at one moment; `bytes`, `wchan` and `syscall` are None or '' where we may not look.
+
+    `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
+    packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
+    and compilers.
+    """
+
+    pid: int
+    start: int
+    rank: int | None = None
+    world: int | None = None
+    local: int | None = None
+    title: str = ""
+    gone: bool = False
+    state: str = ""
+    ticks: int = 0
+    children: tuple[int, ...] = ()
+    child_ticks: int = 0
+    child_bytes: int = 0
+    bytes: int | None = None
+    wchan: str = ""
+    syscall: str = ""
+    memory: int | None = None
+    ras: str = ""
+    pipe: str = ""
+    stacks: str = ""
+    prefix: str = ""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What names this process for ever: pids are given again."""
+        return self.pid, self.start
+
+    @property
+    def called(self) -> str:
+        """How a person calls it: its rank, else Ray's name of its actor, else its pid."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        actor = self.title.partition("::")[2]
+        return f"{actor} (pid {self.pid})" if actor else f"process {self.pid}"
+
+
+@record
+class OutputPart:
+    """What one output file got since the look before; `skipped` bytes before it were not read."""
+
+    path: str
+    text: str
+    skipped: int = 0
+
+
+@record
+class Sample:
+    """The whole job at one moment. `time` is of the wall clock, `moment` of one that never jumps."""
+
+    time: float
+    moment: float
+    roots: tuple[int, ...] = ()
+    ranks: tuple[RankSample, ...] = ()
+    output: tuple[OutputPart, ...] = ()
+    heartbeat: int | None = None
+
+    @property
+    def living(self) -> tuple[RankSample, ...]:
+        """The ranks that still have a process."""
+        return tuple(rank for rank in self.ranks if not rank.gone)
+
+    @property
+    def over(self) -> bool:
+        """True when nothing of the job is left."""
+        return not self.roots and not self.living
+
+
+def parse(line: str) -> Sample | None:
+    """The sample in a line of the child; None when it is not one."""
+    try:
+        loaded: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("monotonic"), float):
+        return None
+    output = tuple(
+        OutputPart(text(part, "path"), text(part, "text"), whole(part, "skipped") or 0)
+        for part in parts(loaded, "output")
+    )
+    return Sample(
+        float(loaded.get("time") or 0),
+        loaded["monotonic"],
+        tuple(pid for pid in listed(loaded.get("roots")) if isinstance(pid, int)),
+        tuple(map(_rank, parts(loaded, "ranks"))),
+        output,
+        whole(loaded, "heartbeat"),
+    )
+
+
+def _rank(row: Json) -> RankSample:
+    return RankSample(
+        whole(row, "pid") or 0,
+        whole(row, "start") or 0,
+        whole(row, "rank"),
+        whole(row, "world"),
+        whole(row, "local"),
+        text(row, "title"),
+        row.get("gone") is True,
+        text(row, "state"),
+        whole(row, "ticks") or 0,
+        tuple(pid for pid in listed(row.get("children")) if isinstance(pid, int)),
+        whole(row, "child_ticks") or 0,
+        whole(row, "child_bytes") or 0,
+        whole(row, "bytes"),
+        text(row, "wchan"),
+        text(row, "syscall"),
+        whole(row, "memory"),
+        text(row, "ras"),
+        text(row, "pipe"),
+        text(row, "stacks"),
+        text(row, "prefix"),
+    )

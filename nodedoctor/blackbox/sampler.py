@@ -1,0 +1,82 @@
+"""The child that watches the job: its samples as they come; given up and started anew when it hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from nodedoctor.blackbox.sample import Sample, parse
+from nodedoctor.engine import child_process
+from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.registry import Command
+
+_log = logging.getLogger(__name__)
+
+SLOW, FAST = 10.0, 1.0
+"""Seconds between two looks: usually, and once a hang is suspected."""
+PATIENCE = 20.0
+"""Seconds beyond its pace that the child may be silent: a node under load is slow, one that hangs is not
+back."""
+BACK_OFF = (1.0, 5.0, 30.0, 120.0, 600.0)
+"""Seconds before the child is started once more, by how often it had to be given up in a row."""
+
+
+class Sampler:
+    """The samples of one job; `wanted` says which, as probes/job/sampler.py reads it."""
+
+    def __init__(self, wanted: Mapping[str, Any], pace: float = SLOW) -> None:
+        self._wanted = wanted
+        self._pace = self._usual = pace
+        self._talk: ChildStream | None = None
+        self.failures = 0
+        """How often the child had to be given up."""
+
+    async def samples(self) -> AsyncIterator[Sample]:
+        """One sample after another, for as long as somebody wants them."""
+        in_a_row = 0
+        while True:
+            try:
+                async for sample in self._one_child():
+                    in_a_row = 0
+                    yield sample
+            except OSError as error:
+                _log.warning("the sampler could not be started: %s", error)
+            self.failures += 1
+            await asyncio.sleep(BACK_OFF[min(in_a_row, len(BACK_OFF) - 1)])
+            in_a_row += 1
+
+    def hurry(self, fast: bool) -> None:
+        """Look every second from now on, or at the usual pace again."""
+        pace = min(FAST, self._usual) if fast else self._usual
+        if pace != self._pace:
+            self._pace = pace
+            if self._talk is not None:
+                self._talk.say(json.dumps({"seconds": pace}).encode() + b"\n")
+
+    async def close(self) -> None:
+        """End the child."""
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            await talk.leave(0.2)
+
+    async def _one_child(self) -> AsyncIterator[Sample]:
+        argv = child_process.child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace}))
+        self._talk = talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))
+        try:
+            while True:
+                try:
+                    line = await asyncio.wait_for(talk.line(), self._pace + PATIENCE)
+                except asyncio.TimeoutError:
+                    _log.warning("the sampler is silent, and is started once more")
+                    return
+                if line is None:
+                    return
+                if line[0] == 2:
+                    _log.debug("sampler: %s", line[1])
+                elif (sample := parse(line[1])) is not None:
+                    yield sample
+        finally:
+            await self.close()

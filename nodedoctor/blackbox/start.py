@@ -1,0 +1,189 @@
+"""Starts a command as a shell would, and stands between it and the terminal without being noticed.
+
+The command gets a process group of its own in our session, which becomes the terminal's foreground group:
+what
+is typed reaches it directly. Its outputs: a regular file is inherited; a terminal or a pipe is put behind a
+pump (probes/job/pump.py), a terminal's in the shape of another terminal of the same size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import stat
+import struct
+import subprocess
+import termios
+import tty
+from collections.abc import Mapping, Sequence
+
+from nodedoctor.engine import child_process
+from nodedoctor.record import record
+
+NOT_FOUND, NOT_STARTED = 127, 126
+"""What a shell exits with when it finds no such command, and when it may not or cannot start it."""
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
+
+
+class NotStarted(Exception):
+    """The command could not be started: why, and the exit code for it."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+@record
+class Outputs:
+    """What the command gets as 1 and 2; `pumped` are the ends that the pump reads, and where they go to.
+
+    `files` are regular files that the command writes to itself, with their size before it began.
+    """
+
+    given: Mapping[int, int]
+    pumped: tuple[tuple[int, int], ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
+
+
+def outputs() -> Outputs:
+    """Decide for stdout and stderr; where both are one file, the command gets one, so that order is kept."""
+    given: dict[int, int] = {}
+    pumped: list[tuple[int, int]] = []
+    files: dict[str, int] = {}
+    seen: dict[tuple[int, int, int], int] = {}
+    for number in (1, 2):
+        try:
+            about = os.fstat(number)
+        except OSError:
+            continue
+        is_terminal = os.isatty(number)
+        if not (is_terminal or stat.S_ISFIFO(about.st_mode) or stat.S_ISSOCK(about.st_mode)):
+            given[number] = number
+            if stat.S_ISREG(about.st_mode):
+                with contextlib.suppress(OSError):
+                    files[os.readlink(f"/proc/self/fd/{number}")] = about.st_size
+            continue
+        key = (about.st_dev, about.st_ino, about.st_rdev)
+        if key in seen:
+            given[number] = given[seen[key]]
+            continue
+        seen[key] = number
+        source, given[number] = _terminal(number) if is_terminal else os.pipe()
+        pumped.append((source, number))
+    return Outputs(given, tuple(pumped), tuple(files.items()))
+
+
+def pump(found: Outputs, copy: int) -> subprocess.Popen[bytes] | None:
+    """Start the pump for what needs one; `copy` is the writing end of the keeper's pipe, -1 for none.
+
+    The ends it reads are closed here: once it closes them too, the command learns that nobody listens.
+    """
+    if not found.pumped:
+        return None
+    ways = [f"{source}:{target}" for source, target in found.pumped]
+    numbers = {number for way in found.pumped for number in way} | ({copy} - {-1})
+    pump = subprocess.Popen(
+        child_process.child("job/pump", str(copy), *ways),
+        stdin=subprocess.DEVNULL,
+        pass_fds=tuple(numbers - {1, 2}),
+    )
+    for source, _ in found.pumped:
+        os.close(source)
+    return pump
+
+
+def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) -> int:
+    """Start the command; its pid. NotStarted when it cannot be."""
+    reading, writing = os.pipe()
+    foreground = in_foreground()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reading)
+            os.setpgid(0, 0)
+            if foreground:
+                _give_terminal(os.getpid())
+            for number in range(1, signal.NSIG):
+                with contextlib.suppress(OSError, ValueError):
+                    if number not in (signal.SIGKILL, signal.SIGSTOP):
+                        signal.signal(number, signal.SIG_DFL)
+            for number, source in found.given.items():
+                os.dup2(source, number)
+            os.execvpe(command[0], list(command), dict(environ))
+        except OSError as error:
+            os.write(writing, struct.pack("i", error.errno or errno.ENOEXEC))
+        finally:
+            os._exit(NOT_STARTED)
+    os.close(writing)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)
+    if foreground:
+        _give_terminal(pid)
+    for number, source in found.given.items():
+        if source != number and source not in (1, 2):
+            with contextlib.suppress(OSError):
+                os.close(source)
+    with open(reading, "rb") as pipe:
+        told = pipe.read(4)
+    if told:
+        os.waitpid(pid, 0)
+        take_terminal()
+        number = struct.unpack("i", told)[0]
+        missing = number == errno.ENOENT
+        why = "command not found" if missing and "/" not in command[0] else os.strerror(number)
+        raise NotStarted(f"{command[0]}: {why}", NOT_FOUND if missing else NOT_STARTED)
+    return pid
+
+
+def in_foreground() -> bool:
+    """True when we have the terminal: a job of the shell in the background has not."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def take_terminal() -> None:
+    """Make our own group the foreground again, if the command's is."""
+    with contextlib.suppress(OSError):
+        _give_terminal(os.getpgrp())
+
+
+def give_terminal(group: int) -> None:
+    """Make the command's group the foreground."""
+    with contextlib.suppress(OSError):
+        _give_terminal(group)
+
+
+def die_as(status: int) -> int:
+    """End as the command did: by its signal, or by the exit code that is returned."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 128 + number
+    return os.WEXITSTATUS(status)
+
+
+def _give_terminal(group: int) -> None:
+    """tcsetpgrp(3) from the background would stop us: SIGTTOU is ignored meanwhile."""
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        os.tcsetpgrp(0, group)
+    finally:
+        signal.signal(signal.SIGTTOU, before)
+
+
+def _terminal(like: int) -> tuple[int, int]:
+    """A terminal of the same size that changes nothing in what passes through: the real one does that."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8))
+    return master, slave

@@ -1,0 +1,36 @@
+"""What a capture means: the verdict as a `nodedoctor.triage/1` document, and as the few lines for a
+terminal."""
+
+from __future__ import annotations
+
+from nodedoctor.blackbox.capture import Capture
+from nodedoctor.json_shapes import Json, parts, text
+from nodedoctor.triage import document
+from nodedoctor.triage.live.examine import judge_live
+from nodedoctor.triage.live.judge import standings
+from nodedoctor.triage.live.standing import Standing
+
+FIXES = 2
+"""Fixes shown on the terminal; verdict.txt has all of them."""
+
+
+def judge(seen: Capture) -> Json:
+    """The verdict on what was captured."""
+    examined = judge_live(seen.live)
+    return document.document(examined.verdict, examined.lines.of)
+
+
+def short(found: Json, seen: Capture) -> list[str]:
+    """Who holds the job up, what every rank does, and what to do first."""
+    headline = text(found, "headline")
+    lines = [f"  {headline[:1].upper()}{headline[1:]}."]
+    lines += [f"    {line}" for line in standing_lines(standings(seen.live))]
+    for fix in parts(found, "fixes")[:FIXES]:
+        lines.append(f"  fix: {text(fix, 'text')}")
+        lines += [f"    $ {command}" for command in list(fix.get("commands", ()))[:2]]
+    return lines
+
+
+def standing_lines(found: list[Standing]) -> list[str]:
+    """One line per thing that ranks do, the rarest first: that is who differs."""
+    return [f"{standing.who}: {standing.doing}" for standing in found]

@@ -1,0 +1,207 @@
+"""Watches one job to its end: samples, suspicion, capture, verdict; the job itself is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
+from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.progress import LOST, USUAL, Progress, Settings, Suspicion
+from nodedoctor.blackbox.sample import RankSample, Sample
+from nodedoctor.blackbox.sampler import SLOW, Sampler
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.json_shapes import Json
+from nodedoctor.record import record
+from nodedoctor.triage.live.running_job import LiveJob
+from nodedoctor.triage.live.standing import numbered
+
+_log = logging.getLogger(__name__)
+
+LOOK_AGAIN = (10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""Seconds until the next look after one that found somebody at work, by how often that was so in a row."""
+NAMELESS = 15.0
+"""Seconds in which processes without a rank may yet get one: launchers start them one after another."""
+ON_HANG = 600.0
+"""Seconds the command of --on-hang may take."""
+SETTLING = 1.0
+"""Seconds after the last progress in which ranks may still finish what belongs to it."""
+EMPTY = 30.0
+"""Seconds without any worker of a Ray job that mean its end."""
+
+
+@record
+class Hang:
+    """A hang that was caught: when, why it was suspected, and the `nodedoctor.triage/1` document about it."""
+
+    time: float
+    why: str
+    document: Json
+    live: LiveJob
+    resumed_after: float | None = None
+
+
+class Watch:
+    """Follows one job; `say` gets lines for a person."""
+
+    def __init__(
+        self,
+        wanted: Mapping[str, Any],
+        folder: Folder,
+        say: Callable[[str], None],
+        settings: Settings = USUAL,
+        pace: float = SLOW,
+        on_hang: str = "",
+        caught: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._wanted = wanted
+        self._sampler = Sampler(wanted, pace)
+        self._folder = folder
+        self._say = say
+        self._on_hang = on_hang
+        self._caught = caught
+        self._host = socket.gethostname()
+        self._began = time.time()
+        self._next_look = 0.0
+        self._in_vain = 0
+        self._introduced: set[tuple[int, int]] = set()
+        self._noted = False
+        self._suspected_at = 0.0
+        self._stopped = False
+        self.progress = Progress(settings)
+        self.timeouts = timeouts.Timeouts()
+        self.hangs: list[Hang] = []
+        self.last: Sample | None = None
+        self.recording: asyncio.Task[None] | None = None
+        """The node's recording, begun when a hang was seen."""
+
+    async def run(self) -> None:
+        """Until the job is over."""
+        emptied: float | None = None
+        async for sample in self._sampler.samples():
+            if self._stopped:
+                return
+            self.last = sample
+            self._folder.append("samples.jsonl", keep.sample_line(sample))
+            keep.outputs(self._folder, sample)
+            self.timeouts.feed(sample)
+            went_on = self.progress.feed(sample)
+            self._introduce(sample)
+            emptied = None if sample.living or not self._introduced else emptied or sample.moment
+            stays = self._wanted.get("ray") is True  # raylets outlive their jobs
+            if sample.over or (stays and emptied is not None and sample.moment - emptied >= EMPTY):
+                return
+            if went_on and self.hangs and self.hangs[-1].resumed_after is None:
+                self._resumed()
+            suspicion = self.progress.suspicion()
+            self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
+            if suspicion is None:
+                self._in_vain = 0
+            elif not self._is_caught() and sample.moment >= self._next_look:
+                await self._look(suspicion, sample)
+
+    def stop(self) -> None:
+        """Take in no further sample. Up to Python 3.11 wait_for() may swallow a cancellation (gh-86296)."""
+        self._stopped = True
+
+    async def close(self) -> None:
+        """Let go of the sampler."""
+        await self._sampler.close()
+
+    def state(self) -> dict[str, Any]:
+        """What run.json says of the watching itself."""
+        return {
+            "host": self._host,
+            "began": self._began,
+            "ended": time.time(),
+            "ranks": sorted(rank.rank for rank in self._known() if rank.rank is not None),
+            "steps_seen": self.progress.count,
+            "step_seconds": self.progress.median,
+            "hang_after": self.progress.threshold,
+            "timeout": asdict(self.timeouts.in_force),
+            "sampler_restarts": self._sampler.failures,
+            "hangs": [
+                {"time": hang.time, "why": hang.why, "headline": hang.document.get("headline"),
+                 "resumed_after": hang.resumed_after}
+                for hang in self.hangs
+            ],
+        }  # fmt: skip
+
+    def _known(self) -> tuple[RankSample, ...]:
+        return (*(self.last.living if self.last else ()), *self.progress.missing)
+
+    def _is_caught(self) -> bool:
+        return bool(self.hangs) and self.hangs[-1].resumed_after is None
+
+    def _waits_to_judge(self, sample: Sample) -> bool:
+        """True while somebody is stopped or gone and the grace for that is not over yet."""
+        stopped = any(rank.state in ("T", "t", "Z") for rank in sample.living)
+        return (stopped or bool(self.progress.missing)) and len(sample.living) > 0 and LOST > 0
+
+    def _introduce(self, sample: Sample) -> None:
+        """Say once who is watched, by what means, and whether a hang can be seen before the watchdog."""
+        new = [rank for rank in sample.living if rank.key not in self._introduced]
+        if not self._known_well(new, sample):
+            return
+        first = not self._introduced
+        self._introduced |= {rank.key for rank in new}
+        ranks = [rank.rank for rank in new if rank.rank is not None]
+        named = numbered(ranks) if ranks else ", ".join(rank.called for rank in new[:4])
+        size = max((rank.world or 0 for rank in new), default=0)
+        of = f" of {size}" if size else ""
+        self._say(f"{'watching' if first else 'found'} {named}{of} on {self._host}")
+        if first:
+            self._say(f"Python stacks: {ways.phrase(new)}")
+            self._say(self.timeouts.before_watchdog(self.progress.threshold))
+
+    def _known_well(self, new: Sequence[RankSample], sample: Sample) -> bool:
+        """True when these are worth a line: ranks, or after a while whatever there is."""
+        waited = sample.moment - (self.progress.first or sample.moment)
+        return bool(new) and (any(rank.rank is not None for rank in new) or waited >= NAMELESS)
+
+    async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
+        seen = await capture.look(sample.living, host=self._host, missing=self.progress.missing)
+        busy = confirm.at_work(seen, lambda rank: self.progress.activity(rank, suspicion.since + SETTLING))
+        _log.debug("%s; at work: %s", suspicion.why, [rank.called for rank in busy])
+        waits = confirm.someone_waits(seen)
+        if busy or (suspicion.rule == 3 and not waits):
+            self._next_look = time.monotonic() + LOOK_AGAIN[min(self._in_vain, len(LOOK_AGAIN) - 1)]
+            self._in_vain += 1
+            if not busy and not self._noted:
+                self._noted = True
+                self._say(f"{suspicion.why}, and none of them is seen to wait for another: no verdict")
+            return
+        examined = verdict.judge(seen)
+        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live))
+        keep.capture(self._folder, seen, examined)
+        self._say(f"HANG: {suspicion.why}")
+        for line in verdict.short(examined, seen):
+            self._say(line)
+        self._say(f"kept in {self._folder.path} (stacks: {seen.ways}; {seen.seconds:.1f} s)")
+        self._react()
+        self._caught()
+
+    def _react(self) -> None:
+        """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""
+        from nodedoctor.blackbox.after import record_node
+
+        if self.recording is None:
+            self.recording = asyncio.ensure_future(record_node(str(self._folder.path / "node.zip")))
+        if self._on_hang:
+            env = {"NODEDOCTOR_DIR": str(self._folder.path)}
+            command = Command(("/bin/sh", "-c", self._on_hang), env=env)
+            self._reaction = asyncio.ensure_future(child_process.run("on-hang", command, ON_HANG))
+
+    def _resumed(self) -> None:
+        hang = self.hangs[-1]
+        after = time.time() - hang.time
+        self.hangs[-1] = Hang(hang.time, hang.why, hang.document, hang.live, after)
+        keep.resumed(self._folder, hang.live)
+        self._in_vain = 0
+        self._say(f"the job goes on again, {after:.0f} s after the hang was seen")

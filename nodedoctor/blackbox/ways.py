@@ -1,0 +1,92 @@
+"""Which ways to the stacks of a job's processes work on this node, and why the others do not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from nodedoctor.blackbox.capture import spies
+from nodedoctor.blackbox.sample import RankSample
+from nodedoctor.record import record
+
+CAP_SYS_PTRACE = 19
+"""Its number in capabilities(7)."""
+SCOPES = {
+    "1": "Yama lets only parents trace (kernel.yama.ptrace_scope is 1)",
+    "2": "Yama lets only root trace (kernel.yama.ptrace_scope is 2)",
+    "3": "Yama forbids tracing (kernel.yama.ptrace_scope is 3)",
+}
+"""https://docs.kernel.org/admin-guide/LSM/Yama.html"""
+
+
+@record
+class Way:
+    """One way: whether it works here, and what it is or why not."""
+
+    name: str
+    works: bool
+    why: str
+
+
+def ways(ranks: Sequence[RankSample] = (), *, hooked: bool = False) -> tuple[Way, ...]:
+    """All ways; `hooked` says that the job is started with our hook."""
+    return (_signal(ranks, hooked), _spy(ranks), _kernel())
+
+
+def phrase(ranks: Sequence[RankSample]) -> str:
+    """The ways that work for these ranks, in one line."""
+    found = ways(ranks)
+    working = [way.why for way in found if way.works]
+    return "; ".join(working) if working else "; ".join(way.why for way in found)
+
+
+def _signal(ranks: Sequence[RankSample], hooked: bool) -> Way:
+    if hooked or any(rank.stacks for rank in ranks):
+        return Way("signal", True, "by the signal that the ranks have registered")
+    return Way("signal", False, "the job was started without the stack hook (`nodedoctor arm`)")
+
+
+def _spy(ranks: Sequence[RankSample]) -> Way:
+    found = spies(ranks)
+    if not found:
+        return Way("py-spy", False, "py-spy is not installed (pip install py-spy)")
+    if scope := _forbids(ranks):
+        return Way("py-spy", False, f"py-spy may not look: {scope}")
+    return Way("py-spy", True, f"by py-spy ({found[0]})")
+
+
+def _forbids(ranks: Iterable[RankSample]) -> str:
+    """Why this process may not trace the ranks, as far as that can be known before trying."""
+    if os.geteuid() == 0 and _may_trace():
+        return ""
+    scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
+    if scope in SCOPES:
+        return SCOPES[scope]
+    for rank in ranks:
+        try:
+            owner = os.stat(f"/proc/{rank.pid}/mem").st_uid
+        except OSError:
+            continue
+        if owner != os.geteuid():
+            return f"process {rank.pid} is another user's, or has made itself undumpable"
+    return ""
+
+
+def _may_trace() -> bool:
+    """Root in a container often lacks the capability."""
+    line = next((row for row in _read("/proc/self/status").splitlines() if row.startswith("CapEff:")), "")
+    return not line or bool(int(line.split()[1], 16) >> CAP_SYS_PTRACE & 1)
+
+
+def _kernel() -> Way:
+    if os.geteuid() == 0:
+        return Way("kernel", True, "the kernel's stacks, system calls and wait channels")
+    return Way("kernel", True, "the kernel's states and wait channels (its stacks: as root only)")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(16384)
+    except OSError:
+        return ""

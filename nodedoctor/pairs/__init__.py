@@ -1,0 +1,1 @@
+"""Which node, which link: nodes measured in pairs, and what the measurements say together."""

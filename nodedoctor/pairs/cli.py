@@ -1,0 +1,217 @@
+"""`nodedoctor fleet ... --pairs`: the plan said, the agents started, the rounds run, the verdict shown."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nodedoctor.cli.console import Exit, emit, say
+from nodedoctor.engine.run import now
+from nodedoctor.errors import NodeDoctorError
+from nodedoctor.pairs import text
+from nodedoctor.pairs.crew import SCRIPT, Crew, Way
+from nodedoctor.pairs.document import document, plan_of, render
+from nodedoctor.pairs.drive import Driver, Outcome, gathered
+from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.schedule import Plan, plan
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure the nodes of these arguments in pairs; returns the exit code."""
+    expected = _check(arguments)
+    work = _Run(arguments, expected)
+    told = asyncio.run(work.run())
+    return told if isinstance(told, int) else work.show(told)
+
+
+def _check(arguments: argparse.Namespace) -> float | None:
+    from nodedoctor.cli import outputs
+    from nodedoctor.engine.session import UsageError
+
+    if arguments.ssh is None:
+        raise UsageError(
+            "--pairs reaches nodes by --ssh; --slurm, --ray and --reports cannot be used with it"
+        )
+    if arguments.checks:
+        raise UsageError(f"--pairs runs no checks: {' '.join(arguments.checks)}")
+    if problem := outputs.no_folder(arguments, "passing", "failing", "debug_log"):
+        raise UsageError(problem)
+    expected = None
+    for word in arguments.expect:
+        key, _, value = word.partition("=")
+        try:
+            expected = float(value) if key.strip() == "pair.gbps" else None
+        except ValueError:
+            expected = None
+        if expected is None:
+            raise UsageError(f"--pairs: --expect wants pair.gbps=NUMBER, not {word}")
+    return expected
+
+
+class _Run:
+    """One run from the command line."""
+
+    def __init__(self, arguments: argparse.Namespace, expected: float | None) -> None:
+        self._arguments, self._expected = arguments, expected
+        self._ended_by = 0
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> dict[str, Any] | int:
+        """The document, or the exit code of a dry run."""
+        from nodedoctor.fleet import cli as fleet
+
+        transport = fleet._transport(self._arguments)
+        hosts = await transport.hosts()
+        if len(hosts) < 2:
+            raise NodeDoctorError("--pairs wants at least two nodes")
+        groups = self._groups(hosts)
+        planned = self._plan(hosts)
+        self._tell(text.plan(plan_of(planned, self._arguments.size)))
+        if self._arguments.dry_run:
+            return self._dry(planned)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop, int(number))
+        began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        crew = Crew(_way(transport))
+        try:
+            seen = await self._drive(crew, hosts, groups, planned)
+        finally:
+            await crew.leave()
+        return document(
+            seen,
+            source=transport.name,
+            started=started,
+            seconds=time.monotonic() - began,
+            size=self._arguments.size,
+            groups=groups,
+            expected_gbps=self._expected,
+        )
+
+    async def _drive(
+        self, crew: Crew, hosts: Sequence[str], groups: dict[str, str], planned: Plan
+    ) -> Outcome:
+        gathering = asyncio.ensure_future(gathered(crew, hosts))
+        stopping = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait({gathering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not gathering.done():
+            gathering.cancel()
+            return Outcome((), planned, (), (), fit((), groups), 0, interrupted=True)
+        members = gathering.result()
+        idle = [
+            host
+            for host, member in members.items()
+            if not member.why and (self._arguments.load_busy or not member.busy)
+        ]
+        if len(idle) < len(hosts):
+            left = [host for host in hosts if host not in idle]
+            self._tell(f"  left out: {', '.join(left[:8])}{' ...' if len(left) > 8 else ''}\n")
+        final = self._plan(idle)
+        if len(idle) < 2:
+            return Outcome(tuple(members.values()), final, (), (), fit((), groups), 0)
+        driver = Driver(
+            crew,
+            members,
+            final,
+            groups,
+            self._arguments.size,
+            self._stopped,
+            lambda line: self._tell(f"  {line}\n") if sys.stderr.isatty() else None,
+        )
+        return await driver.run()
+
+    def _plan(self, hosts: Sequence[str]) -> Plan:
+        mode = None if self._arguments.pairs == "auto" else self._arguments.pairs
+        return plan(tuple(hosts), mode, self._arguments.seconds)
+
+    def _groups(self, hosts: Sequence[str]) -> dict[str, str]:
+        if not self._arguments.topology:
+            return {}
+        from nodedoctor.engine import input_files
+        from nodedoctor.pairs.topology import leaves
+
+        try:
+            told = input_files.read(self._arguments.topology, pipes=True).decode("utf-8", "replace")
+        except OSError as error:
+            raise NodeDoctorError(f"--topology {self._arguments.topology}: {error.strerror}") from None
+        return leaves(told, hosts)
+
+    def _stop(self, number: int) -> None:
+        self._ended_by = number
+        self._stopped.set()
+
+    def _tell(self, said: str) -> None:
+        """For people only, before and while it runs: --json keeps stderr silent."""
+        if not self._arguments.json and not self._arguments.quiet:
+            sys.stderr.write(said)
+            sys.stderr.flush()
+
+    def _dry(self, planned: Plan) -> int:
+        if not self._arguments.json:
+            return Exit.OK
+        import json
+
+        rounds = [[list(one) for one in each] for each in planned.rounds]
+        told = {**plan_of(planned, self._arguments.size), "schedule": rounds}
+        return Exit.OK if emit(json.dumps(told) + "\n") else Exit.OUTPUT
+
+    def show(self, told: dict[str, Any]) -> int:
+        """Print the document, write its files; the exit code."""
+        from nodedoctor.cli import outputs
+        from nodedoctor.fleet.breaker import tripped
+
+        width = min(shutil.get_terminal_size((100, 24)).columns, 140)
+        shown = render(told) + "\n" if self._arguments.json else text.render(told, width)
+        if not emit(shown):
+            return Exit.OUTPUT
+        wanted: dict[str, bytes] = {}
+        if self._arguments.html:
+            from nodedoctor.report import html
+
+            wanted[self._arguments.html] = html.render(told).encode()
+        failing = told["failing"]
+        too_many = tripped({"pairs.node": failing}, len(told["nodes"]), self._arguments.max_failing)
+        if self._arguments.failing and not self._arguments.report_only:
+            if too_many:
+                say(too_many)
+            else:
+                wanted[self._arguments.failing] = "".join(f"{host}\n" for host in failing).encode()
+        if wanted and (written := outputs.write_files(wanted)) != Exit.OK:
+            return written
+        if self._ended_by:
+            return 128 + self._ended_by
+        if self._arguments.exit_zero or self._arguments.report_only:
+            return Exit.OK
+        if self._arguments.failing and too_many:
+            return Exit.UNKNOWN
+        return _exit_code(told, self._arguments.fail_on)
+
+
+def _exit_code(told: dict[str, Any], fail_on: str) -> int:
+    from nodedoctor.report.document import is_blind, is_broken
+
+    statuses = {finding["status"] for finding in told["findings"]}
+    if "fail" in statuses:
+        return Exit.FAIL
+    if any(map(is_broken, told["findings"])):
+        return Exit.UNKNOWN
+    if fail_on == "warn" and "warn" in statuses:
+        return Exit.WARN
+    if fail_on in ("warn", "unknown") and any(map(is_blind, told["findings"])):
+        return Exit.UNKNOWN
+    return Exit.OK
+
+
+def _way(transport: object) -> Way:
+    """The command line to a node; ssh only, so far."""
+    from nodedoctor.fleet.transports import node_side, ssh
+
+    assert isinstance(transport, ssh.Ssh)
+    return lambda host: ("ssh", *ssh.plain_options(), "--", host, node_side.line(SCRIPT))

@@ -1,0 +1,129 @@
+"""Tests between nodes as one JSON document, `nodedoctor.pairs/1`; within /1 keys are only added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nodedoctor import __version__
+from nodedoctor.model import Report
+from nodedoctor.pairs.drive import Outcome
+from nodedoctor.pairs.findings import judged
+from nodedoctor.pairs.schedule import Plan
+
+SCHEMA = "nodedoctor.pairs/1"
+UNTRIED = (
+    "collectives (NCCL, gloo) between nodes: not measured",
+    "RDMA (ib_write_bw) between nodes: not measured",
+)
+"""What this document says nothing about."""
+
+
+def plan_of(planned: Plan, size: int) -> dict[str, Any]:
+    """The plan as plain data."""
+    nodes = len(planned.nodes)
+    return {
+        "mode": planned.mode,
+        "what": "tcp",
+        "nodes": nodes,
+        "rounds": len(planned.rounds),
+        "rounds_again": planned.again,
+        "pairs": planned.pairs,
+        "of_pairs": nodes * (nodes - 1) // 2,
+        "seconds_each": planned.seconds,
+        "size_bytes": size,
+        "expected_seconds": round(planned.expected_s, 1),
+        "longest_seconds": round(planned.longest_s, 1),
+    }
+
+
+def document(
+    seen: Outcome,
+    *,
+    source: str,
+    started: str,
+    seconds: float,
+    size: int,
+    groups: Mapping[str, str],
+    expected_gbps: float | None = None,
+) -> dict[str, Any]:
+    """Everything that was seen, judged."""
+    from nodedoctor.report import json as report
+
+    results, causes = judged(seen, expected_gbps)
+    told = report.document(Report(__version__, source, started, seconds, {}, results, causes=causes))
+    findings = [finding for result in told["results"] for finding in result["findings"]]
+    barred = sorted(
+        name
+        for one in seen.fit.culprits
+        if one.kind == "node" and one.confidence == "high"
+        for name in one.names
+    )
+    silent = sorted(member.host for member in seen.members if member.why)
+    return {
+        "schema": SCHEMA,
+        "tool": __version__,
+        "source": source,
+        "started": started,
+        "seconds": round(seconds, 3),
+        "verdict": told["verdict"],
+        "interrupted": seen.interrupted,
+        "plan": {**plan_of(seen.plan, size), "rounds_run": seen.rounds},
+        "reference_gbps": seen.fit.reference_gbps,
+        "slow_below": round(seen.fit.slow_below, 3),
+        "lossy_above": round(seen.fit.lossy_above, 5),
+        "nodes": [
+            {
+                "host": member.host,
+                "state": "unreachable"
+                if member.why
+                else "lost"
+                if member.host in seen.gone
+                else "measured"
+                if member.host in seen.plan.nodes
+                else "busy",
+                "note": member.why or ", ".join(member.busy) or None,
+                "address": member.address or None,
+                "interface": member.interface or None,
+                "link_gbps": member.link_gbps,
+                "leaf": groups.get(member.host),
+            }
+            for member in seen.members
+        ],
+        "failing": list(dict.fromkeys([*barred, *silent])),
+        "findings": findings,
+        "causes": told["causes"],
+        "next": [list(one) for one in seen.fit.next],
+        "seen_once": [list(one) for one in seen.fit.once],
+        "bisection": {
+            "tries": [{"nodes": list(nodes), "failed": failed} for nodes, failed in seen.tries],
+            "smallest": list(seen.smallest),
+        }
+        if seen.tries
+        else None,
+        "untried": list(UNTRIED),
+        "measurements": [
+            {
+                "pair": list(one.pair),
+                "round": one.round,
+                "gbps": one.gbps,
+                "loss": one.loss,
+                "rtt_us": one.rtt_us,
+                "fault": one.fault,
+                "note": one.note or None,
+            }
+            for one in seen.measured
+        ],
+    }
+
+
+def render(told: Mapping[str, Any]) -> str:
+    """The document as text, a finding or measurement a line; ASCII only."""
+    lines = []
+    for key, value in told.items():
+        if isinstance(value, list) and value:
+            lines.append(f"{json.dumps(key)}: [\n " + ",\n ".join(map(json.dumps, value)) + "\n]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{" + ",\n".join(lines) + "}"

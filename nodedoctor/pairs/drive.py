@@ -1,0 +1,284 @@
+"""Take agents through the rounds of a plan, and keep what each pair gave; a hang is a result."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodedoctor.pairs.crew import STARTING_S, Crew, Way
+from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round
+from nodedoctor.pairs.schedule import Plan, doubts, ring, smallest_failing
+from nodedoctor.record import record
+
+OPENING_S = 5.0
+"""Seconds an agent may take to open its ports, or to answer at all."""
+BEYOND_S = 8.0
+"""Seconds of a round beyond the load after which its pairs are hung: connecting may take four."""
+STREAMS = 4
+"""TCP streams of a pair each way; one is often bound by a core or a window."""
+
+
+@record
+class Member:
+    """A node as its agent describes it; `why` says why it is not measured."""
+
+    host: str
+    address: str = ""
+    interface: str = ""
+    link_gbps: float | None = None
+    busy: tuple[str, ...] = ()
+    why: str = ""
+
+
+@record
+class Outcome:
+    """Everything that was seen. `gone` are nodes that stopped answering, `smallest` what a bisection left."""
+
+    members: tuple[Member, ...]
+    plan: Plan
+    measured: tuple[Measurement, ...]
+    gone: tuple[str, ...]
+    fit: Fit
+    rounds: int
+    tries: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    smallest: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, Member]:
+    """Start the agents; every node as it describes itself."""
+    toward = {
+        host: [_plain(other) for other in (*hosts[place + 1 :], *hosts[:place])][:3]
+        for place, host in enumerate(hosts)
+    }
+    await crew.start(hosts, toward)
+    members: dict[str, Member] = {}
+    until = time.monotonic() + STARTING_S
+    while len(members) < len(hosts) and (heard := await crew.hear(until - time.monotonic())):
+        host, told = heard
+        if host in members:
+            continue
+        if told is None:
+            members[host] = Member(host, why=crew.complaints.get(host) or "the connection ended")
+        elif told.get("is_") == "unable":
+            members[host] = Member(host, why=str(told.get("note")))
+        elif told.get("is_") == "ready":
+            members[host] = _member(host, told)
+    return {host: members.get(host, Member(host, why=f"no answer in {STARTING_S:g} s")) for host in hosts}
+
+
+class Driver:
+    """One run over agents that are ready."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        members: Mapping[str, Member],
+        planned: Plan,
+        groups: Mapping[str, str],
+        size: int,
+        stopped: asyncio.Event,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._crew, self._members, self._plan = crew, members, planned
+        self._groups, self._size, self._stopped, self._progress = groups, size, stopped, progress
+        self._measured: list[Measurement] = []
+        self._gone: dict[str, None] = {}
+        self._place = 0
+        self._tries: list[tuple[tuple[str, ...], bool]] = []
+
+    async def run(self) -> Outcome:
+        """All rounds, then those that settle doubts."""
+        smallest: tuple[str, ...] = ()
+        if self._plan.mode == "bisect":
+            smallest = await self._bisect()
+        else:
+            for each in self._plan.rounds:
+                await self._round(each)
+        spent = 0
+        while True:
+            seen, again = doubts(self._plan, self._measured, self._groups, self._gone, spent)
+            if not again or self._stopped.is_set():
+                break
+            spent += len(again)
+            for each in again:
+                await self._round(each, f" (doubts {spent} of {self._plan.again} at most)")
+        return Outcome(
+            tuple(self._members.values()),
+            self._plan,
+            tuple(self._measured),
+            tuple(self._gone),
+            seen,
+            self._place,
+            tuple(self._tries),
+            smallest,
+            self._stopped.is_set(),
+        )
+
+    async def _bisect(self) -> tuple[str, ...]:
+        """Halve the ring of all nodes until the smallest set that fails is left; () when none does."""
+        nodes = self._plan.nodes
+        if not await self._fails(nodes):
+            return ()
+        search = smallest_failing(nodes)
+        try:
+            asked = next(search)
+            while not self._stopped.is_set():
+                asked = search.send(await self._fails(asked))
+        except StopIteration as end:
+            return tuple(sorted(end.value))
+        return ()
+
+    async def _fails(self, nodes: tuple[str, ...]) -> bool:
+        """Whether a ring over these nodes has a pair that is not well."""
+        if gone := self._gone.keys() & set(nodes):
+            self._tries.append((nodes, True))
+            return bool(gone)
+        before = len(self._measured)
+        await self._round(ring(nodes))
+        seen = fit(self._measured, self._groups, self._gone)
+        reference = seen.reference_gbps or 0.0
+        failed = bool(self._gone.keys() & set(nodes)) or any(
+            one.fault
+            or (one.gbps or 0.0) < seen.slow_below * reference
+            or (one.loss or 0.0) > seen.lossy_above
+            for one in self._measured[before:]
+        )
+        self._tries.append((nodes, failed))
+        return failed
+
+    async def _round(self, pairs: Round, more: str = "") -> None:
+        pairs = tuple(one for one in pairs if self._gone.keys().isdisjoint(one))
+        if not pairs or self._stopped.is_set():
+            return
+        self._place += 1
+        self._progress(f"round {self._place} of {len(self._plan.rounds)}{more}: {len(pairs)} pairs")
+        tokens = {one: secrets.token_hex(16) for one in pairs}
+        listening: dict[str, list[str]] = {}
+        for one in pairs:
+            listening.setdefault(one[0], []).append(_flow(one))
+        for host, flows in listening.items():
+            self._crew.say(host, do="open", round=self._place, flows=flows)
+        ports = await self._ports(listening)
+        ready = [one for one in pairs if _flow(one) in ports and self._gone.keys().isdisjoint(one)]
+        await self._load(ready, ports, tokens)
+
+    async def _ports(self, listening: Mapping[str, list[str]]) -> dict[str, int]:
+        ports: dict[str, int] = {}
+        waiting = set(listening)
+        until = time.monotonic() + OPENING_S
+        while waiting and (heard := await self._hear(until)):
+            host, told = heard
+            if told.get("is_") == "open" and told.get("round") == self._place:
+                ports.update({str(flow): int(port) for flow, port in told["ports"].items()})
+                waiting.discard(host)
+            waiting -= self._gone.keys()
+        if not self._stopped.is_set():
+            self._gone.update(dict.fromkeys(sorted(waiting)))
+        return ports
+
+    async def _load(
+        self, pairs: Sequence[Pair], ports: Mapping[str, int], tokens: Mapping[Pair, str]
+    ) -> None:
+        limit = self._plan.seconds + BEYOND_S
+        flows: dict[str, list[dict[str, Any]]] = {}
+        for one in pairs:
+            a, b = one
+            shared = {"flow": _flow(one), "token": tokens[one], "streams": STREAMS}
+            flows.setdefault(a, []).append({**shared, "from": self._members[b].address})
+            place = [self._members[a].address, ports[_flow(one)]]
+            flows.setdefault(b, []).append({**shared, "to": place})
+        for host, mine in flows.items():
+            told = {"seconds": self._plan.seconds, "size": self._size, "limit": limit, "flows": mine}
+            self._crew.say(host, do="go", round=self._place, **told)
+        waiting = {(host, flow["flow"]) for host, mine in flows.items() for flow in mine}
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        until = time.monotonic() + limit + 1
+        while waiting and (heard := await self._hear(until)):
+            host, told = heard
+            if told.get("is_") == "result" and told.get("round") == self._place:
+                found.setdefault(str(told["flow"]), {})[host] = told
+                waiting.discard((host, str(told["flow"])))
+            waiting = {one for one in waiting if one[0] not in self._gone}
+        if self._stopped.is_set():
+            return
+        if waiting:
+            await self._ping({host for host, _ in waiting})
+        self._measured += [_joined(one, found.get(_flow(one), {}), self._place) for one in pairs]
+
+    async def _ping(self, hosts: set[str]) -> None:
+        """Whoever does not even answer this has stopped answering."""
+        for host in hosts:
+            self._crew.say(host, do="ping", round=self._place)
+        until = time.monotonic() + OPENING_S
+        while hosts and (heard := await self._hear(until)):
+            hosts.discard(heard[0])
+        if not self._stopped.is_set():
+            self._gone.update(dict.fromkeys(sorted(hosts)))
+
+    async def _hear(self, until: float) -> tuple[str, dict[str, Any]] | None:
+        """What an agent says, until some time, or until somebody ends it all."""
+        while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
+            heard = await self._crew.hear(min(left, 0.2))
+            if heard is None:
+                continue
+            host, told = heard
+            if told is None:
+                self._gone[host] = None
+                return host, {}
+            return host, told
+        return None
+
+
+def _joined(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
+    """What both ends say, as one measurement."""
+    ends = [found[name] for name in one if name in found]
+    faults = [str(end["fault"]) for end in ends if end.get("fault")]
+    told: list[Fault] = [
+        fault for fault in ("corrupt", "refused", "filtered", "hang", "error") if fault in faults
+    ]
+    fault = told[0] if told else "hang" if len(ends) < 2 or faults else None
+    notes = [str(end["note"]) for end in ends if end.get("note")]
+    rates = [float(end["gbps"]) for end in ends if end.get("gbps") is not None]
+    losses = [
+        end["again"] / end["segments"] for end in ends if end.get("segments") and end.get("again") is not None
+    ]
+    trips = [float(end["rtt_us"]) for end in ends if end.get("rtt_us") is not None]
+    return Measurement(
+        one,
+        round(min(rates), 4) if len(rates) == 2 else None,
+        fault,
+        round(max(losses), 6) if losses else None,
+        trips[-1] if trips else None,
+        place,
+        "; ".join(dict.fromkeys(notes))[:200],
+    )
+
+
+def _flow(one: Pair) -> str:
+    return f"{one[0]} {one[1]}"
+
+
+def _plain(host: str) -> str:
+    """A host's name without the user that ssh is to be."""
+    return host.rpartition("@")[2]
+
+
+def _member(host: str, told: Mapping[str, Any]) -> Member:
+    speed = told.get("link_gbps")
+    address = str(told.get("address") or "")
+    return Member(
+        host,
+        address,
+        str(told.get("interface") or ""),
+        float(speed) if isinstance(speed, (int, float)) else None,
+        tuple(map(str, told.get("busy") or ())),
+        "" if address else "it has no address on the way to the other nodes",
+    )
+
+
+__all__ = ["Driver", "Member", "Outcome", "Way", "gathered"]

@@ -1,0 +1,190 @@
+"""What was measured as findings with causes, owners and steps, like those of every other check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodedoctor.engine.causes import diagnose
+from nodedoctor.model import Cause, Evidence, Finding, Fix, Result, Status
+from nodedoctor.nodeset import fold
+from nodedoctor.pairs.drive import Outcome
+from nodedoctor.pairs.fit import BLURRED
+from nodedoctor.pairs.model import Culprit, Fault, Measurement
+from nodedoctor.steps import line, look
+
+TCP_SHARE, TCP_UP_TO_GBPS = 0.7, 25.0
+"""The least share of the link's speed that a good pair has over TCP, and the links for which that is asked. A
+frame of 1500 bytes carries 1448 of data in 1538 on the wire, 0.94; the rest is our margin. Above 25 Gb/s one
+process in Python is itself the bound, so nothing is said."""
+SHOWN = 6
+"""Measurements quoted as evidence of one finding."""
+
+_WHY = "A synchronous job runs at the pace of its slowest node: every collective waits for it."
+_WORDS: Mapping[Fault, str] = {
+    "loss": "loses segments",
+    "corrupt": "delivers wrong bytes",
+    "hang": "hangs under load",
+    "refused": "refuses connections: firewall?",
+    "filtered": "does not answer connections: firewall?",
+    "lost": "stopped answering",
+    "error": "could not run the test",
+    "slow": "is slow",
+}
+_TITLES = {
+    "pairs.node": "Node in pairs",
+    "pairs.path": "Path in pairs",
+    "pairs.group": "Group in pairs",
+    "pairs.port": "Ports between nodes",
+    "pairs.floor": "Rate of a good pair",
+}
+
+
+def judged(seen: Outcome, expected_gbps: float | None) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
+    """All findings, each check with at least one, and the causes they have."""
+    found: dict[str, list[Finding]] = {name: [] for name in _TITLES}
+    for culprit in seen.fit.culprits:
+        found[f"pairs.{culprit.kind}"].append(_culprit(culprit, seen))
+    for member in seen.members:
+        if member.why:
+            finding = Finding.unknown("timeout", f"not measured: {member.why}", subject=member.host)
+            found["pairs.node"].append(finding)
+        elif member.busy and member.host not in seen.plan.nodes:
+            said = f"left out, not idle: {', '.join(member.busy)}"
+            fix = Fix("Wait until the node is idle, or measure it under load.", action="none")
+            found["pairs.node"].append(
+                Finding.unknown("not-visible-here", said, subject=member.host, fix=fix)
+            )
+    if seen.fit.closed:
+        found["pairs.port"].append(_closed())
+    found["pairs.floor"].append(_floor(seen, expected_gbps))
+    _well(found, seen)
+    results = [Result(name, _TITLES[name], tuple(findings), why=_WHY) for name, findings in found.items()]
+    return diagnose(results, ())
+
+
+def summary(culprit: Culprit, reference: float | None) -> str:
+    """What is wrong, as a clause without its subject."""
+    said = _WORDS[culprit.fault]
+    if culprit.fault == "slow" and culprit.share is not None and reference:
+        rates = f"{culprit.share * reference:.3g} of {reference:.3g} Gb/s"
+        said = f"{culprit.share:.0%} of the rate of a good pair ({rates})"
+    if culprit.fault == "loss":
+        losses = sorted(one.loss for one in culprit.seen if one.loss is not None)
+        said = f"{losses[len(losses) // 2]:.1%} of segments sent again" if losses else said
+    partners = {name for one in culprit.seen for name in one.pair} - set(culprit.names)
+    with_whom = {
+        "node": f", with {len(partners)} partners" if culprit.fault != "lost" else "",
+        "path": f", {len(culprit.seen)} measurements; both ends well elsewhere",
+        "group": f", with {len(partners)} nodes outside; well inside",
+    }
+    return said + with_whom[culprit.kind]
+
+
+def _culprit(culprit: Culprit, seen: Outcome) -> Finding:
+    said = summary(culprit, seen.fit.reference_gbps)
+    evidence = tuple(Evidence("pairs", _quoted(one)) for one in sorted(culprit.seen, key=_oddest)[:SHOWN])
+    finding = (
+        Finding.unknown("timeout", said, subject=culprit.where, evidence=evidence)
+        if culprit.fault == "lost"
+        else Finding(
+            Status.FAIL if culprit.confidence == "high" else Status.WARN, said, culprit.where, evidence
+        )
+    )
+    subject = {"node": "node", "path": "the path", "group": "the nodes"}[culprit.kind]
+    fixed = Finding(
+        finding.status,
+        finding.summary,
+        finding.subject,
+        finding.evidence,
+        _fix(culprit),
+        reason=finding.reason,
+        why=_WHY,
+    )
+    return fixed.led_by(f"{subject} {culprit.where}: {said.partition(',')[0].partition(' (')[0]}")
+
+
+def _oddest(one: Measurement) -> tuple[bool, int]:
+    """Faults first, then by round."""
+    return not one.fault, one.round
+
+
+def _quoted(one: Measurement) -> str:
+    parts = [f"{one.pair[0]} - {one.pair[1]}, round {one.round}:"]
+    parts += [f"{one.gbps:.3g} Gb/s"] if one.gbps is not None else []
+    parts += [f"{one.loss:.2%} sent again"] if one.loss else []
+    parts += [one.fault] if one.fault else []
+    parts += [f"({one.note})"] if one.note else []
+    return " ".join(parts)
+
+
+def _fix(culprit: Culprit) -> Fix:
+    names = fold(culprit.names)
+    verify = line("nodedoctor fleet --ssh {} --pairs", names)
+    if culprit.kind == "node":
+        text = "Keep jobs off this node; check its NIC, cable and switch port, then measure it again."
+        looks = [look("nodedoctor fleet --ssh {} --deep", names), look("ip -s link", when="on the node")]
+        if culprit.fault in ("refused", "filtered"):
+            text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
+            looks = [look("sudo nft list ruleset", when="on the node")]
+        return Fix(text, tuple(looks), "drain" if culprit.fault == "lost" else "investigate")
+    text = "Check the switch ports and cables on this path; both ends are well with other nodes."
+    if culprit.kind == "group":
+        text = "Check the uplinks of the switch that these nodes share; they are well among themselves."
+    return Fix(text, (look("ip -s link", when="on both ends"),), "investigate", verify=verify)
+
+
+def _closed() -> Finding:
+    fix = Fix(
+        "Open TCP ports between the nodes: NCCL, gloo and MPI choose theirs at random.",
+        (look("sudo nft list ruleset", when="on a node"),),
+        "config",
+    )
+    said = "most pairs cannot connect: firewall? Nothing is known of their speed"
+    return Finding.unknown("denied", said, fix=fix)
+
+
+def _floor(seen: Outcome, expected: float | None) -> Finding:
+    reference = seen.fit.reference_gbps
+    if reference is None:
+        return Finding.unknown("not-visible-here", "no pair has a rate")
+    said = f"a good pair has {reference:.3g} Gb/s over TCP"
+    if expected is not None:
+        if reference < expected:
+            return Finding.fail(f"{said}, expected {expected:g}")
+        return Finding.ok(f"{said}, at least {expected:g} expected")
+    speeds = {member.link_gbps for member in seen.members if not member.why}
+    speed = next(iter(speeds)) if len(speeds) == 1 else None
+    if speed is None or speed > TCP_UP_TO_GBPS:
+        return Finding.info(f"{said}; no bound is known for these links, --expect pair.gbps=N sets one")
+    if reference < TCP_SHARE * speed:
+        return Finding.warn(f"{said}, less than {TCP_SHARE:.0%} of the {speed:g} Gb/s link, on all nodes")
+    return Finding.ok(f"{said} on {speed:g} Gb/s links")
+
+
+def _well(found: dict[str, list[Finding]], seen: Outcome) -> None:
+    """What is said where nothing is wrong: only of what was measured."""
+    pairs = {one.pair for one in seen.measured if not one.fault}
+    if pairs and seen.fit.slow_below < BLURRED:
+        said = f"rates scatter too much: only a pair below {seen.fit.slow_below:.0%} of the others would show"
+        blurred = Finding.unknown("not-visible-here", said)
+        for name in ("pairs.node", "pairs.path", "pairs.group"):
+            found[name] = found[name] or [blurred]
+    nodes = {name for one in pairs for name in one}
+    for name, count, what in (("pairs.node", len(nodes), "nodes"), ("pairs.path", len(pairs), "pairs")):
+        if not found[name]:
+            said = f"{count} {what} measured, none is the odd one out"
+            found[name].append(
+                Finding.ok(said) if count else Finding.unknown("not-visible-here", "none measured")
+            )
+    if not found["pairs.group"]:
+        found["pairs.group"].append(
+            Finding.ok("no group of nodes is slow with the rest")
+            if pairs
+            else Finding.unknown("not-visible-here", "none measured")
+        )
+    if not found["pairs.port"]:
+        found["pairs.port"].append(
+            Finding.ok("pairs could connect")
+            if pairs
+            else Finding.unknown("not-visible-here", "none measured")
+        )

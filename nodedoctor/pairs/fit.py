@@ -1,0 +1,324 @@
+"""What the pairs say together: a pair is as good as the worse of its nodes and the path between them.
+
+So a slow node is slow with everybody, a slow path joins two nodes that are well with others, and nodes behind
+a slow link are well among themselves and slow with the rest. Nothing is concluded from one measurement:
+what was odd once is measured again, and only a majority of measurements makes a pair bad.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Literal
+
+from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Fit, Measurement, Pair, pair
+
+SLOW_BELOW = 0.8
+"""Share of what a good pair has. Our choice: between healthy pairs of one fabric nccl-tests and ib_write_bw
+differ by a few percent, and a fault that costs less than a fifth hides in the noise of shared switches."""
+SCATTER, SCATTER_ALONE = 3.0, 4.0
+"""Standard deviations that a slow pair lies below the others, where those scatter more; one that is
+blamed alone lies farther below, as no other pair agrees with it. Our choice, from simulations."""
+BLURRED = 0.5
+"""Bound of a slow pair below which rates scatter too much for a pass: half a rate missing would not show."""
+LOSSY_ABOVE = 0.005
+"""Share of retransmitted segments. Our choice: a data centre's switches lose below 1 in 10 000, and the rate
+of a TCP stream falls with the square root of the loss (Mathis et al., 1997)."""
+LOSSIER = 4.0
+"""Times the upper quartile of all pairs: behind shapers and policers everybody loses a little."""
+ENOUGH = 3
+"""Partners that are well elsewhere and bad with a node, for it to be named with high confidence."""
+STRAY = 0.25
+"""Share of a bad node's pairs that may look good by chance."""
+AMONG = 12
+"""Suspects that are all measured with each other; of more, only those next to each other."""
+
+Confidence = Literal["high", "medium", "low"]
+
+
+def fit(measured: Sequence[Measurement], groups: Mapping[str, str], gone: Iterable[str] = ()) -> Fit:
+    """What the measurements say; `groups` is the leaf of each node if known, `gone` who stopped answering."""
+    return _Work(measured, groups, frozenset(gone)).fit()
+
+
+class _Work:
+    """One fit under way."""
+
+    def __init__(
+        self, measured: Sequence[Measurement], groups: Mapping[str, str], gone: frozenset[str]
+    ) -> None:
+        self.groups, self.gone = groups, gone
+        self.measured = measured
+        live = [one for one in measured if gone.isdisjoint(one.pair)]
+        self.by_pair: dict[Pair, list[Measurement]] = defaultdict(list)
+        for each in live:
+            self.by_pair[each.pair].append(each)
+        self.reference, self.scatter = _reference(live)
+        self.slow_below = self._bound(SCATTER)
+        losses = sorted(each.loss for each in live if each.loss is not None)
+        self.lossy_above = max(LOSSY_ABOVE, LOSSIER * losses[len(losses) * 3 // 4] if losses else 0.0)
+        self.bad: dict[Pair, Fault] = {}
+        self.good: set[Pair] = set()
+        self.doubted: set[Pair] = set()
+        self._sort()
+        self.partners: dict[str, set[str]] = defaultdict(set)
+        self.friends: dict[str, set[str]] = defaultdict(set)
+        for one in self.by_pair:
+            for name, other in (one, one[::-1]):
+                if one in self.good:
+                    self.friends[name].add(other)
+                elif one in self.bad:
+                    self.partners[name].add(other)
+        self.culprits: list[Culprit] = []
+        self.explained: set[Pair] = set()
+
+    def fit(self) -> Fit:
+        """Groups first, then nodes, then paths: each explains what it can, and the next what is left."""
+        for name in sorted(self.gone):
+            seen = tuple(one for one in self.measured if name in one.pair)
+            self.culprits.append(Culprit("node", name, (name,), "lost", "high", None, seen))
+        unconnected = sum(fault in CONNECTING for fault in self.bad.values())
+        if len(self.by_pair) > 1 and unconnected * 2 > len(self.by_pair):
+            return Fit(self.reference, self.slow_below, self.lossy_above, tuple(self.culprits), closed=True)
+        self._leaves()
+        self._islands()
+        self._nodes()
+        self._listeners()
+        self._paths()
+        confirmed = tuple(sorted(self.doubted - self.explained))
+        return Fit(
+            self.reference,
+            self.slow_below,
+            self.lossy_above,
+            tuple(self.culprits),
+            tuple(self._open()),
+            confirmed,
+        )
+
+    def _bound(self, deviations: float) -> float:
+        return max(0.0, min(SLOW_BELOW, 1 - deviations * self.scatter))
+
+    def _sort(self) -> None:
+        """Good and bad pairs, by the majority of their measurements; wrong bytes need no majority."""
+        for one, seen in self.by_pair.items():
+            faults = [fault for each in seen if (fault := self._fault(each))]
+            if "corrupt" in faults:
+                self.bad[one] = "corrupt"
+            elif len(faults) * 2 > len(seen):
+                self.bad[one] = Counter(faults).most_common(1)[0][0]
+            elif len(faults) * 2 == len(seen):
+                self.doubted.add(one)
+            else:
+                self.good.add(one)
+
+    def _fault(self, one: Measurement) -> Fault | None:
+        if one.fault:
+            return one.fault
+        if one.loss is not None and one.loss > self.lossy_above:
+            return "loss"
+        if one.gbps is not None and self.reference and one.gbps < self.slow_below * self.reference:
+            return "slow"
+        return None
+
+    def _leaves(self) -> None:
+        """Groups known from the topology: bad with the others, well inside."""
+        members: dict[str, set[str]] = defaultdict(set)
+        for name, leaf in self.groups.items():
+            members[leaf].add(name)
+        if len(members) < 2:
+            return
+        for leaf, names in sorted(members.items()):
+            self._group(
+                leaf, names, {name for other, more in members.items() if other != leaf for name in more}
+            )
+        between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+        for one in self.by_pair:
+            a, b = (self.groups.get(name, "") for name in one)
+            if a and b and a != b and one not in self.explained:
+                between[pair(a, b)].append(one)
+        for (a, b), pairs in sorted(between.items()):
+            bad = [one for one in pairs if one in self.bad]
+            ends = [{one[0] for one in bad} | {one[1] for one in bad}][0]
+            well = all(self.friends[name] for name in ends)
+            if well and len(ends) >= 2 * ENOUGH and len(bad) >= (1 - STRAY) * len(pairs):
+                self._add("path", f"{a}:{b}", tuple(sorted(ends)), bad)
+
+    def _islands(self) -> None:
+        """Groups seen in the pairs alone: nodes joined by good pairs, bad with the largest such set."""
+        left, islands = set(self.friends), []
+        while left:
+            island, edge = set(), [min(left)]
+            while edge:
+                name = edge.pop()
+                if name not in island:
+                    island.add(name)
+                    edge += self.friends[name] - island
+            left -= island
+            islands.append(island)
+        islands.sort(key=len, reverse=True)
+        for island in islands[1:]:
+            if len(island) >= 2:
+                self._group(_named(island), island, islands[0])
+
+    def _group(self, where: str, names: set[str], others: set[str]) -> None:
+        """Name a group if it is well inside and bad with the others, and is the smaller side."""
+        if len(names) < 2 or len(names) > len(others):
+            return
+        inside = [one for one in self.by_pair if names.issuperset(one)]
+        across = [
+            one
+            for one in self.by_pair
+            if one not in self.explained and len(names & set(one)) == 1 and len(others & set(one)) == 1
+        ]
+        bad = [one for one in across if one in self.bad]
+        well = [one for one in inside if one in self.good]
+        here = {name for one in bad for name in one if name in names}
+        there = {name for one in bad for name in one if name in others}
+        if (
+            well
+            and len(well) >= (1 - STRAY) * len(inside)
+            and len(bad) >= max(ENOUGH, (1 - STRAY) * len(across))
+            and len(here) >= 2
+            and len(there) >= 2
+            and any(self.friends[name] & others for name in there)
+        ):
+            self._add("group", where, tuple(sorted(names)), bad)
+
+    def _nodes(self) -> None:
+        """Nodes that are bad with everybody, the one with most bad pairs first."""
+        while True:
+            ranked = sorted(self.partners, key=lambda name: (-len(self._against(name)), name))
+            for name in ranked:
+                bad = self._against(name)
+                well = self.friends[name]
+                clean = [other for other in bad if self.friends[other]]
+                if len(clean) >= 2 and len(well) <= STRAY * len(bad):
+                    self._add("node", name, (name,), [pair(name, other) for other in bad], len(clean))
+                    break
+            else:
+                return
+
+    def _listeners(self) -> None:
+        """Nodes that can connect and cannot be connected to: of a pair the first listens."""
+        for name in sorted(self.partners):
+            listening = [one for one in self.by_pair if one[0] == name and one not in self.explained]
+            closed = [one for one in listening if self.bad.get(one) in CONNECTING]
+            if len(closed) >= 2 and len(closed) == len(listening):
+                self._add("node", name, (name,), closed, len(closed))
+
+    def _against(self, name: str) -> list[str]:
+        return [other for other in self.partners[name] if pair(name, other) not in self.explained]
+
+    def _paths(self) -> None:
+        """Bad pairs of nodes that are well with others, once they were bad twice."""
+        for one in sorted(self.bad):
+            if one in self.explained:
+                continue
+            times = len(self.by_pair[one])
+            sure = self.bad[one] == "corrupt" or (times >= ENOUGH and self._far_below(one))
+            if sure and all(self.friends[name] for name in one):
+                self._add("path", f"{one[0]}:{one[1]}", one, [one], times)
+            else:
+                self.doubted.add(one)
+
+    def _far_below(self, one: Pair) -> bool:
+        """Whether a pair is bad enough to be blamed alone."""
+        if self.bad[one] != "slow" or not self.reference:
+            return True
+        rates = [each.gbps for each in self.by_pair[one] if each.gbps is not None]
+        return median(rates) < self._bound(SCATTER_ALONE) * self.reference
+
+    def _add(
+        self,
+        kind: Literal["node", "path", "group"],
+        where: str,
+        names: tuple[str, ...],
+        pairs: Sequence[Pair],
+        weight: int = ENOUGH,
+    ) -> None:
+        seen = tuple(each for one in pairs for each in self.by_pair[one])
+        rates = [each.gbps for each in seen if each.gbps is not None]
+        share = median(rates) / self.reference if rates and self.reference else None
+        fault = Counter(self.bad[one] for one in pairs).most_common(1)[0][0]
+        sure: Confidence = "high" if weight >= ENOUGH else "medium" if weight == 2 else "low"
+        self.culprits.append(Culprit(kind, where, names, fault, sure, share, seen))
+        self.explained.update(pairs)
+
+    def _open(self) -> Iterable[Pair]:
+        """The pairs that decide most: doubted ones again, and suspects with good nodes and each other."""
+        wanted: dict[Pair, None] = {}
+        named = {name for one in self.culprits if one.kind == "node" for name in one.names}
+        suspects = sorted(
+            name for name in self.partners if len(self._suspicious(name)) and name not in self.gone
+        )
+        settled = {name for one in self.culprits if one.kind == "group" for name in one.names}
+        near = [name for name in suspects if name not in settled and not self.friends[name]]
+        among = (
+            [pair(a, b) for place, a in enumerate(near) for b in near[place + 1 :]]
+            if len(near) <= AMONG
+            else [pair(a, b) for step in (1, 2) for a, b in zip(near, near[step:], strict=False)]
+        )
+        wanted.update(dict.fromkeys(one for one in among if one not in self.by_pair))
+        islands = [culprit.names for culprit in self.culprits if culprit.kind == "group"]
+        for place, names in enumerate(islands):
+            others = [*near, *(name for more in islands[place + 1 :] for name in more[:ENOUGH])]
+            joints = [
+                pair(name, names[(i + k) % len(names)]) for i, name in enumerate(others) for k in (0, 1)
+            ]
+            wanted.update(dict.fromkeys(one for one in joints if one not in self.by_pair))
+        for leaf in sorted({self.groups[name] for name in near if name in self.groups}):
+            inside = sorted(name for name in near if self.groups.get(name) == leaf)
+            wanted.update(
+                (pair(a, b), None)
+                for place, a in enumerate(inside)
+                for b in inside[place + 1 : place + 3]
+                if pair(a, b) not in self.by_pair
+            )
+        sound = [name for name in sorted(self.friends) if name not in self.partners or self.friends[name]]
+        sound = [name for name in sound if name not in named and not self._suspicious(name)]
+        for place, name in enumerate(suspects):
+            met = (self.partners[name] | self.friends[name]).intersection(sound)
+            fresh = [other for other in sound if other not in met and other != name]
+            lacking = max(0, ENOUGH - len(met))
+            wanted.update(
+                (pair(name, fresh[(place * ENOUGH + i) % len(fresh)]), None) for i in range(lacking) if fresh
+            )
+        for one in sorted({*self.bad, *self.doubted} - self.explained):
+            if len(self.by_pair[one]) < ENOUGH:
+                wanted[one] = None
+        return wanted
+
+    def _suspicious(self, name: str) -> list[str]:
+        """Bad partners of a node that has few good ones, whatever explains them."""
+        bad = self.partners[name]
+        return sorted(bad) if len(self.friends[name]) <= STRAY * len(bad) else []
+
+
+def _reference(measured: Iterable[Measurement]) -> tuple[float | None, float]:
+    """What a good pair has, and the standard deviation of good pairs as a share of it.
+
+    Each node votes with the upper quartile of its pairs, which a slow partner does not touch; the reference
+    is the median of all pairs that are near the median vote. Faults only lower a rate, so the scatter is that
+    of the better half.
+    """
+    rates: dict[str, list[float]] = defaultdict(list)
+    every = []
+    for one in measured:
+        if one.gbps is not None and not one.fault:
+            every.append(one.gbps)
+            for name in one.pair:
+                rates[name].append(one.gbps)
+    if not every:
+        return None, 0.0
+    vote = median(sorted(values)[len(values) * 3 // 4] for values in rates.values())
+    near = [rate for rate in every if rate > SLOW_BELOW * vote] or every
+    reference = median(near)
+    above = median(rate - reference for rate in every if rate >= reference)
+    return reference, 1.4826 * above / reference if reference else 0.0
+
+
+def _named(names: Iterable[str]) -> str:
+    from nodedoctor.nodeset import fold
+
+    return fold(names)

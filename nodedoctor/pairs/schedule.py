@@ -1,0 +1,159 @@
+"""Which pairs are measured when: rounds of disjoint pairs, and how long they take.
+
+Everything here is pure. The same planner drives real nodes and the simulations of the tests.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterable, Mapping, Sequence
+
+from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, pair
+from nodedoctor.record import record
+
+ALL_UP_TO = 32
+"""Nodes up to which all pairs are measured by default: 31 rounds, three minutes."""
+SAMPLED = 8
+"""Rounds of a sample. Our choice: a slow node is then slow with eight others, and at any size the good pairs
+hang together (a random graph of degree 8)."""
+LOOKS_AGAIN = 4
+"""Times that doubts are measured again; each takes a few rounds. Our choice, from the simulations."""
+ROUNDS_AGAIN = 16
+"""Rounds of one such time at most."""
+MINUTES = 15.0
+"""What a plan may take by default at any size."""
+SETUP_S = 2.0
+"""Seconds of a round beside the load itself: ports, connections, answers. Our measurement: below one."""
+
+
+@record
+class Plan:
+    """What will be done: printed before anything runs.
+
+    `rounds` are those of the beginning; `again` is how many more may follow to settle doubts.
+    """
+
+    mode: Mode
+    nodes: tuple[str, ...]
+    rounds: tuple[Round, ...]
+    seconds: float
+    again: int
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds when every node is well."""
+        return len(self.rounds) * (self.seconds + SETUP_S)
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds with all doubts settled."""
+        return (len(self.rounds) + self.again) * (self.seconds + SETUP_S)
+
+    @property
+    def pairs(self) -> int:
+        """How many different pairs the first rounds measure."""
+        return len({one for each in self.rounds for one in each})
+
+
+def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, seed: int = 0) -> Plan:
+    """The plan for some nodes; without a mode all pairs up to 32 nodes and a sample above.
+
+    Without a mode the plan is cut so that it takes 15 minutes at most.
+    """
+    chosen = mode or ("all" if len(nodes) <= ALL_UP_TO else "sample")
+    rounds = _rounds(tuple(nodes), chosen, seed)
+    again = LOOKS_AGAIN * ROUNDS_AGAIN
+    if mode is None:
+        room = int(MINUTES * 60 / (seconds + SETUP_S))
+        rounds = rounds[: max(1, room // 2)] if len(rounds) > room else rounds
+        again = max(0, min(again, room - len(rounds)))
+    return Plan(chosen, tuple(nodes), rounds, seconds, again)
+
+
+def all_rounds(nodes: Sequence[str]) -> tuple[Round, ...]:
+    """Every pair once, in as few rounds as there can be (the circle method of tournaments)."""
+    seats: list[str | None] = list(nodes)
+    if len(seats) % 2:
+        seats.append(None)
+    rounds = []
+    for _ in range(len(seats) - 1):
+        half = len(seats) // 2
+        sides = zip(seats[:half], reversed(seats[half:]), strict=True)
+        rounds.append(tuple(pair(a, b) for a, b in sides if a is not None and b is not None))
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return tuple(each for each in rounds if each)
+
+
+def ring(nodes: Sequence[str]) -> Round:
+    """Every node with the next, the last with the first."""
+    if len(nodes) < 2:
+        return ()
+    following = (*nodes[1:], nodes[0])
+    return tuple(dict.fromkeys(pair(a, b) for a, b in zip(nodes, following, strict=True)))
+
+
+def packed(pairs: Iterable[Pair]) -> tuple[Round, ...]:
+    """Pairs in rounds in which no node is twice, in the order given as far as that goes."""
+    rounds: list[list[Pair]] = []
+    busy: list[set[str]] = []
+    for one in pairs:
+        for place, taken in enumerate(busy):  # noqa: B007
+            if taken.isdisjoint(one):
+                break
+        else:
+            place = len(busy)
+            rounds.append([])
+            busy.append(set())
+        rounds[place].append(one)
+        busy[place].update(one)
+    return tuple(map(tuple, rounds))
+
+
+def _rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
+    if mode == "all":
+        return all_rounds(nodes)
+    if mode == "ring":
+        return packed(ring(nodes))
+    if mode == "bisect":
+        return (ring(nodes),)
+    mixed = list(nodes)
+    chance = random.Random(seed)  # the same nodes give the same plan, so that two runs can be compared
+    chance.shuffle(mixed)
+    every = all_rounds(mixed)
+    return tuple(every[place] for place in sorted(chance.sample(range(len(every)), min(SAMPLED, len(every)))))
+
+
+def doubts(
+    planned: Plan,
+    measured: Sequence[Measurement],
+    groups: Mapping[str, str],
+    gone: Iterable[str],
+    spent: int,
+) -> tuple[Fit, tuple[Round, ...]]:
+    """What the measurements say so far, and the rounds that would settle its doubts; none when it is over."""
+    seen = fit(measured, groups, gone)
+    room = min(ROUNDS_AGAIN, planned.again - spent)
+    return seen, packed(seen.next)[: max(0, room)]
+
+
+def smallest_failing(nodes: Sequence[str]) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:
+    """Halve a set of nodes that fails together until the smallest set that still fails is left.
+
+    Yields sets to be tried and is sent whether each failed; returns the smallest. Fewer than two nodes are
+    never tried: they have nobody to talk to. The algorithm is QuickXplain (Junker, AAAI 2004), which needs
+    about 2 k log2(n / k) tries for k culprits and also finds two nodes that fail only with each other.
+    """
+    return (yield from _smallest((), tuple(nodes), False))
+
+
+def _smallest(
+    kept: tuple[str, ...], left: tuple[str, ...], grown: bool
+) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:
+    if grown and len(kept) > 1 and (yield kept):
+        return ()
+    if len(left) < 2:
+        return left
+    first, second = left[: len(left) // 2], left[len(left) // 2 :]
+    found = yield from _smallest((*kept, *first), second, True)
+    return (*(yield from _smallest((*kept, *found), first, bool(found))), *found)

@@ -1,0 +1,388 @@
+"""Watches the processes of a training job: one line of JSON per look, until stdin ends.
+
+    python -I -S sampler.py '{"pids": [4242]}'        that process and all below it
+    python -I -S sampler.py '{"slurm": "4711"}'       the tasks of a Slurm job on this node
+    python -I -S sampler.py '{"ray": true}'           the workers of the raylets on this node
+
+Further keys: "files" (outputs to follow besides those of the processes: path and where to begin),
+"heartbeat" (a file that the
+job touches), "seconds" (between looks). A line {"seconds": 1} on stdin changes the pace from then on.
+
+Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block
+on a process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import stat as modes
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+WANTED = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    "NCCL_RAS_ADDR", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "NODEDOCTOR_STACKS",
+)  # fmt: skip
+"""Variables by which launchers give a process its place, and those by which it can be asked for more."""
+IDENTITIES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+"""Rank, size and local rank, the nearest launcher first: torchrun started by srun sees both."""
+HEAP = 512 << 20
+"""Bytes of a process's heap that are searched for what it set itself; Ray Train sets RANK inside the
+worker."""
+CHUNK, OVERLAP = 4 << 20, 64
+"""Bytes read at a time, and those of the last part that are looked at again with the next."""
+SET_LATER = (b"\0RANK=", b"\0WORLD_SIZE=", b"\0LOCAL_RANK=")
+HEAP_LOOKS = 6
+"""Times a process without RANK is searched: its trainer may set it later."""
+DISCOVERY = 30.0
+"""Seconds between two walks over all of /proc, at most; between them only known processes are read."""
+TAIL = 64 << 10
+"""Bytes of an output that are handed on per look: the newest."""
+PROCESSES = 1024
+"""Ranks looked at, at most."""
+PYTHON = re.compile(r"^(?:python|pt_main_thread|ray::)")
+RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
+PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
+JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
+
+
+def main() -> None:
+    """Look until stdin ends."""
+    watch = Watch(json.loads(sys.argv[1]))
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            print(json.dumps(watch.look()), flush=True)
+            said = told(time.monotonic() + watch.pace)
+            if said is None:
+                return
+            watch.pace = float(said.get("seconds", watch.pace))
+
+
+def told(due: float) -> dict[str, Any] | None:
+    """Wait until a moment, or for a line on stdin; None when stdin has ended."""
+    while (left := due - time.monotonic()) > 0:
+        if select.select([0], [], [], left)[0]:
+            data = os.read(0, 4096)
+            if not data:
+                return None
+            with contextlib.suppress(ValueError):
+                return dict(json.loads(data.decode().strip().rpartition("\n")[2]))
+    return {}
+
+
+class Watch:
+    """What is known of the job from one look to the next."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self.wanted = wanted
+        self.pace = float(wanted.get("seconds", 10))
+        self.members: dict[int, dict[str, Any]] = {}
+        self.below: dict[int, list[int]] = {}
+        self.outputs: dict[tuple[int, int], list[Any]] = {}
+        self.looks: dict[int, int] = {}
+        self.walked = -DISCOVERY
+        self.roots: list[int] = []
+
+    def look(self) -> dict[str, Any]:
+        """One sample."""
+        now = time.monotonic()
+        lost = any(status(pid)[0] != one["start"] for pid, one in self.members.items())
+        nameless = not any("by" in one for one in self.members.values())
+        if now - self.walked >= min(DISCOVERY, 5 * self.pace) or lost or nameless:
+            self.discover()
+            self.walked = now
+        ranks = [self.rank(pid, one) for pid, one in sorted(self.members.items())]
+        sample: dict[str, Any] = {
+            "time": time.time(),
+            "monotonic": now,
+            "roots": [pid for pid in self.roots if alive(pid)],
+            "ranks": ranks,
+            "output": self.output(),
+            "host": counters(),
+        }
+        if path := self.wanted.get("heartbeat"):
+            with contextlib.suppress(OSError):
+                sample["heartbeat"] = os.stat(path).st_mtime_ns
+        return sample
+
+    def discover(self) -> None:
+        """Find the job's processes: which are ranks, and what is below them."""
+        parents = {pid: parent for pid in pids() if (parent := parent_of(pid)) is not None}
+        below: dict[int, list[int]] = {}
+        for pid, parent in parents.items():
+            below.setdefault(parent, []).append(pid)
+        self.roots = [pid for pid in self.starts(parents) if pid in parents]
+        inside = descendants(self.roots, below)
+        inside.discard(os.getpid())
+        self.members = {
+            pid: one for pid, one in self.chosen(inside, parents).items() if one["start"] is not None
+        }
+        self.below = {pid: sorted(descendants([pid], below) - {pid}) for pid in self.members}
+
+    def starts(self, parents: dict[int, int]) -> list[int]:
+        """The processes that the job hangs from."""
+        found = [int(pid) for pid in self.wanted.get("pids", ())]
+        if self.wanted.get("ray"):
+            found += [pid for pid in parents if name(pid) == "raylet"]
+        if job := self.wanted.get("slurm"):
+            mine = {pid for pid in parents if job_of(pid) == job}
+            found += sorted(pid for pid in mine if parents[pid] not in mine)
+        return found
+
+    def chosen(self, inside: set[int], parents: dict[int, int]) -> dict[int, dict[str, Any]]:
+        """The ranks among a job's processes: the topmost of those that know their place."""
+        known = {pid: self.place(pid) for pid in sorted(inside)[: 8 * PROCESSES]}
+        for kind in IDENTITIES:
+            ranked = {pid for pid, one in known.items() if one.get("by") == kind[0]}
+            if kind[0] == "SLURM_PROCID":  # srun gives it to the shell as well that starts the Python
+                ranked = {pid for pid in ranked if PYTHON.match(name(pid))} or ranked
+            top = [pid for pid in sorted(ranked) if parents.get(pid) not in ranked]
+            if top:
+                return {pid: known[pid] for pid in top[:PROCESSES]}
+        workers = [pid for pid in sorted(inside) if RAY_WORKER.match(title(pid))]
+        if not workers and "pids" in self.wanted:
+            workers = [pid for pid in sorted(inside) if PYTHON.match(name(pid)) and pid not in self.roots]
+            workers = [pid for pid in workers if parents.get(pid) not in workers] or self.roots
+        return {pid: known.get(pid) or self.place(pid) for pid in workers[:PROCESSES]}
+
+    def place(self, pid: int) -> dict[str, Any]:
+        """Who a process is: kept once known, as a process keeps its place."""
+        start = status(pid)[0]
+        before = self.members.get(pid)
+        if before is not None and before["start"] == start and before.get("by"):
+            return before
+        told = environment(pid)
+        if "RANK" not in told and RAY_WORKER.match(title(pid)) and self.looks.get(pid, 0) < HEAP_LOOKS:
+            self.looks[pid] = self.looks.get(pid, 0) + 1
+            told.update(set_later(pid))
+        one: dict[str, Any] = {"start": start, "title": title(pid)[:200], "environment": told}
+        for rank, size, local in IDENTITIES:
+            if told.get(rank, "").isdecimal():
+                one |= {"by": rank, "rank": int(told[rank])}
+                one |= {key: int(told[word]) for key, word in (("world", size), ("local", local))
+                        if told.get(word, "").isdecimal()}  # fmt: skip
+                break
+        return one
+
+    def rank(self, pid: int, one: dict[str, Any]) -> dict[str, Any]:
+        """How one rank does now."""
+        start, state, ticks = status(pid)
+        if start != one["start"]:
+            return {"pid": pid, "gone": True, **shown(one)}
+        self.note_outputs(pid)
+        if "prefix" not in one and one.setdefault("maps_read", 0) < HEAP_LOOKS:
+            one["maps_read"] += 1
+            if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
+                one["prefix"] = found[1]
+        moved = moved_bytes(pid)
+        children = [child for child in self.below.get(pid, ()) if alive(child)]
+        return {
+            "pid": pid,
+            **shown(one),
+            "state": state,
+            "ticks": ticks,
+            "children": children[:64],
+            "child_ticks": sum(status(child)[2] for child in children),
+            "child_bytes": sum(moved_bytes(child) or 0 for child in children),
+            "bytes": moved,
+            "wchan": line(f"/proc/{pid}/wchan"),
+            "syscall": line(f"/proc/{pid}/syscall").partition(" ")[0],
+            "memory": resident(pid),
+        }
+
+    def note_outputs(self, pid: int) -> None:
+        """Remember the regular files that a rank writes its output to."""
+        for number in (1, 2):
+            path = f"/proc/{pid}/fd/{number}"
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                key = (found.st_dev, found.st_ino)
+                if modes.S_ISREG(found.st_mode) and key not in self.outputs:
+                    self.outputs[key] = [os.readlink(path), max(0, found.st_size - TAIL)]
+
+    def output(self) -> list[dict[str, Any]]:
+        """What the outputs got since the last look."""
+        for path, begin in self.wanted.get("files", ()):
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                self.outputs.setdefault((found.st_dev, found.st_ino), [path, begin])
+        said = []
+        for place in self.outputs.values():
+            with contextlib.suppress(OSError), open(place[0], "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                begin = place[1] if size >= place[1] else 0
+                if size > begin:
+                    file.seek(max(begin, size - TAIL))
+                    text = file.read(TAIL).decode("utf-8", "replace")
+                    place[1] = size
+                    said.append({"path": place[0], "text": text, "skipped": max(0, size - TAIL - begin)})
+        return said
+
+
+def shown(one: dict[str, Any]) -> dict[str, Any]:
+    """What of a rank's identity is handed on."""
+    told = one["environment"]
+    kept: dict[str, Any] = {
+        key: one[key] for key in ("start", "rank", "world", "local", "by", "title", "prefix") if key in one
+    }
+    for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
+                          ("stacks", "NODEDOCTOR_STACKS")):  # fmt: skip
+        if variable in told:
+            kept[key] = told[variable]
+    return kept
+
+
+def pids() -> list[int]:
+    """All processes."""
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
+
+
+def descendants(roots: Iterable[int], below: dict[int, list[int]]) -> set[int]:
+    """The processes below some, and these themselves."""
+    found: set[int] = set()
+    open_ = list(roots)
+    while open_:
+        pid = open_.pop()
+        if pid not in found:
+            found.add(pid)
+            open_ += below.get(pid, ())
+    return found
+
+
+def fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name: state, ppid, ..."""
+    return read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent; None when the process is gone."""
+    told = fields(pid)
+    return int(told[1]) if len(told) > 19 else None
+
+
+def status(pid: int) -> tuple[int | None, str, int]:
+    """Start time (which makes a pid unique), state, CPU ticks; (None, "", 0) for a process that is gone."""
+    told = fields(pid)
+    if len(told) < 22:
+        return None, "", 0
+    return int(told[19]), told[0], int(told[11]) + int(told[12])
+
+
+def alive(pid: int) -> bool:
+    """True unless the process is gone or a zombie."""
+    return status(pid)[1] not in ("", "Z", "X")
+
+
+def name(pid: int) -> str:
+    """The process's short name."""
+    return line(f"/proc/{pid}/comm")
+
+
+def title(pid: int) -> str:
+    """The first word of the command line, which Ray sets to the actor's name."""
+    return read(f"/proc/{pid}/cmdline", 4096).split("\0")[0]
+
+
+def job_of(pid: int) -> str:
+    """The Slurm job a process belongs to: by its control group, else by its environment."""
+    found = JOB_OF_CGROUP.search(read(f"/proc/{pid}/cgroup"))
+    if found:
+        return found[1]
+    text = read(f"/proc/{pid}/environ", 1 << 20)
+    return next((part[13:] for part in text.split("\0") if part.startswith("SLURM_JOB_ID=")), "")
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The wanted variables that a process was started with."""
+    pairs = (part.partition("=") for part in read(f"/proc/{pid}/environ", 1 << 20).split("\0"))
+    return {key: value for key, _, value in pairs if key in WANTED}
+
+
+def set_later(pid: int) -> dict[str, str]:
+    """RANK and its neighbours as the process set them itself: setenv(3) keeps "NAME=value" on the heap.
+
+    Only where one value is found: a heap also keeps what was freed. Needs the right to trace the process.
+    """
+    found: dict[str, set[str]] = {}
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            heap = next((row.split()[0] for row in file if row.rstrip().endswith("[heap]")), "")
+        begin, _, end = heap.partition("-")
+        if not end:
+            return {}
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(int(begin, 16))
+            left, rest = min(int(end, 16) - int(begin, 16), HEAP), b""
+            while left > 0 and (data := memory.read(min(left, CHUNK))):
+                left -= len(data)
+                for key, value in assignments(rest + data):
+                    found.setdefault(key, set()).add(value)
+                rest = data[-OVERLAP:]
+    except (OSError, ValueError, OverflowError):
+        return {}
+    return {key: values.pop() for key, values in found.items() if len(values) == 1}
+
+
+def assignments(data: bytes) -> Iterator[tuple[str, str]]:
+    """The wanted "NAME=number" strings in a piece of memory. find(), as an expression takes minutes."""
+    for name in SET_LATER:
+        at = -1
+        while (at := data.find(name[1:], at + 1)) >= 0:
+            end = data.find(b"\0", at, at + OVERLAP)
+            value = data[at + len(name) - 1 : end]
+            if data[at - 1 : at] == b"\0" and end > 0 and value.isdigit() and len(value) < 8:
+                yield name[1:-1].decode(), value.decode()
+
+
+def moved_bytes(pid: int) -> int | None:
+    """Bytes read and written by calls so far; None when that may not be seen."""
+    text = read(f"/proc/{pid}/io")
+    found = dict(row.split(": ") for row in text.splitlines() if ": " in row)
+    return int(found["rchar"]) + int(found["wchar"]) if "rchar" in found and "wchar" in found else None
+
+
+def resident(pid: int) -> int | None:
+    """Bytes of memory in use."""
+    told = read(f"/proc/{pid}/statm").split()
+    return int(told[1]) * os.sysconf("SC_PAGE_SIZE") if len(told) > 1 else None
+
+
+def counters() -> dict[str, int]:
+    """Bytes through the node's interfaces and InfiniBand ports since boot; 32-bit words for the latter."""
+    told: dict[str, int] = {}
+    for row in read("/proc/net/dev").splitlines()[2:]:
+        interface, _, rest = row.partition(":")
+        numbers = rest.split()
+        if interface.strip() != "lo" and len(numbers) > 8:
+            told[interface.strip()] = int(numbers[0]) + int(numbers[8])
+    return told
+
+
+def line(path: str) -> str:
+    """The first line of a small file, '' when it cannot be read."""
+    return read(path, 400).partition("\n")[0].strip()
+
+
+def read(path: str, limit: int = 65536) -> str:
+    """The beginning of a file as text, '' when it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(limit).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Tests between nodes on one page: what is wrong, and the rates of all pairs as a matrix by leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nodedoctor.json_shapes import mapping, number, objects, words
+from nodedoctor.nodeset import counted
+from nodedoctor.report.document import finding, status_of
+from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html.markup import Markup, each, element, prose
+
+WIDEST = 64
+"""Nodes of a matrix; of more only those of findings and their partners. A page of 512 x 512 opens nowhere."""
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page of a `nodedoctor.pairs/1` document."""
+    verdict = status_of(document.get("verdict"))
+    plan = mapping(document.get("plan"))
+    found = objects(document.get("findings"))
+    sick = [one for one in found if one.get("status") in ("fail", "warn", "unknown")]
+    well = [one for one in found if one not in sick]
+    head = element(
+        "header",
+        element("h1", blocks.word(verdict), f" {words(plan.get('nodes'))} nodes in pairs"),
+        element("p", _when(document, plan), class_="when"),
+        class_=f"head {verdict.value}",
+    )
+    return shell.page(
+        f"{verdict.word} {words(plan.get('nodes'))} nodes in pairs",
+        head,
+        blocks.section("findings", "The odd ones out", each(map(_finding, sick)) if sick else None),
+        blocks.section("matrix", "Gb/s of each pair", _matrix(document)),
+        blocks.section("well", "Without a problem", each(map(_finding, well)) if well else None),
+    )
+
+
+def _when(document: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    reference = number(document.get("reference_gbps"))
+    good = f"; a good pair has {reference:.3g} Gb/s" if reference else ""
+    return (
+        f"{words(document.get('started'))}, {words(plan.get('rounds_run'))} rounds in "
+        f"{number(document.get('seconds')) or 0:.0f} s over {words(document.get('source'))}{good}"
+    )
+
+
+def _finding(told: Mapping[str, Any]) -> Markup:
+    stands = status_of(told.get("status"))
+    check = words(told.get("id")).partition("@")[0]
+    read = finding(check, dict(told))
+    return element(
+        "article",
+        element("h3", blocks.word(stands), " ", element("code", words(told.get("id")))),
+        element("p", prose(words(told.get("summary"))), class_="summary"),
+        blocks.evidence(read["evidence"]) if read["evidence"] else None,
+        blocks.remedy(read["fix"]) if read["fix"] else None,
+        class_=f"item problem {stands.value}",
+    )
+
+
+def _matrix(document: Mapping[str, Any]) -> Markup | None:
+    """The last rate of each pair; leaves one after another, odd cells marked."""
+    rates: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for one in objects(document.get("measurements")):
+        a, b = _ends(one)
+        rates[a, b] = rates[b, a] = one
+    leaf = {words(node.get("host")): words(node.get("leaf")) for node in objects(document.get("nodes"))}
+    nodes = sorted(
+        {name for ends in rates for name in ends}, key=lambda name: (leaf.get(name, ""), counted(name))
+    )
+    if len(nodes) > WIDEST:
+        nodes = _concerned(document, nodes)
+    if not nodes:
+        return None
+    head = element("tr", element("th", ""), each(element("th", name, scope="col") for name in nodes))
+    bounds = (number(document.get("slow_below")) or 0.0) * (number(document.get("reference_gbps")) or 0.0)
+    lossy = number(document.get("lossy_above")) or 1.0
+    rows = (
+        element(
+            "tr",
+            element("th", f"{name} {leaf.get(name, '')}".strip(), scope="row"),
+            each(_cell(rates.get((name, other)), bounds, lossy) for other in nodes),
+        )
+        for name in nodes
+    )
+    table = element("table", element("thead", head), element("tbody", each(rows)), class_="matrix")
+    return blocks.scroll(table, "rates of pairs")
+
+
+def _cell(one: Mapping[str, Any] | None, slow: float, lossy: float) -> Markup:
+    if one is None:
+        return element("td", "")
+    if fault := words(one.get("fault")):
+        return element("td", blocks.mark(fault, "fail"))
+    rate, loss = number(one.get("gbps")) or 0.0, number(one.get("loss")) or 0.0
+    shown = f"{rate:.3g}" + (f" ({loss:.1%} lost)" if loss > lossy else "")
+    return element("td", blocks.mark(shown, "fail") if rate < slow or loss > lossy else shown)
+
+
+def _ends(one: Mapping[str, Any]) -> tuple[str, str]:
+    """Both nodes of a measurement, empty names where there are none."""
+    ends = one.get("pair")
+    a, b = ends if isinstance(ends, list) and len(ends) == 2 else ("", "")
+    return words(a), words(b)
+
+
+def _concerned(document: Mapping[str, Any], nodes: Iterable[str]) -> list[str]:
+    """The nodes that findings name, and who was measured with them, as many as fit."""
+    sick = [one for one in objects(document.get("findings")) if one.get("status") in ("fail", "warn")]
+    named = {part for one in sick for part in words(one.get("subject")).split(":")}
+    listed = list(nodes)
+    near = {
+        name
+        for one in objects(document.get("measurements"))
+        if named.intersection(_ends(one))
+        for name in _ends(one)
+    }
+    return [name for name in listed if name in named] + [
+        name for name in listed if name in near and name not in named
+    ][: WIDEST - min(WIDEST, len(named))]

@@ -1,0 +1,46 @@
+"""What to do about a rank that holds a running job up: look while it is there, then decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodedoctor.model import Fix
+from nodedoctor.steps import keep, look, repair
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess
+from nodedoctor.triage.model import Who
+
+SHOWN = 2
+"""Processes that get commands of their own; the others are alike."""
+
+
+def fixes(live: LiveJob, culprits: Iterable[Who]) -> tuple[Fix, ...]:
+    """The fixes for the processes that hold the job up; none where nobody was found."""
+    pids = {who.pid for who in culprits}
+    guilty = [process for process in live.processes if process.pid in pids][:SHOWN]
+    return tuple(fix for process in guilty for fix in _of(process))
+
+
+def _of(process: RankProcess) -> tuple[Fix, ...]:
+    pid, state = process.pid, process.states[1]
+    if state in ("T", "t"):
+        return (
+            Fix("See who stopped it, then let it go on.", (look("ps -o pid,ppid,stat,lstart,args -p {}", pid),
+                repair("kill -CONT {}", pid, disturbs="this job"))),
+        )  # fmt: skip
+    if state in ("Z", "gone"):
+        return (
+            Fix("Find out who ended it: the kernel log first, for an out-of-memory kill.",
+                (look("dmesg -T | grep -iE 'killed process|oom|segfault|Xid' | tail"),)),
+            Fix("End the job: without that rank it waits until its own limit.", ()),
+        )  # fmt: skip
+    steps = (
+        keep("py-spy dump --nonblocking --locals --pid {}", pid),
+        look("ls -l /proc/{}/fd", pid),
+        look("cat /proc/{}/wchan /proc/{}/stack", pid, pid),
+    )
+    return (
+        Fix(
+            f"Look at process {pid} while it is there: its stack with its variables, and what it has open.",
+            steps,
+        ),
+    )

@@ -1,0 +1,120 @@
+"""A look at a running job that was kept (`nodedoctor.capture/1`) and read again, of one node or several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.json_shapes import Json, listed, objects, text, texts, whole
+from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread
+
+SCHEMA = "nodedoctor.capture/1"
+LARGEST = 64 << 20
+"""Bytes of such a document: a thousand ranks with hundreds of threads."""
+
+
+def document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
+    """The look as plain data; `resumed` once the job went on again, so that it explains no later end."""
+    return {
+        "schema": SCHEMA,
+        "host": live.host,
+        "resumed": resumed,
+        "notes": list(live.notes),
+        "ras": list(live.ras),
+        "processes": [_process(process) for process in live.processes],
+    }
+
+
+def read(data: bytes) -> LiveJob | None:
+    """The look in a document; None when it is none, or of a hang that the job got over."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or found.get("resumed") is True:
+        return None
+    host = text(found, "host")
+    ras = texts(found, "ras")
+    return LiveJob(
+        host,
+        tuple(_read_process(row, host) for row in objects(found.get("processes"))),
+        (ras[0], ras[1]) if len(ras) == 2 else ("", ""),
+        texts(found, "notes"),
+    )
+
+
+def merged(looks: Iterable[LiveJob]) -> LiveJob:
+    """The looks of several nodes as one job."""
+    every = list(looks)
+    if len(every) == 1:
+        return every[0]
+    ras = next((look.ras for look in every if look.ras[1]), ("", ""))
+    return LiveJob(
+        "",
+        tuple(replace(process, host=look.host) for look in every for process in look.processes),
+        ras,
+        tuple(f"{look.host}: {note}" for look in every for note in look.notes),
+    )
+
+
+def _process(process: RankProcess) -> dict[str, Any]:
+    return {
+        "pid": process.pid,
+        "rank": process.rank,
+        "world_size": process.world_size,
+        "local_world_size": process.local_world_size,
+        "states": list(process.states),
+        "wchan": process.wchan,
+        "moved": process.moved,
+        "threads": _threads(process.threads),
+        "workers": [{"pid": child.pid, "threads": _threads(child.threads)} for child in process.workers],
+    }
+
+
+def _threads(threads: Iterable[Thread]) -> list[dict[str, Any]]:
+    return [
+        {
+            "gil": thread.owns_gil,
+            "active": thread.active,
+            "frames": [[frame.file, frame.line, frame.function] for frame in thread.frames],
+        }
+        for thread in threads
+    ]
+
+
+def _read_process(row: Json, host: str) -> RankProcess:
+    states = texts(row, "states")
+    return RankProcess(
+        whole(row, "pid") or 0,
+        whole(row, "rank"),
+        whole(row, "world_size"),
+        whole(row, "local_world_size"),
+        (states[0], states[1]) if len(states) == 2 else ("", ""),
+        text(row, "wchan"),
+        threads=_read_threads(row.get("threads")),
+        moved=row.get("moved") is True,
+        workers=tuple(
+            Child(whole(child, "pid") or 0, _read_threads(child.get("threads")))
+            for child in objects(row.get("workers"))
+        ),
+        host=host,
+    )
+
+
+def _read_threads(value: Any) -> tuple[Thread, ...]:
+    return tuple(
+        Thread(_read_frames(row.get("frames")), row.get("gil") is True, row.get("active") is True)
+        for row in objects(value)
+    )
+
+
+def _read_frames(value: Any) -> tuple[Frame, ...]:
+    found = []
+    for row in listed(value)[:200]:
+        if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[2], str):
+            line = row[1] if isinstance(row[1], int) and 0 <= row[1] < 1 << 31 else 0
+            found.append(Frame(row[0], line, row[2]))
+    return tuple(found)

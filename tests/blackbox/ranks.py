@@ -1,0 +1,64 @@
+"""Stand-ins for ranks: processes with a rank that wait in what looks like torch's all_reduce, and one that
+does not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+RANK = """
+import os, sys, time
+sys.path.insert(0, {packages!r})
+from torch.distributed.distributed_c10d import all_reduce
+
+def load_shard():
+    time.sleep(600)
+
+def write_checkpoint():
+    with open({scratch!r}, "wb") as file:
+        for _ in range({seconds} * 10):
+            file.write(os.urandom(1 << 16))
+            file.flush()
+            time.sleep(0.1)
+
+def crunch():
+    end = time.monotonic() + {seconds}
+    while time.monotonic() < end:
+        sum(range(10000))
+
+def main():
+    rank = int(os.environ["RANK"])
+    for step in range(6):
+        time.sleep(0.1)
+        if rank == 0:
+            print(f"step {{step}} loss 1.0", flush=True)
+    if rank == 1:
+        {fault}
+        print("step 7 loss 1.0", flush=True)
+        os._exit(0)
+    all_reduce({seconds})
+
+main()
+"""
+WAIT = "import time\n\n\ndef all_reduce(seconds):\n    time.sleep(seconds)\n"
+
+
+def job(folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600) -> list[str]:
+    """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it."""
+    packages = folder / "packages" / "torch" / "distributed"
+    packages.mkdir(parents=True)
+    (packages / "distributed_c10d.py").write_text(WAIT)
+    for place in (packages, packages.parent):
+        (place / "__init__.py").write_text("")
+    script = folder / "train.py"
+    values = {"packages": str(folder / "packages"), "scratch": str(folder / "scratch"), "seconds": seconds}
+    script.write_text(RANK.format(fault=fault, **values))
+    each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
+    places = " ".join(map(str, range(ranks)))
+    return ["sh", "-c", f"for rank in {places}; do {each} done; wait"]
+
+
+def python() -> str:
+    """A Python that runs our sitecustomize: without -I, as jobs are started."""
+    return os.path.realpath(sys.executable)

@@ -1,0 +1,114 @@
+"""Jobs that hang, watched to the verdict; and jobs that only look like it, which nobody may call hung."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ranks
+
+pytestmark = pytest.mark.slow
+
+NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
+
+
+def run(tmp_path: Path, fault: str, *options: str, seconds: int = 600) -> tuple[str, Path]:
+    """What `run` says of a job, and the folder that it leaves."""
+    command = ranks.job(tmp_path, fault, seconds=seconds)
+    argv = [
+        *NODEDOCTOR,
+        "run",
+        "--dir",
+        str(tmp_path / "jobs"),
+        "--hang-after",
+        "4",
+        *options,
+        "--",
+        *command,
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    (folder,) = (tmp_path / "jobs").iterdir()
+    return done.stderr, folder
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        ("load_shard()", "load_shard"),
+        ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "main"),
+        ("os.kill(os.getpid(), 19)", "is stopped"),
+        ("reader, writer = os.pipe(); os.read(reader, 1)", "main"),
+    ],
+    ids=["asleep", "locked", "stopped", "pipe"],
+)
+def test_the_rank_that_holds_the_job_up_is_named(fault: str, shown: str, tmp_path: Path) -> None:
+    said, folder = run(tmp_path, fault, "--kill-after", "2")
+    assert "HANG" in said
+    found = json.loads((folder / "triage.json").read_text())
+    assert [who["rank"] for who in found["culprits"]] == [1]
+    assert shown in found["headline"]
+    assert found["fixes"]
+    assert {path.name.split("-")[1] for path in (folder / "stacks").glob("rank-*")} == {"0", "1", "2"}
+    again = subprocess.run([*NODEDOCTOR, "triage", "--json", str(folder)], capture_output=True, text=True)
+    assert [who["rank"] for who in json.loads(again.stdout)["culprits"]] == [1]
+
+
+@pytest.mark.parametrize("fault", ["write_checkpoint()", "crunch()"])
+def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
+    """Others wait for it far longer than the threshold, and it is at work."""
+    said, folder = run(tmp_path, fault, seconds=20)
+    assert "HANG" not in said
+    assert json.loads((folder / "run.json").read_text())["hangs"] == []
+
+
+def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
+    said, folder = run(tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2")
+    found = json.loads((folder / "triage.json").read_text())
+    assert (found["cause"], [who["rank"] for who in found["culprits"]]) == ("peer_died", [1])
+    assert "HANG" in said
+
+
+def test_watch_a_job_that_runs_already(tmp_path: Path) -> None:
+    """Nothing was armed: the kernel's view, and py-spy where it is installed."""
+    command = ranks.job(tmp_path, "load_shard()")
+    with (tmp_path / "log").open("wb") as log:
+        job = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    argv = [*NODEDOCTOR, "watch", "--job", str(job.pid), "--dir", str(tmp_path / "jobs"), "--hang-after", "4"]
+    try:
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None
+            lines = []
+            for line in watch.stdout:
+                lines.append(line)
+                if "kept in" in line:
+                    break
+            assert job.poll() is None  # it was looked at, and goes on
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(60) == 2
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    assert any("ranks 0-2 of 3" in line for line in lines)
+    assert any("HANG" in line for line in lines)
+
+
+def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
+    command = ranks.job(tmp_path, "time.sleep(12)", seconds=600)
+    argv = [*NODEDOCTOR, "run", "--dir", str(tmp_path / "jobs"), "--hang-after", "4", "--", *command]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stderr is not None
+        lines = []
+        for line in job.stderr:
+            lines.append(line)
+            if "goes on again" in line:
+                break
+        time.sleep(0.5)
+        job.send_signal(signal.SIGTERM)
+        job.wait(30)
+    assert any("HANG" in line for line in lines)

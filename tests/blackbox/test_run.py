@@ -1,0 +1,192 @@
+"""`nodedoctor run` is not noticed: output, order, exit codes, signals, terminals are those of the command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RUN = (sys.executable, "-m", "nodedoctor", "run")
+
+
+def run(folder: Path, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    argv = [*RUN, "--dir", str(folder), *options, "--", *command]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+def kept(folder: Path) -> Path:
+    """The one folder that was made."""
+    (found,) = folder.iterdir()
+    return found
+
+
+def test_output_and_exit_code(tmp_path: Path) -> None:
+    done = run(tmp_path / "jobs", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert done.stderr.startswith("err\n")
+    found = kept(tmp_path / "jobs")
+    assert json.loads((found / "run.json").read_text())["exit_code"] == 3
+    assert sorted((found / "logs/output.log").read_text().split()) == ["err", "out"]
+    assert found.stat().st_mode & 0o777 == 0o700
+    assert (found / "run.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-command-here", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_be_started(command: str, code: int, tmp_path: Path) -> None:
+    done = run(tmp_path, command)
+    assert done.returncode == code
+    assert command in done.stderr and "Traceback" not in done.stderr
+
+
+def test_ends_by_the_signal_of_the_command(tmp_path: Path) -> None:
+    assert run(tmp_path, "sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
+
+
+def test_a_folder_that_cannot_be_made_does_not_stop_the_job(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run(tmp_path / "file" / "below", "echo", "trains")
+    assert (done.returncode, done.stdout) == (0, "trains\n")
+    assert "without being watched" in done.stderr
+
+
+def test_the_order_of_both_outputs_in_one_file(tmp_path: Path) -> None:
+    script = "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done"
+    with (tmp_path / "log").open("wb") as log:
+        argv = [*RUN, "--dir", str(tmp_path / "jobs"), "--", "sh", "-c", script]
+        subprocess.run(argv, stdout=log, stderr=subprocess.STDOUT, timeout=60, check=True)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[:10] == [f"{word} {i}" for i in range(1, 6) for word in ("out", "err")]
+
+
+def test_bytes_pass_unchanged(tmp_path: Path) -> None:
+    data = os.urandom(3 << 20)
+    (tmp_path / "data").write_bytes(data)
+    argv = [*RUN, "--dir", str(tmp_path / "jobs"), "--no-arm", "--", "cat", str(tmp_path / "data")]
+    assert subprocess.run(argv, capture_output=True, timeout=60).stdout == data
+
+
+def test_a_reader_that_has_gone(tmp_path: Path) -> None:
+    """The command learns of it as it would without us: by SIGPIPE."""
+    command = (
+        f"{sys.executable} -m nodedoctor run --dir {tmp_path} -- yes | head -n 1; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["y", "141"]
+
+
+def test_signals_reach_the_command_once(tmp_path: Path) -> None:
+    script = (
+        "trap 'echo got; n=$((n+1))' USR1; trap 'exit $n' TERM; n=0; echo ready; while :; do sleep 0.05; done"
+    )
+    argv = [*RUN, "--dir", str(tmp_path), "--", "bash", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        time.sleep(1)  # until the plumbing has its handlers
+        job.send_signal(signal.SIGUSR1)
+        assert job.stdout.readline() == "got\n"
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(30) == 1
+
+
+def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
+    script = "echo ready; sleep 1.5; echo still here"
+    argv = [*RUN, "--dir", str(tmp_path), "--", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        job.kill()
+        assert job.stdout.readline() == "still here\n"
+
+
+def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
+    argv = [*RUN, "--dir", str(tmp_path), "--", "env"]
+    env = {**os.environ, "NCCL_DEBUG": "INFO", "TORCH_FR_BUFFER_SIZE": "77"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert (seen["NCCL_DEBUG"], seen["TORCH_FR_BUFFER_SIZE"]) == ("INFO", "77")
+    assert "NCCL_DEBUG_FILE" not in seen and "TORCH_NCCL_TRACE_BUFFER_SIZE" not in seen
+    assert seen["PYTHONFAULTHANDLER"] == "1"
+    unarmed = run(tmp_path, "env", options=("--no-arm",)).stdout
+    before = subprocess.run(["env"], capture_output=True, text=True).stdout
+    assert _variables(unarmed) == _variables(before)
+
+
+def _variables(text: str) -> set[str]:
+    return {line for line in text.splitlines() if not line.startswith("_=")}
+
+
+class Terminal:
+    """A shell with job control on a terminal of its own."""
+
+    def __init__(self) -> None:
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.environ.update(PS1="$ ", TERM="xterm")
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def until(self, wanted: str, seconds: float = 30) -> str:
+        """What the terminal shows up to some text, and all before is forgotten."""
+        ends = time.monotonic() + seconds
+        while wanted not in self.seen:
+            left = ends - time.monotonic()
+            assert left > 0, f"{wanted!r} did not come: {self.seen[-2000:]!r}"
+            if select.select([self.master], [], [], left)[0]:
+                self.seen += os.read(self.master, 65536).decode("utf-8", "replace")
+        shown, _, self.seen = self.seen.partition(wanted)
+        return shown
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        os.close(self.master)
+        os.waitpid(self.pid, 0)
+
+
+def test_on_a_terminal(tmp_path: Path) -> None:
+    """A terminal for the command, Ctrl-C to it alone, Ctrl-Z and fg as without us."""
+    terminal = Terminal()
+    script = (
+        "import os, signal, sys, time\n"
+        "print('tty', sys.stdout.isatty(), os.get_terminal_size(1).columns > 0, flush=True)\n"
+        "while True:\n"
+        "    try:\n"
+        "        time.sleep(0.2); print('tick', flush=True)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted', flush=True); sys.exit(5)\n"
+    )
+    (tmp_path / "job.py").write_text(script)
+    try:
+        terminal.until("$ ")
+        terminal.type(
+            f"{' '.join(RUN)} --dir {tmp_path / 'jobs'} -- {sys.executable} {tmp_path / 'job.py'}\n"
+        )
+        terminal.until("tty True")
+        terminal.until("tick")
+        terminal.type("\x1a")
+        terminal.until("Stopped")
+        terminal.type("echo back in the $SHLVL shell\n")
+        terminal.until("back in the")
+        terminal.type("fg\n")
+        terminal.until("tick")
+        terminal.type("\x03")
+        terminal.until("interrupted")
+        terminal.until("exit code 5")
+        terminal.until("$ ")
+        terminal.type("echo code $?\n")
+        terminal.until("code 5")
+    finally:
+        terminal.close()

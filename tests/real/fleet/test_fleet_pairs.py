@@ -1,0 +1,172 @@
+"""Eight hosts of namespaces, all shaped to one rate: what is wrong is named, and nothing on healthy ones.
+
+The kernel's netem is not needed: rates are those of tbf, losses of nftables.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from hosts import Host, Hosts, need
+from jsonschema import validate
+
+pytestmark = pytest.mark.real
+
+RATE = 40
+"""Mb/s of a host: two cores carry eight of them, so that the shaper is the bound and not the machine."""
+NODES = "gpu-node-[0-7]"
+SCHEMA = json.loads((resources.files("nodedoctor.report") / "schemas/pairs.schema.json").read_text())
+
+
+def shape(host: Host, share: float = 1.0) -> None:
+    rate = f"{RATE * share:g}mbit"
+    limits = ("burst", "32kb", "limit", "2mb")
+    host.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, *limits, check=True)
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    need("ssh", "sshd", "ssh-keygen", "ip", "nft", "tc", "unshare", "nsenter")
+    with Hosts(tmp_path_factory.mktemp("hosts"), count=8) as made:
+        for host in made:
+            # No offload: a lost packet is one segment. Small buffers: the shaper drops none.
+            host.run("ip", "link", "set", "dev", "eth0", "gso_max_segs", "1", check=True)
+            host.run("sysctl", "-w", "net.ipv4.tcp_wmem=4096 65536 131072", check=True)
+            shape(host)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", made.path)
+            yield made
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", NODES, "--pairs", "--seconds=1"]
+    argv += ["--load-busy", "--json", *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+
+def measure(*words: str) -> tuple[dict[str, object], int]:
+    run = start(*words)
+    told, errors = run.communicate(timeout=240)
+    assert errors == "" and told, errors
+    document = json.loads(told)
+    validate(document, SCHEMA)
+    return document, run.returncode
+
+
+def odd(document: dict[str, object]) -> set[str]:
+    findings: list[dict[str, str]] = document["findings"]  # type: ignore[assignment]
+    return {one["id"] for one in findings if one["status"] not in ("pass", "skip")}
+
+
+def running(hosts: Hosts) -> int:
+    """How many processes besides sshd run on the hosts, a moment after everybody has gone."""
+    for _ in range(150):
+        count = sum("sshd" not in line for host in hosts for line in host.processes())
+        if not count:
+            return 0
+        time.sleep(0.1)
+    return count
+
+
+def test_healthy_hosts_are_silent(hosts: Hosts):
+    document, code = measure()
+    assert (odd(document), code) == (set(), 0)
+    assert len(document["measurements"]) == 28  # type: ignore[arg-type]
+    assert running(hosts) == 0
+
+
+@pytest.mark.parametrize("share", [0.7, 0.5, 0.1])
+def test_a_slow_host_is_named(hosts: Hosts, share: float, tmp_path: Path):
+    shape(hosts[3], share)
+    try:
+        document, code = measure(f"--failing={tmp_path / 'bad'}")
+    finally:
+        shape(hosts[3])
+    assert (odd(document), code) == ({"pairs.node@gpu-node-3"}, 2)
+    assert (tmp_path / "bad").read_text() == "gpu-node-3\n"
+    assert running(hosts) == 0
+
+
+def test_a_pair_that_loses_packets_is_named(hosts: Hosts):
+    rule = f"ip saddr {hosts[6].address} numgen random mod 100 < 2 drop"
+    table = "add table inet l; add chain inet l c { type filter hook input priority 0; }; add rule inet l c "
+    hosts[2].run("nft", table + rule, check=True)
+    try:
+        document, _ = measure()
+    finally:
+        hosts[2].run("nft", "delete table inet l", check=True)
+    assert odd(document) == {"pairs.path@gpu-node-2:gpu-node-6"}
+
+
+def test_a_filtered_host_is_no_slow_one(hosts: Hosts):
+    rules = "add table inet f; add chain inet f c { type filter hook input priority 0; }; add rule inet f c "
+    hosts[4].run("nft", rules + "tcp dport != 22 ct state new drop", check=True)
+    try:
+        document, _ = measure()
+    finally:
+        hosts[4].run("nft", "delete table inet f", check=True)
+    assert odd(document) == {"pairs.node@gpu-node-4"}
+    findings: list[dict[str, str]] = document["findings"]  # type: ignore[assignment]
+    assert "firewall?" in next(one["summary"] for one in findings if one["subject"] == "gpu-node-4")
+
+
+def test_a_host_that_stops_answering_is_a_result_and_does_not_stop_the_others(hosts: Hosts):
+    def stop() -> None:
+        while not any("python" in line for line in hosts[5].processes()):
+            time.sleep(0.05)
+        time.sleep(4)
+        hosts[5].run("pkill", "-STOP", "-f", "nodedoctor-pairs|python")
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        document, code = measure()
+    finally:
+        thread.join()
+        hosts[5].run("pkill", "-CONT", "-f", "nodedoctor-pairs|python")
+    assert (odd(document), code) == ({"pairs.node@gpu-node-5"}, 3)
+    states = {node["host"]: node["state"] for node in document["nodes"]}  # type: ignore[attr-defined]
+    assert states["gpu-node-5"] == "lost" and list(states.values()).count("measured") == 7
+    assert running(hosts) == 0
+
+
+@pytest.mark.parametrize("end", ["interrupt", "kill"])
+def test_an_end_in_the_middle_leaves_nothing_running(hosts: Hosts, end: str):
+    run = start()
+    while sum("python" in line for host in hosts for line in host.processes()) < 12:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT if end == "interrupt" else signal.SIGKILL)
+    told, _ = run.communicate(timeout=30)
+    if end == "interrupt":
+        assert run.returncode == 130 and json.loads(told)["interrupted"]
+    assert running(hosts) == 0
+
+
+def test_a_line_that_is_cut_without_a_word_ends_the_agent(hosts: Hosts):
+    """The dead-man timer: no end of stdin comes, only silence."""
+    host = hosts[7]
+    program = (resources.files("nodedoctor.pairs") / "agent.py").read_bytes()
+    (host.folder / "agent.py").write_bytes(program)
+    hello = json.dumps({"do": "hello", "toward": ["gpu-node-0"], "quiet": 2.0})
+    agent = f"{sys.executable} -I -S {host.folder}/agent.py"
+    script = f"(echo '{hello}'; sleep 1000) | {{ {agent}; touch /tmp/over; }}"
+    talk = subprocess.Popen(host.argv("bash", "-c", script), stdout=subprocess.PIPE)
+    assert talk.stdout and b'"ready"' in talk.stdout.readline()
+    for _ in range(100):
+        if host.run("test", "-e", "/tmp/over").returncode == 0:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the agent heard nothing for 10 s and still runs")
+    host.run("pkill", "sleep")
+    talk.wait(10)
