@@ -88,13 +88,13 @@ HEALTHY, NVLINKS_DOWN = document_of(DEMO / "healthy"), document_of(DEMO / "nvlin
 
 async def main() -> None:
     """Make all of them."""
-    await picture("checks", "nvlinks-down", ["j"], WIDE)
+    await picture("checks", "nvlinks-down", [], WIDE)
     await picture("checks-80x24", "raylet-1024-files", [], SMALL)
-    await picture("topology", "nvlinks-down", ["2", "j", "j", "j"], (140, 24))
+    await picture("topology", "nvlinks-down", ["2"], (140, 24))
     await picture("probes", "driver-mismatch", ["6", "j"], WIDE)
     await picture("compare", "nvlinks-down", [], (140, 24))
     triage = json.loads(TRIAGE.read_text(encoding="utf-8"))
-    await picture("triage", "healthy", ["j", "j", "j", "j", "j", "j", "j", "j"], (140, 24), triage=triage)
+    await picture("triage", "healthy", [], (140, 24), triage=triage)
     await fleet_picture()
 
 

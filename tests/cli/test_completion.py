@@ -19,7 +19,20 @@ from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import RESERVED
 
 REPOSITORY = Path(__file__).parents[2]
-FREE = {"HOST,...", "24h", "'CMD'", "SECONDS", "PID", "NODES", "OPTIONS", "ADDRESS", "N", "ID"}
+FREE = {
+    "BYTES",
+    "N|N%",
+    "HOST,...",
+    "24h",
+    "'CMD'",
+    "SECONDS",
+    "PID",
+    "NODES",
+    "OPTIONS",
+    "ADDRESS",
+    "N",
+    "ID",
+}
 """Metavars for which no list could be made."""
 
 

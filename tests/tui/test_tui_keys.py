@@ -161,7 +161,7 @@ def test_what_cannot_be_written_or_read_is_said(tmp_path: Path):
 
 def test_an_odd_gpu_leads_to_its_finding(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("G", "2", "j", "j", "j")(app, pilot)
+        await press("G", "2")(app, pilot)
         assert isinstance(app.screen, TopologyScreen) and listing(app).key == "GPU3"
         await press("enter")(app, pilot)
         await until(

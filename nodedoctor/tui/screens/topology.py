@@ -19,6 +19,7 @@ from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
+from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 
 CELL = 6
@@ -42,6 +43,7 @@ class TopologyScreen(Screen[None]):
         super().__init__()
         self._state: State | None = None
         self._which = 0
+        self._by_hand = False
         self.panes = Panes(glyphs, reads=False, stacked=True)
 
     def compose(self) -> ComposeResult:
@@ -74,10 +76,18 @@ class TopologyScreen(Screen[None]):
             [tuple(_title(matrix, len(found))), tuple(_columns(matrix, wide))]
         )
         self.panes.listing.show([_row(matrix, gpu, wide) for gpu in matrix.gpus])
-        self.on_listing_moved()
+        if not self._by_hand:
+            odd = [a for pair in matrix.odd for a in pair]
+            # The first of those with most odd pairs; the first GPU where none is odd.
+            self.panes.listing.select(max(matrix.gpus, key=odd.count), by_hand=False)
+        self._tell()
 
-    def on_listing_moved(self) -> None:
+    def on_listing_moved(self, event: Listing.Moved) -> None:
         """Say what is known about the GPU under the cursor."""
+        self._by_hand = self._by_hand or event.by_hand
+        self._tell()
+
+    def _tell(self) -> None:
         if self._state is not None and self.panes.listing.key:
             gpu = self.panes.listing.key
             found = matrices(self._state.report["facts"])
