@@ -34,10 +34,16 @@ def test_every_exit_code_is_in_the_table():
 
 
 def test_every_option_in_an_example_exists():
-    helps = (nodedoctor(*words, "--help").stdout for words in ((), ("triage",), ("fleet",)))
+    helps = (
+        nodedoctor(*words, "--help").stdout for words in ((), ("triage",), ("fleet",), ("arm",), ("run",))
+    )
     known = set(re.findall(r"--[a-z-]+", "".join(helps)))
     lines = re.findall(r"^(?:\$ )?nodedoctor .*$", README, re.MULTILINE)
-    used = {option for line in lines for option in re.findall(r"(?<= )--[a-z-]+", line.partition("#")[0])}
+    used = {
+        option
+        for line in lines
+        for option in re.findall(r"(?<= )--[a-z-]+", line.partition("#")[0].partition(" -- ")[0])
+    }
     assert used
     assert used <= known | {"--keys"}
 

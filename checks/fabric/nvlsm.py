@@ -38,7 +38,7 @@ _MANAGER = Fix(
 
 @check(
     "fabric.nvlsm",
-    "The NVLink subnet manager runs where NVSwitches are behind InfiniBand bridges",
+    "NVLink subnet manager",
     tags={"fast", "nvlink", "service"},
     stage="preview",
     without=(Gpus, Container, FabricNodes, Processes),

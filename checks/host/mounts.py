@@ -13,7 +13,7 @@ from nodedoctor.steps import look, repair
 
 @check(
     "host.mounts",
-    "Every file system of /etc/fstab is mounted",
+    "File systems of /etc/fstab",
     tags={"fast"},
     without=(Container,),
     stage="preview",

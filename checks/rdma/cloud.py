@@ -20,7 +20,7 @@ _WHOLE = 8
 
 @check(
     "cloud.profile",
-    "A rented machine has the RDMA devices of its kind",
+    "RDMA devices of a cloud machine",
     tags={"fast", "ib"},
     stage="preview",
     without=(CloudPlugins, Container),
@@ -34,12 +34,12 @@ def profile(
 ) -> Iterator[Finding]:
     """RDMA devices against what the cloud attaches to machines of this kind, by firmware and GPU model.
 
-    A machine that was started without any is somebody's choice: jobs on one node need none.
+    A machine without any was started so on purpose: jobs on one node need none.
     Why: a machine started with a part of its network interfaces trains at that part of the bandwidth, and
     every collective of the other nodes waits for it.
     Fix disturbs: the machine has to be started again with all interfaces.
     Judges: WARN when a whole machine of a known kind has some of its RDMA devices and not all.
-    Fix: Start the machine again with all network interfaces of its type, or ask for another one.
+    Fix: Start the machine again with all network interfaces of its type, or request another one.
     Threshold: Devices per kind of machine, knowledge/clouds.py with sources.
     False positives: Machines started without RDMA on purpose: that is a note.
     """
@@ -67,7 +67,7 @@ def _judge(shape: CloudShape, rdma: Rdma, plugins: CloudPlugins | None) -> Findi
         return Finding.info(f"{told}: jobs over several nodes go over TCP", evidence=said)
     if len(found) < shape.devices:
         fix = Fix(
-            "Start the machine again with all network interfaces of its type, or ask for another one; see "
+            "Start the machine again with all network interfaces of its type, or request another one; see "
             f"{shape.source}.",
             (look("rdma link"), look("lspci -nn")),
             "replace",

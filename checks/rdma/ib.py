@@ -107,7 +107,7 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
     if not rails.explicit and not port.infiniband and all(p.rate_gbps is None for p in rails.ports):
-        summary = f"{summary}; no rate is told, so it may be of the node's own network"
+        summary = f"{summary}; no rate reported, so it may be of the node's own network"
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))

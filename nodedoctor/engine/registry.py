@@ -26,7 +26,20 @@ _HEADING = re.compile(r"^(Why|Judges|Fix|Threshold|False positives|Error texts|F
 _SHOWN = ("What", "Why", "Fix disturbs")
 
 RESERVED = frozenset(
-    {"triage", "fleet", "watch", "compare", "expect", "demo", "list", "explain", "schema", "completion"}
+    {
+        "arm",
+        "compare",
+        "completion",
+        "demo",
+        "expect",
+        "explain",
+        "fleet",
+        "list",
+        "run",
+        "schema",
+        "triage",
+        "watch",
+    }
 )
 """Subcommand names; no check and no subject may be called like one."""
 

@@ -32,6 +32,10 @@ FREE = {
     "ADDRESS",
     "N",
     "ID",
+    "JOB",
+    "COMMAND",
+    "TIME",
+    "REGEX",
 }
 """Metavars for which no list could be made."""
 

@@ -29,6 +29,7 @@ from nodedoctor.facts.kernel.events import (
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import record
+from nodedoctor.wording import counted
 
 WAY_OUT = (
     "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
@@ -165,7 +166,7 @@ class KernelLog:
     def span(self) -> str:
         """How much was looked at, for a finding that says there was nothing."""
         since = f" since {self.begins.short}" if self.begins.text else ""
-        return f"{self.lines} lines of {self.source}{since}{', the older ones are lost' if self.cut else ''}"
+        return f"{counted(self.lines, 'line')} of {self.source}{since}{', the older ones are lost' if self.cut else ''}"
 
     @property
     def booted(self) -> int:
