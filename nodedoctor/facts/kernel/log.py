@@ -166,7 +166,8 @@ class KernelLog:
     def span(self) -> str:
         """How much was looked at, for a finding that says there was nothing."""
         since = f" since {self.begins.short}" if self.begins.text else ""
-        return f"{counted(self.lines, 'line')} of {self.source}{since}{', the older ones are lost' if self.cut else ''}"
+        older = ", the older ones are lost" if self.cut else ""
+        return f"{counted(self.lines, 'line')} of {self.source}{since}{older}"
 
     @property
     def booted(self) -> int:
