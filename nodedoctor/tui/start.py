@@ -155,6 +155,8 @@ async def _sit(
 
 async def run_app(app: NodeDoctor) -> None:
     """Run the app until the person or a signal ends it."""
+    import asyncio
+
     from nodedoctor.cli.endings import on_ending
 
     def stop(number: int) -> None:
@@ -163,7 +165,27 @@ async def run_app(app: NodeDoctor) -> None:
         app.exit(None, 128 + number)
 
     with on_ending(stop):
-        await app.run_async(mouse=False)
+        gone = asyncio.ensure_future(_hung_up(stop))
+        try:
+            await app.run_async(mouse=False)
+        finally:
+            gone.cancel()
+
+
+async def _hung_up(stop: Callable[[int], None]) -> None:
+    """End the screen when its terminal is gone and was not the controlling one, whose end sends SIGHUP.
+
+    Textual would read its end for ever, on a whole core.
+    """
+    import asyncio
+    import select
+    import signal
+
+    terminal = select.poll()
+    terminal.register(0, 0)  # POLLHUP and POLLERR are told unasked
+    while not terminal.poll(0):
+        await asyncio.sleep(TERMINAL_S)
+    stop(signal.SIGHUP)
 
 
 def _end_at_last(code: int) -> None:
@@ -193,6 +215,7 @@ def code_of(app: NodeDoctor) -> int | None:
 CRASHED = 1  # what Textual returns after an exception of ours, whose traceback it has printed
 BUG = 70
 INTERRUPTED = 130  # left before there was anything to say
+TERMINAL_S = 1.0  # seconds between two looks at whether there still is a terminal
 LAST_MOMENTS = 3.0  # seconds to put the terminal in order and end the engine's children after a signal
 LAST_CAUSES = 5  # causes that stay on the terminal
 RECORDING = 10.0  # seconds that packing what was seen may take

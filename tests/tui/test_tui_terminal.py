@@ -87,6 +87,19 @@ def terminal(
         os.close(master)
 
 
+def test_a_terminal_that_is_gone_ends_the_screen():
+    """Also where it was not the controlling terminal, so that no SIGHUP comes."""
+    master, slave = pty.openpty()
+    program = [sys.executable, "-m", "nodedoctor", "demo", "healthy"]
+    screen = subprocess.Popen(program, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                              env={**os.environ, "TERM": "xterm", "LINES": "24", "COLUMNS": "80"})  # fmt: skip
+    os.close(slave)
+    shown = Terminal(screen, master)
+    shown.wait_for(b"PASS")
+    os.close(master)
+    assert screen.wait(30) != 0
+
+
 def rack_words(tmp_path: Path) -> list[str]:
     return ["--checks", str(checks(tmp_path)), "--replay", str(FRAMES / "node"), "rack"]
 
