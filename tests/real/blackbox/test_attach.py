@@ -49,12 +49,9 @@ def torchrun(python: str, folder: Path, fault: str) -> Iterator[int]:
         yield job.pid
         assert job.poll() is None  # it was looked at, and still runs
     finally:
-        os.killpg(job.pid, signal.SIGCONT)
-        job.terminate()
-        try:
-            job.wait(20)
-        finally:
-            subprocess.run(["pkill", "-KILL", "-f", str(TORCH_JOB)], check=False)
+        job.kill()
+        subprocess.run(["pkill", "-KILL", "-f", str(TORCH_JOB)], check=False)
+        job.wait()
 
 
 @pytest.mark.parametrize(
