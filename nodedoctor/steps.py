@@ -24,7 +24,7 @@ _DRASTIC = re.compile(
       (?:slurmd|slurmctld|docker|containerd|kubelet|crio|systemd-logind|nvidia-fabricmanager|nvidia-imex|opensm)\b
     | \bdocker\ (?:restart|stop|kill)\b
     | \bwsl\ --shutdown\b
-    | \b(?:kill|pkill|killall)\ (?!-0\ )
+    | \b(?:kill|pkill|killall)\ (?!-0\ |-CONT\ )
     | \bchassis\ power\b
     """,
     re.VERBOSE,

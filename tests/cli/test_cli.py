@@ -77,7 +77,7 @@ def test_quiet_shows_only_problems():
         (["--expect", "/no/such/file"], "/no/such/file"),
         (["--since", "yesterday"], "--since: expected"),
         (["--exec", "docker exec 'x"], "No closing quotation"),
-        (["--since", "99999999999d"], "calendar"),
+        (["--since", "99999999999d"], "too far back"),
         (["--deadline", "0"], "--deadline"),
         (["--deadline", "soon"], "--deadline"),
         (["--replay", "/no/such/node"], "/no/such/node: not a recorded node"),

@@ -150,7 +150,7 @@ UNREADABLE = [
     ("", "the answer is empty"),
     ("  \n\n", "the answer is empty"),
     ("hello world\n", "not a report; it begins 'hello world'"),
-    ('{"a": 1}', "no schema nodedoctor.report/1"),
+    ('{"a": 1}', "does not say nodedoctor.report/1"),
     ('{"schema": "nodedoctor.report/2", "a": 1}', "it is nodedoctor.report/2"),
     ('{"schema": "nodedoctor.triage/1", "a": 1}', "it is nodedoctor.triage/1"),
     ('{"schema": "nodedoctor.report/1", "a": nope}', "no valid JSON"),

@@ -133,7 +133,7 @@ def test_a_report_says_the_verdict_first_then_the_problems_then_the_rest(links_d
     problem = text[text.index("NVLink links") : text.index("topo.matrix")]
     told = [
         "16 of 18 NVLinks up (links 4 and 11 down)",
-        "GPU 3: Link 4: <inactive>",
+        "gpus[index=3].links[link=4].values.active = 0",
         "fix",
         "Check the fabric manager",
     ]

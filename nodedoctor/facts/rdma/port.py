@@ -19,6 +19,7 @@ _BLOCK = {
         r"CA:? '{0}'(?:\n(?![> \t]*CA:? ').*)*?\n"
         r"([> \t]*Port {1}:(?:\n(?![> \t]*(?:Port \d|CA:? ')).*)*)"
     ),
+    "rdma-link": r"^([ \t]*(?:link )?{0}/{1} .*)",
     "ibstatus": r"^([> \t]*Infiniband device '{0}' port {1} status:(?:\n(?![> \t]*Infiniband).*\S.*)*)",
     "ibv-devinfo": (
         r"hca_id:[ \t]*{0}\n(?:(?![> \t]*hca_id:).*\n)*?"

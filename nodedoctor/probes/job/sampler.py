@@ -197,8 +197,8 @@ class Watch:
             "child_ticks": sum(status(child)[2] for child in children),
             "child_bytes": sum(moved_bytes(child) or 0 for child in children),
             "bytes": moved,
-            "wchan": line(f"/proc/{pid}/wchan"),
-            "syscall": line(f"/proc/{pid}/syscall").partition(" ")[0],
+            "wchan": first_line(f"/proc/{pid}/wchan"),
+            "syscall": first_line(f"/proc/{pid}/syscall").partition(" ")[0],
             "memory": resident(pid),
         }
 
@@ -287,7 +287,7 @@ def alive(pid: int) -> bool:
 
 def name(pid: int) -> str:
     """The process's short name."""
-    return line(f"/proc/{pid}/comm")
+    return first_line(f"/proc/{pid}/comm")
 
 
 def title(pid: int) -> str:
@@ -370,7 +370,7 @@ def counters() -> dict[str, int]:
     return told
 
 
-def line(path: str) -> str:
+def first_line(path: str) -> str:
     """The first line of a small file, '' when it cannot be read."""
     return read(path, 400).partition("\n")[0].strip()
 

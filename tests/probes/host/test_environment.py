@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask, said, write
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nodedoctor.engine.child_process import child
@@ -95,6 +95,8 @@ def test_what_is_not_kept(name: str):
     st.text(max_size=8),
 )
 def test_a_name_that_speaks_of_a_secret_is_never_kept(before: str, word: str, after: str):
+    """Tokens in the plural, and what makes them, are those of a language model."""
+    assume(not (word == "token" and after.upper().startswith(("S", "IZ"))))
     assert not is_kept(f"NCCL_{before}{word}{after}")
 
 
