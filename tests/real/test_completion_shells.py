@@ -62,7 +62,7 @@ def test_fish_offers_the_same_with_what_it_means(in_fish: Callable[..., dict[str
     assert first["nvlink.links"] == catalogue.checks["nvlink.links"].title
     assert first["triage"] == "why a job died"
     assert set(catalogue.checks) <= set(first)
-    assert in_fish("nodedoctor --js") == {"--json": "one JSON document on stdout"}
+    assert in_fish("nodedoctor --js") == {"--json": "print one JSON document on stdout"}
     assert set(in_fish("nodedoctor --tag fas")) == {"fast"}
     assert set(in_fish("nodedoctor --tag=fas")) == {"--tag=fast"}
     assert set(in_fish("nodedoctor --fail-on ")) == {"fail", "unknown", "warn"}
