@@ -1,5 +1,6 @@
 """`python -m nodedoctor`, and what the installed command calls."""
 
+import errno
 import os
 import sys
 
@@ -10,7 +11,9 @@ def main() -> int:
         from nodedoctor.cli.main import main as run
 
         return run()
-    except MemoryError:
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
         os.write(2, b"nodedoctor: no memory left to load it; see `ulimit -v`\n")
         return 70
 

@@ -12,6 +12,8 @@ from fakes import build_nvml, nvml_env, write_config
 
 pytest_plugins = ("no_skips",)
 examples.load_profile()
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background jobs ignore it as well
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # We are a background job of a shell; what tests start and interrupt must not inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.OUTPUT
     except MemoryError:
         return _no_memory()
-    except ImportError:  # a module of C that finds no room fails so
+    except (ImportError, SystemError):  # a module of C, or CPython itself, that finds no room fails so
         return _no_memory() if _little_room() else _bug()
     except OSError as error:
         from nodedoctor.engine.exhaustion import CODES, why

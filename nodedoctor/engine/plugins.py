@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from nodedoctor.engine.plugin_code import FromSource, PluginFailed, SourceFinder, contained
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
@@ -101,9 +102,11 @@ def discover(folders: Iterable[Path] = ()) -> Catalogue:
     for module in _entry_points(catalogue):
         catalogue.add(module)
     site = [SITE_FOLDER] if SITE_FOLDER.is_dir() else []
-    for number, folder in enumerate([*site, *folders]):
+    for folder in [*site, *folders]:
         _refuse_if_writable_by_others(folder)
-        for module in load_folder(folder, f"nodedoctor_checks_{number}", catalogue):
+        # Named after its place: another folder loaded by this process is another package.
+        name = f"nodedoctor_checks_{crc32(os.fsencode(folder.absolute())):08x}"
+        for module in load_folder(folder, name, catalogue):
             catalogue.add(module)
     return catalogue
 
