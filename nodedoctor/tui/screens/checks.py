@@ -95,9 +95,9 @@ class ChecksScreen(Screen[None]):
 
     def show(self, state: State | None) -> None:
         """Show a new state. Until a person moves the cursor it is on the first row, the worst."""
-        self.state = state
         if state is None:
             return
+        self.state = state
         tiles = strip(state, self.size.width, self._glyphs)
         head = self.query_one("#head", Lines)
         head.show([*detail.head(state, self._narrowed()), *((tiles,) if tiles else ())])
