@@ -53,7 +53,7 @@ def test_more_gpus_than_the_driver_shows(ray: str):
         pytest.skip("this node has GPUs, so four may be right")
     found = {finding["subject"]: finding for finding in diagnose("ray.resources")["ray.resources"]}
     assert found["ray:gpus"]["status"] == "fail"
-    assert "believes in 4 GPUs" in found["ray:gpus"]["summary"]
+    assert "reports 4 GPUs" in found["ray:gpus"]["summary"]
     assert "ray:status" not in found  # the cluster answered
 
 

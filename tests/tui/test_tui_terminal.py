@@ -133,7 +133,8 @@ def test_a_fleet_is_shown_as_it_answers_and_left_with_its_verdict(tmp_path: Path
     for host in ("gpu-1", "gpu-2", "gpu-3"):
         (reports / f"{host}.json").write_text(report.replace("gpu-a3-017", host))
     (reports / "gpu-4.json").write_text(report[:1000])
-    with terminal("fleet", "--reports", str(reports), "--failing", str(tmp_path / "bad")) as screen:
+    words = ("--failing", str(tmp_path / "bad"), "--max-failing", "4")
+    with terminal("fleet", "--reports", str(reports), *words) as screen:
         screen.wait_for(b"cut off after 1000 bytes")
         screen.type("q")
         code = screen.end()
