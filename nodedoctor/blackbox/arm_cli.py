@@ -23,9 +23,7 @@ def main(words: list[str]) -> int:
         block = arm.for_env_file(armed)
     elif arguments.ray:
         block = arm.for_ray(armed)
-    elif arguments.sbatch:
-        block = arm.for_sbatch(armed)
-    else:
+    else:  # a shell and a batch script take the same lines
         block = arm.for_sbatch(armed)
     if not emit(block):
         return Exit.OUTPUT

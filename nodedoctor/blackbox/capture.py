@@ -9,7 +9,6 @@ call and wait channel. Everything is asked by children with deadlines.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -22,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from nodedoctor.blackbox.sample import RankSample
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
-from nodedoctor.model import Observation
+from nodedoctor.json_shapes import document
 from nodedoctor.record import record
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.judge import main_thread
-from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, threads
+from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, ask_ras, threads
 
 if TYPE_CHECKING:
     from nodedoctor.engine.untrusted_files import Writers
@@ -188,7 +187,7 @@ def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
 async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, Stack]:
     argv = child_process.child("job/ask_stacks", folder, str(seconds), *map(str, pids))
     seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
-    told = _object(seen)
+    told = document(seen) or {}
     return {
         int(pid): Stack(int(pid), "signal", from_faulthandler(text), text)
         for pid, text in told.items()
@@ -229,7 +228,7 @@ def as_text(found: Iterable[Thread]) -> str:
 
 async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
     argv = child_process.child("job/kernel_stacks", *map(str, pids))
-    told = _object(await child_process.run("kernel-stacks", Command(argv), DEADLINE))
+    told = document(await child_process.run("kernel-stacks", Command(argv), DEADLINE)) or {}
     return {int(pid): tuple(map(_kernel_thread, rows)) for pid, rows in told.items() if pid.isdecimal()}
 
 
@@ -244,9 +243,7 @@ async def _ras(ranks: Sequence[RankSample]) -> str:
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         return ""
-    argv = child_process.child("cluster/nccl_ras", host.strip("[]") or "localhost", port, str(DEADLINE))
-    text = _object(await child_process.run("nccl-ras", Command(argv), DEADLINE + 2)).get("text", "")
-    return text if isinstance(text, str) else ""
+    return await ask_ras(host.strip("[]") or "localhost", int(port), DEADLINE)
 
 
 def _went_on(first: Stack | None, second: Stack | None) -> bool:
@@ -296,11 +293,3 @@ def _notes(ranks: Sequence[RankSample], stacks: Mapping[int, Stack]) -> tuple[st
     if not spies(ranks) and not _folder(ranks):
         return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)
     return (f"{named}: no Python stack could be read",)
-
-
-def _object(seen: Observation) -> dict[str, Any]:
-    try:
-        loaded = json.loads(seen.text) if seen.answered else {}
-    except (ValueError, RecursionError):
-        return {}
-    return loaded if isinstance(loaded, dict) else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import LOST, USUAL, Progress, Settings, Suspicion
+from nodedoctor.blackbox.progress import USUAL, Progress, Settings, Suspicion
 from nodedoctor.blackbox.sample import RankSample, Sample
 from nodedoctor.blackbox.sampler import SLOW, Sampler
 from nodedoctor.engine import child_process
@@ -97,7 +97,7 @@ class Watch:
             stays = self._wanted.get("ray") is True  # raylets outlive their jobs
             if sample.over or (stays and emptied is not None and sample.moment - emptied >= EMPTY):
                 return
-            if went_on and self.hangs and self.hangs[-1].resumed_after is None:
+            if went_on and self._is_caught():
                 self._resumed()
             suspicion = self.progress.suspicion()
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
@@ -142,7 +142,7 @@ class Watch:
     def _waits_to_judge(self, sample: Sample) -> bool:
         """True while somebody is stopped or gone and the grace for that is not over yet."""
         stopped = any(rank.state in ("T", "t", "Z") for rank in sample.living)
-        return (stopped or bool(self.progress.missing)) and len(sample.living) > 0 and LOST > 0
+        return bool(sample.living) and (stopped or bool(self.progress.missing))
 
     def _introduce(self, sample: Sample) -> None:
         """Say once who is watched, by what means, and whether a hang can be seen before the watchdog."""

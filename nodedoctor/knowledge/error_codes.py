@@ -179,11 +179,6 @@ def nvml_error(name: str) -> ErrorCode:
     return _BY_NAME.get(name) or ErrorCode(name, None, f"the driver says {name}", _SICK, "warn", INVESTIGATE)
 
 
-def of_exit(code: int) -> ErrorCode | None:
-    """The error for which nvidia-smi ended with this exit code; None for what is not NVML's."""
-    return next((row for row in NVML if row.number == code), None)
-
-
 def _cuda(name: str, number: int, meaning: str, fix: Fix, weight: Weight = "fail") -> ErrorCode:
     training = _RANK if weight == "fail" else _SICK
     return ErrorCode(f"CUDA_ERROR_{name}", number, meaning, training, weight, fix, source=CUDA_H)

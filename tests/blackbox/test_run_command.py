@@ -85,7 +85,7 @@ def test_a_reader_that_has_gone(tmp_path: Path) -> None:
 
 def test_signals_reach_the_command_once(tmp_path: Path) -> None:
     script = (
-        "trap 'echo got; n=$((n+1))' USR1; trap 'exit $n' TERM; n=0; echo ready; while :; do sleep 0.05; done"
+        "trap 'n=$((n+1)); echo got' USR1; trap 'exit $n' TERM; n=0; echo ready; while :; do sleep 0.05; done"
     )
     argv = [*RUN, "--dir", str(tmp_path), "--", "bash", "-c", script]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:

@@ -110,7 +110,6 @@ class Watch:
             "roots": [pid for pid in self.roots if alive(pid)],
             "ranks": ranks,
             "output": self.output(),
-            "host": counters(),
         }
         if path := self.wanted.get("heartbeat"):
             with contextlib.suppress(OSError):
@@ -357,17 +356,6 @@ def resident(pid: int) -> int | None:
     """Bytes of memory in use."""
     told = read(f"/proc/{pid}/statm").split()
     return int(told[1]) * os.sysconf("SC_PAGE_SIZE") if len(told) > 1 else None
-
-
-def counters() -> dict[str, int]:
-    """Bytes through the node's interfaces and InfiniBand ports since boot; 32-bit words for the latter."""
-    told: dict[str, int] = {}
-    for row in read("/proc/net/dev").splitlines()[2:]:
-        interface, _, rest = row.partition(":")
-        numbers = rest.split()
-        if interface.strip() != "lo" and len(numbers) > 8:
-            told[interface.strip()] = int(numbers[0]) + int(numbers[8])
-    return told
 
 
 def first_line(path: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nodedoctor.triage.causes.who import called, distinct, listed
+from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.store import Fingerprint, GlooTimeout, Mismatch, PeerGone, SizeMismatch
 from nodedoctor.triage.events.trace import Frame, Raised
@@ -204,11 +204,6 @@ def _frames(story: Story) -> list[tuple[Event[Raised], Frame]]:
         if own:
             found.append((event, own[-1]))
     return found
-
-
-def distinct_ranks(waits: list[Wait]) -> str:
-    """The ranks of some waits, as text."""
-    return listed(who.rank for who in distinct(wait.who for wait in waits) if who.rank is not None)
 
 
 RULES = (declared, desync, sizes, different, fewer, elsewhere)

@@ -16,6 +16,7 @@ from typing import Any
 
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
+from nodedoctor.json_shapes import document, text
 from nodedoctor.model import Observation
 from nodedoctor.record import record
 from nodedoctor.triage.events.stacks import collective_in
@@ -87,8 +88,8 @@ class LiveJob:
 async def look(pids: Sequence[int]) -> LiveJob:
     """Look twice at a job's processes; all of this machine's ranks when no pid is given."""
     standing, ras, busy = await asyncio.gather(_standing(pids), _ras_twice(), _gpu_percents())
-    document = _document(standing)
-    rows = [row for row in document.get("processes", []) if isinstance(row, dict)]
+    told = document(standing) or {}
+    rows = [row for row in told.get("processes", []) if isinstance(row, dict)]
     found = [int(row["pid"]) for row in rows if isinstance(row.get("pid"), int)]
     spy = shutil.which("py-spy")
     notes = [] if standing.answered else [f"processes: {standing.note}"]
@@ -104,7 +105,7 @@ async def look(pids: Sequence[int]) -> LiveJob:
     processes = tuple(replace(one, gpu_percent=busy.get(one.pid)) for one in seen)
     if spy:
         processes = await _with_workers(spy, processes)
-    return LiveJob(str(document.get("hostname", "")), processes, ras, tuple(notes))
+    return LiveJob(str(told.get("hostname", "")), processes, ras, tuple(notes))
 
 
 def process(
@@ -128,13 +129,13 @@ def process(
     )
 
 
-def threads(text: str) -> tuple[Thread, ...]:
+def threads(printed: str) -> tuple[Thread, ...]:
     """The threads in py-spy's JSON; nothing when it is not that."""
     try:
-        document = json.loads(text)
+        found = json.loads(printed)
     except (ValueError, RecursionError):
         return ()
-    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     return tuple(
         Thread(_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active"))) for row in rows
     )
@@ -154,18 +155,18 @@ async def _standing(pids: Sequence[int]) -> Observation:
 
 
 async def _ras_twice() -> tuple[str, str]:
-    first = await _ras()
+    first = await ask_ras("localhost", RAS_PORT, DEADLINE)
     if not first:
         return ("", "")
     await asyncio.sleep(PAUSE)
-    return first, await _ras()
+    return first, await ask_ras("localhost", RAS_PORT, DEADLINE)
 
 
-async def _ras() -> str:
-    argv = child_process.child("cluster/nccl_ras", "localhost", str(RAS_PORT), str(DEADLINE))
-    seen = await child_process.run("nccl-ras", Command(argv), DEADLINE + 2)
-    text = _document(seen).get("text", "")
-    return text if isinstance(text, str) else ""
+async def ask_ras(host: str, port: int, seconds: float) -> str:
+    """What NCCL's RAS service says there; '' when it does not answer within so many seconds."""
+    argv = child_process.child("cluster/nccl_ras", host, str(port), str(seconds))
+    seen = await child_process.run("nccl-ras", Command(argv), seconds + 2)
+    return text(document(seen) or {}, "text")
 
 
 async def _stacks(spy: str, pids: Sequence[int]) -> dict[int, tuple[Thread, ...]]:
@@ -204,14 +205,6 @@ async def _gpu_percents() -> dict[int, int]:
         for user in gpu.processes or ()
         if gpu.gpu_utilization_percent is not None
     }
-
-
-def _document(seen: Observation) -> dict[str, Any]:
-    try:
-        loaded = json.loads(seen.text) if seen.answered else {}
-    except (ValueError, RecursionError):
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
 
 
 def _number(value: Any) -> int | None:
