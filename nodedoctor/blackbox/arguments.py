@@ -115,7 +115,6 @@ def arm() -> Parser:
     form.add_argument("--ray", action="store_true", help="a runtime_env for ray.init or `ray job submit`")
     form.add_argument("--sbatch", action="store_true", help="lines for an sbatch script, before srun")
     made.add_argument("--dir", default=DIR, metavar="DIR", help=f"where it writes (default: {DIR})")
-    made.add_argument("--python", default="", metavar="PATH", help="the Python that trains")
     made.add_argument("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone")
     return made
 
