@@ -55,7 +55,7 @@ def gres(
 
 def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]:
     """Inside a job the driver shows what its control group lets through."""
-    if told is None or not told.isdigit() or count is None:
+    if told is None or not told.isdecimal() or count is None:
         yield Finding.skip(f"job {job}: GPUs granted or GPUs visible unknown")
         return
     granted = int(told[:6])

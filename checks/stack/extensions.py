@@ -125,7 +125,7 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 def _core(package: Package) -> int | None:
     """The CUDA major of a core (transformer-engine-cu12), None for the other packages."""
     tail = package.name.rpartition("-cu")[2]
-    return int(tail) if "-cu" in package.name and tail.isdigit() else None
+    return int(tail) if "-cu" in package.name and tail.isdecimal() and len(tail) < 9 else None
 
 
 @check("stack.toolkit", "CUDA toolkit", tags={"fast"})

@@ -216,9 +216,9 @@ def _of_gpus(gpus: Gpus | None) -> Iterator[str]:
     shown = gpus.gpus if gpus else ()
     majors = {(gpu.compute_capability or "").partition(".")[0] for gpu in shown} - {""}
     yield from (f"compute-{major}.0" for major in majors)
-    if majors and all(int(major) < 10 for major in majors if major.isdigit()):
+    if majors and all(int(major[:9]) < 10 for major in majors if major.isdecimal()):
         yield "before-blackwell"
-    if majors and all(int(major) < 9 for major in majors if major.isdigit()):
+    if majors and all(int(major[:9]) < 9 for major in majors if major.isdecimal()):
         yield "before-hopper"
     names = {gpu.name for gpu in shown if gpu.name}
     if len(names) > 1:

@@ -47,13 +47,13 @@ class EnvVar:
 
     def read_by(self, version: str) -> bool | None:
         """Whether that version of its owner (nccl or torch) reads it; None when this cannot be told."""
-        from packaging.version import InvalidVersion, Version
+        from packaging.version import Version
 
         if self.owner not in ("nccl", "torch"):
             return None
         try:
             release = Version(version).release
-        except InvalidVersion:
+        except ValueError:  # no version, or one of thousands of digits
             return None
         old_enough = not self.since or release >= Version(self.since).release
         last = Version(self.until).release if self.until else release

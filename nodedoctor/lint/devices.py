@@ -111,7 +111,7 @@ def _gpus(value: str, count: int | None) -> Iterator[Remark]:
             "fail", f"{value} contains a GPU twice: CUDA then sees no GPU at all", "List each GPU once."
         )
         return
-    beyond = [word for word in words if word.isdigit() and count is not None and int(word[:9]) >= count]
+    beyond = [word for word in words if word.isdecimal() and count is not None and int(word[:9]) >= count]
     if beyond and count:
         left = words.index(beyond[0])
         text = (

@@ -75,7 +75,7 @@ def _least_and_most(variables: Mapping[str, str], node: NodeContext) -> Iterator
     for kind in ("NCHANNELS", "CTAS", "P2P_NCHANNELS"):
         least, most = f"NCCL_MIN_{kind}", f"NCCL_MAX_{kind}"
         low, high = variables.get(least, ""), variables.get(most, "")
-        if low.isdigit() and high.isdigit() and int(low[:9]) > int(high[:9]):
+        if low.isdecimal() and high.isdecimal() and int(low[:9]) > int(high[:9]):
             yield (
                 least,
                 Remark(
@@ -108,7 +108,7 @@ def _short_ring(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pai
     """A flight recorder of a few entries holds nothing to compare: ranks are many collectives apart."""
     name = next((one for one in _RINGS if variables.get(one, "")), "")
     size = variables.get(name, "").strip()
-    if size.isdigit() and 0 < int(size[:9]) < SHORTEST_RING:
+    if size.isdecimal() and 0 < int(size[:9]) < SHORTEST_RING:
         text = f"the flight recorder keeps {size} entries: too few to compare ranks that are further apart"
         yield name, Remark("warn", text, "Set 2000, torch's own default.", (repair("export {}=2000", name),))
 

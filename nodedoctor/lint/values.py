@@ -47,7 +47,7 @@ def judge_value(setting: Setting, node: NodeContext) -> Iterator[Remark]:
 
 
 def _word(name: str, value: str) -> Iterator[Remark]:
-    if name not in _WORDS or (name in _LEVELS and value.isdigit()):
+    if name not in _WORDS or (name in _LEVELS and value.isdecimal()):
         return
     words, level = _WORDS[name]
     if value.upper() not in words:

@@ -100,7 +100,7 @@ def xid(line: KernelLine) -> LoggedXid | None:
         line.text[:EVIDENCE],
         int(found.group("code")),
         bdf(device) if device else None,
-        int(pid) if pid and pid.isdigit() else None,
+        int(pid) if pid and pid.isdecimal() else None,
         name if name and name != "<unknown>" else None,
         (found.group("mig") or "").strip() or None,
     )

@@ -39,11 +39,11 @@ class Wanted:
     def allows(self, version: str) -> bool | None:
         """Whether a version will do; None when it cannot be read as one."""
         from packaging.specifiers import SpecifierSet
-        from packaging.version import InvalidVersion, Version
+        from packaging.version import Version
 
         try:
             return Version(version) in SpecifierSet(self.versions, prereleases=True)
-        except InvalidVersion:
+        except ValueError:  # no version, or one of thousands of digits
             return None
 
     @property

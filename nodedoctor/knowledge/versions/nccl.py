@@ -60,11 +60,11 @@ def known_bad(version: str, holds: Collection[str] = ()) -> tuple[BadVersion, ..
 
 def affecting(version: str) -> tuple[BadVersion, ...]:
     """What is known against a version under any condition; empty for a text that is no version."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         release = Version(version.strip().partition("+")[0]).release[:3]
-    except InvalidVersion:
+    except ValueError:  # no version, or one of thousands of digits
         return ()
 
     def covers(row: BadVersion) -> bool:

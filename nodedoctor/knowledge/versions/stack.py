@@ -149,24 +149,24 @@ def releases_for_torch(package: str, torch: str) -> tuple[PackageRelease, ...]:
 def admits(release: PackageRelease, package: str, version: str) -> bool:
     """Whether a release's requirement on a package is met by a version; True when it asks nothing of it."""
     from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     wanted = release.requires.get(normalized(package))
     if wanted is None:
         return True
     try:
         return SpecifierSet(wanted).contains(Version(version.partition("+")[0]), prereleases=True)
-    except InvalidVersion:
+    except ValueError:  # no version, or one of thousands of digits
         return False
 
 
 def ray_range(version: str) -> RayRange | None:
     """The requirements of a Ray release; None outside the table."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         wanted = Version(version)
-    except InvalidVersion:
+    except ValueError:  # no version, or one of thousands of digits
         return None
     found = (row for row in ray_ranges() if Version(row.first) <= wanted <= Version(row.last))
     return next(found, None)

@@ -35,7 +35,7 @@ def ranks() -> list[int]:
     """Processes with a RANK of their own that are no children of another such process (data loaders are)."""
     found = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and "RANK" in environment(int(name)):
+        if name.isdecimal() and "RANK" in environment(int(name)):
             found[int(name)] = parent(int(name))
     return [pid for pid, above in found.items() if above not in found]
 
@@ -55,8 +55,9 @@ def environment(pid: int) -> dict[str, str]:
 def identity(pid: int) -> dict[str, Any]:
     """Which rank a process is."""
     told = environment(pid)
-    numbers = {name.lower(): int(value) for name, value in told.items() if value.isdigit()}
-    return {**numbers, "ras": told.get("NCCL_RAS_ADDR", ""), "children": children(pid)}
+    whole = {name.lower(): value for name, value in told.items() if value.isdecimal() and len(value) < 19}
+    ranks = {name: int(value) for name, value in whole.items()}
+    return {**ranks, "ras": told.get("NCCL_RAS_ADDR", ""), "children": children(pid)}
 
 
 def children(pid: int) -> list[int]:

@@ -115,7 +115,7 @@ def basics(proc: str, process: psutil.Process, users: dict[int, str]) -> Row:
 def user_names(root: str) -> dict[int, str]:
     """The names in /etc/passwd; others stay numbers, because asking a directory service may hang."""
     rows = (line.split(":") for line in text(os.path.join(root, "etc/passwd"), LONGEST).splitlines())
-    return {int(row[2]): row[0] for row in rows if len(row) > 2 and row[2].isdigit()}
+    return {int(row[2]): row[0] for row in rows if len(row) > 2 and row[2].isdecimal() and len(row[2]) < 19}
 
 
 def text(path: str, limit: int) -> str:
