@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import judgement
+from tiers import some
 
 from nodedoctor import demo
 from nodedoctor.engine import proof
@@ -46,7 +47,7 @@ def test_all_evidence_stands_in_the_observation_it_names(node):
             assert one.text == proof.text_of_reading(one.source, one.path, one.value)
 
 
-@pytest.mark.parametrize("node", RECORDED, ids=lambda node: node.name)
+@pytest.mark.parametrize("node", some(RECORDED, 4), ids=lambda node: node.name)
 def test_another_observation_gives_another_reading(node):
     """Every value that is shown is taken away or made another one, in the text the probe printed."""
     report, observed = judged(node)
