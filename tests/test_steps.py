@@ -256,11 +256,20 @@ def _accepted(words: list[str], where: str) -> None:
 def _unknown(words: tuple[str, ...]) -> set[str]:
     """What the command line does not know of these words; the same command stands in many fixes."""
     if words and words[0] in COMMANDS:
-        known = {command.name: command for command in vocabulary().commands}[words[0]]
-        flags = {flag for option in known.options for flag in option.flags}
-        return {word for word in words[1:] if word.startswith("-")} - flags
-    told = diagnosis_parser().parse_args(words)
+        return {word for word in words[1:] if word.startswith("-")} - _flags()[words[0]]
+    told = _parser().parse_args(words)
     return set(told.checks) - {name for check in checks() for name in (check, check.partition(".")[0])}
+
+
+_parser = cache(diagnosis_parser)
+
+
+@cache
+def _flags() -> dict[str, set[str]]:
+    return {
+        command.name: {flag for option in command.options for flag in option.flags}
+        for command in vocabulary().commands
+    }
 
 
 @cache
