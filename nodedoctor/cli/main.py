@@ -199,7 +199,7 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     kept: list[tuple[model.Report, bytes]] = []
 
     async def run() -> None:
-        # Not returned: asyncio.run() writes out what it returns, all of the report, when it gives back SIGINT.
+        # Not returned: asyncio.run() writes out what it returns, a whole report, as it gives back SIGINT.
         kept.append(
             await headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
         )
