@@ -118,6 +118,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     form.add_argument("--text", action="store_true", help="readable text on stdout")
     outputs.add(group, "html", "junit")
     add = group.add_argument
+    add(
+        "--redact",
+        action="store_true",
+        help="replace names, addresses, serials, UUIDs and users, but in --passing and --failing",
+    )
     add("--passing", default="", metavar="FILE", help="also write the nodes a job can use, one a line")
     add("--failing", default="", metavar="FILE", help="also write the others, one a line")
     add(

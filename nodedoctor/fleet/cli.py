@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
-    found = document(fleet)
+    found = document(_shown(fleet, arguments))
     if not _has_screen(arguments) and not emit(_rendered(found, arguments)):
         return Exit.OUTPUT
     written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
@@ -85,6 +85,10 @@ def _check(arguments: argparse.Namespace) -> None:
 
     if problem := outputs.no_folder(arguments, "passing", "failing", "pyz", "debug_log"):
         raise UsageError(problem)
+    if arguments.redact and arguments.save:
+        raise UsageError(
+            "--save keeps the nodes' reports as they are, with all names: leave it or --redact out"
+        )
     if problem := _written_twice(arguments):
         raise UsageError(problem)
     for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
@@ -125,10 +129,19 @@ def _is_address(text: str) -> bool:
     return text == "auto" or ":" in text
 
 
+def _shown(fleet: Fleet, arguments: argparse.Namespace) -> Fleet:
+    """The fleet as it may leave the site: with --redact it names nobody."""
+    if not arguments.redact:
+        return fleet
+    from nodedoctor.redact.fleet import redacted_fleet
+
+    return redacted_fleet(fleet)
+
+
 def _has_screen(arguments: argparse.Namespace) -> bool:
     from nodedoctor.tui import start
 
-    return start.possible() and not (arguments.json or arguments.text or arguments.quiet)
+    return start.possible() and not (arguments.json or arguments.text or arguments.quiet or arguments.redact)
 
 
 def _on_screen(arguments: argparse.Namespace) -> Gathered:
