@@ -1,6 +1,6 @@
 """Change the judging core in one place at a time and see which changes no test notices.
 
-    python tools/mutants/run.py --count 40 --seed 1 [FILE...]
+    python tools/mutations/drawn.py --count 40 --seed 1 [FILE...]
 
 A change that survives is a line that no test holds: a comparison turned, an `and` made an `or`, a `not` left
 out, a number one larger, True made False. Files are changed in a copy of the repository. Each mutant is asked
