@@ -147,6 +147,12 @@ def test_nothing_is_told_of_a_damaged_row(damage: Callable[[str], str]):
     assert found.nearest_nics("GPU1") == ("PXB", ("mlx5_bond_1",))
 
 
+def test_a_matrix_whose_lines_were_wrapped_is_not_read():
+    wrapped = [line[at : at + 24] for line in NEW.expandtabs().splitlines() for at in range(0, len(line), 24)]
+    found = topology("\n".join(wrapped))
+    assert isinstance(found, Unseen) or set(found.damaged) == set(found.gpus)
+
+
 def test_a_name_that_was_cut_off_is_no_name():
     found = topology("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-13\nGPU1\tNV1")
     assert isinstance(found, Topology)

@@ -25,6 +25,7 @@ PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
 _TOKEN = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|N/A")
 _NAMED = re.compile(r"NV\d+|P\w*|N\w*|S\w*")  # how the names of paths begin
+_MORE = re.compile(r"\s*(?:X|NV\d+|P\w\w|NODE|S[YO]\w)(?=\s|$)")
 _OLD_NAMES = {"SOC": "SYS", "PSB": "PIX"}  # drivers before 384
 # Some dumps of the header have lost the blanks between names.
 _JOINED = re.compile(r"(?<=\S)(?=GPU\d|NIC\d|mlx\d|CPU Aff|NUMA Aff)")
@@ -135,6 +136,8 @@ def _cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
             break
         links[column] = _OLD_NAMES.get(match[1], match[1])
         rest = rest[match.end() :]
+    if len(links) == len(columns) and _MORE.match(rest):
+        return {}, {}  # more cells than the header has columns: one of the two was wrapped or damaged
     # Between NUMA Affinity and GPU NUMA ID stands a cell that no column of the header belongs to.
     after = rest.lstrip(" ").removeprefix("\t").split("\t") if "\t" in rest else rest.split()
     words = [word.strip() for word in after]
