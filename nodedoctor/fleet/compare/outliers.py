@@ -80,11 +80,11 @@ def twins(nodes: Sequence[Node]) -> Iterator[Oddity]:
     once = [group for group in booted if len(group.hosts) > 1]
     same = {host for group in once for host in group.hosts}
     if once:
-        yield _twins("same-machine", "One machine, one node", once, "are one machine, by its boot id")
+        yield _twins("same-machine", "Machines counted once", once, "are one machine (same boot id)")
     named = _groups((node.host, node.hostname) for node in nodes if node.host not in same)
     shared = [group for group in named if len(group.hosts) > 1 and group.value != "localhost"]
     if shared:
-        yield _twins("same-name", "Every node has a name of its own", shared, "call themselves alike")
+        yield _twins("same-name", "Node names", shared, "have the same host name")
 
 
 def _twins(key: str, title: str, groups: list[ValueGroup], what: str) -> Oddity:
@@ -93,7 +93,7 @@ def _twins(key: str, title: str, groups: list[ValueGroup], what: str) -> Oddity:
         title,
         Status.WARN,
         "; ".join(f"{fold(group.hosts)} {what}: {group.value}" for group in groups[:SHOWN]),
-        "schedulers, Ray and logs tell nodes apart by their names, and a job gets fewer GPUs than it counts.",
+        "schedulers, Ray and logs identify nodes by name; a job gets fewer GPUs than it counts.",
         tuple(groups),
         None,
         tuple(host for group in groups for host in group.hosts),
@@ -145,7 +145,7 @@ def _by_majority(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity |
         )
     if total > MAJORITY and 2 * len(groups) > total:
         return None  # nearly every node has its own: that is its nature
-    doubt = "too few nodes to tell which is right" if total <= MAJORITY else "no majority"
+    doubt = "too few nodes to know which is right" if total <= MAJORITY else "no majority"
     summary = f"{doubt}: {_listed(groups)}"
     return _oddity(trait, label, Status.WARN, summary, tuple(groups), None, ())
 
@@ -252,7 +252,7 @@ def _listed(groups: Sequence[ValueGroup]) -> str:
     told = [
         f"{fold(group.hosts)} {'has' if len(group.hosts) == 1 else 'have'} {group.value}" for group in groups
     ]
-    more = f", and {len(groups) - SHOWN} values more" if len(groups) > SHOWN else ""
+    more = f", and {len(groups) - SHOWN} more values" if len(groups) > SHOWN else ""
     return ", ".join(told[:SHOWN]) + more
 
 
