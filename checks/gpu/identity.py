@@ -28,8 +28,8 @@ LIKE_MEMORY = 0.25
 """Loads count as alike when the memory in use is within this fraction of the median of all."""
 LIKE_POWER = 0.15
 """Loads count as alike when the power of all but one is within this fraction of their median."""
-HALF_POWER = 2.0
-"""A GPU that draws less than the median divided by this does not do what its peers do."""
+HALF_POWER = 0.5
+"""Share of the median power that a GPU with the same work as its peers must not be below."""
 DEEP_PSTATE = 5
 """P5 and higher are clocks of an idle GPU (nvidia-smi(1): P0 is maximum performance, P12 minimum)."""
 SLOW_CALL_SECONDS = 2.0
@@ -274,7 +274,7 @@ def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:
 def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     """A GPU in a state of rest, or at less than half the power of peers that all draw the same."""
     states: tuple[Attribute[Gpu], ...] = (
-        Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 1.0, DEEP_PSTATE),
+        Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 0.0, DEEP_PSTATE),
     )
     power: tuple[Attribute[Gpu], ...] = (
         Attribute("power", "level", lambda gpu: gpu.power_draw_w, "low", HALF_POWER),
