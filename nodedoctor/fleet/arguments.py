@@ -69,7 +69,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         "--python",
         default="",
         metavar="PATH",
-        help="the Python that trains, on the nodes; with --ray also here",
+        help="the training Python on the nodes; with --ray also here",
     )
     add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, on the nodes")
 

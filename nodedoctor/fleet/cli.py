@@ -94,7 +94,7 @@ def _check(arguments: argparse.Namespace) -> None:
     for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
         value = getattr(arguments, option)
         if value and not is_one(value):
-            raise UsageError(f"--{option} {value}: a CHECK stands before --{option}, or write --{option}=...")
+            raise UsageError(f"--{option} {value}: put CHECK before --{option}, or write --{option}=...")
     if arguments.reports:
         asked = ("checks", "tag", "expect", "passive", "deep", "preview", "peers", "since", "python", "exec")
         given = [name for name in (*asked, "save") if getattr(arguments, name)]

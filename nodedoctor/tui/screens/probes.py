@@ -146,4 +146,4 @@ def _told(seen: Probe, about: str, printed: str) -> Iterator[Para]:
     for line in lines[:MOST_LINES]:
         yield Para(inert(line.rstrip("\r"))[:LONGEST], verbatim=True)
     if len(lines) > MOST_LINES:
-        yield Para(f"... {len(lines) - MOST_LINES} more lines; a snapshot (s) holds them all", style=QUIET)
+        yield Para(f"... {len(lines) - MOST_LINES} more lines; a snapshot (key s) has them all", style=QUIET)
