@@ -28,7 +28,7 @@ QUIET = "dim"
 
 @record
 class Glyphs:
-    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, and the marks of folds."""
+    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, a point; marks of folds."""
 
     rule: str
     bar: str
@@ -38,10 +38,34 @@ class Glyphs:
     point: str
     shut: str
     open: str
+    above: str
+    below: str
 
 
-UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█", tile="■", point="·", shut="▸", open="▾")
-ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#", tile=".", point=".", shut="+", open="-")
+UNICODE = Glyphs(
+    rule="─",
+    bar="│",
+    more="…",
+    ramp=" ▁▂▃▄▅▆▇█",
+    tile="■",
+    point="·",
+    shut="▸",
+    open="▾",
+    above="▲",
+    below="▼",
+)
+ASCII = Glyphs(
+    rule="-",
+    bar="|",
+    more="~",
+    ramp=" .:-=+*#",
+    tile=".",
+    point=".",
+    shut="+",
+    open="-",
+    above="^",
+    below="v",
+)
 
 Part = tuple[str, str]
 """A piece of a line and its style."""

@@ -227,7 +227,9 @@ class ChecksScreen(Screen[None]):
         if result is None or not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
         else:
-            self.app.push_screen(StepsScreen(cause["headline"] if cause else result["check"], found))
+            self.app.push_screen(
+                StepsScreen(cause["headline"] if cause else result["check"], found, self._glyphs)
+            )
 
     def action_evidence(self) -> None:
         """Open the evidence in all that its probe printed, at its line."""

@@ -10,8 +10,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from nodedoctor.tui.look import Para, Part
-from nodedoctor.tui.widgets.lines import strip
+from nodedoctor.tui.look import Glyphs, Para, Part
+from nodedoctor.tui.widgets.lines import scrolled
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 
@@ -28,8 +28,9 @@ class Page(ScrollView, can_focus=True):
         Binding("slash", "find", "Find in the text", id="filter"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._glyphs = glyphs
         self._about = ""
         self._paras: tuple[Para, ...] = ()
         self._wrapped: list[tuple[Part, ...]] = []
@@ -65,7 +66,7 @@ class Page(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         """Lines depend on the width."""
-        if self.scrollable_content_region.width != self._width:
+        if self.size.width - 1 != self._width:
             self._wrap()
             self.refresh()
 
@@ -73,14 +74,17 @@ class Page(ScrollView, can_focus=True):
         """One line of the text."""
         index = y + self.scroll_offset.y
         parts = self._wrapped[index] if index < len(self._wrapped) else ()
-        return strip(parts, self._width, self.rich_style)
+        return scrolled(parts, self, y, self._glyphs)
 
     def _wrap(self) -> None:
-        self._width = self.scrollable_content_region.width
-        if self._width:
+        self._width = self.size.width - 1
+        if self._width > 0:
             before, self._wrapped = self._wrapped, list(self._lines())
             self.virtual_size = Size(1, len(self._wrapped))
-            self._refresh_changed(before)
+            if len(before) != len(self._wrapped):
+                self.refresh()
+            else:
+                self._refresh_changed(before)
 
     def _lines(self) -> Iterator[tuple[Part, ...]]:
         for para in self._paras:
