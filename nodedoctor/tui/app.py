@@ -214,7 +214,7 @@ class NodeDoctor(App[None]):
 
         await self.switch_mode("probes")
         if isinstance(self.screen, ProbesScreen):
-            self.screen.select(message.probe, message.line)
+            self.screen.select(message.evidence)
 
     async def on_open_node(self, message: OpenNode) -> None:
         """Make one node's report the one that all other screens show."""

@@ -239,8 +239,7 @@ class ChecksScreen(Screen[None]):
         if finding is None or not finding["evidence"]:
             self.notify("no evidence here", markup=False)
             return
-        evidence = finding["evidence"][0]
-        self.post_message(ShowProbe(evidence["probe"], evidence["text"].strip().partition("\n")[0]))
+        self.post_message(ShowProbe(finding["evidence"]))
 
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""

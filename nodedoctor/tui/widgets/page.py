@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -35,6 +35,8 @@ class Page(ScrollView, can_focus=True):
         self._paras: tuple[Para, ...] = ()
         self._wrapped: list[tuple[Part, ...]] = []
         self._width = 0
+        self._places: dict[int, int] = {}
+        self._at = 0
 
     def show(self, about: str, paras: Sequence[Para]) -> None:
         """Show a text about something; another text about the same thing does not move the reader."""
@@ -44,6 +46,13 @@ class Page(ScrollView, can_focus=True):
         if tuple(paras) != self._paras:
             self._paras = tuple(paras)
             self._wrap()
+
+    def reveal(self, by: int = 0) -> None:
+        """Scroll to the first place that the reader came for, or to the next or previous one, round and round."""
+        if self._places:
+            self._at = (self._at + by) % len(self._places) if by else 0
+            top = max(0, self._places[sorted(self._places)[self._at]] - self.size.height // 3)
+            self.scroll_to(y=top, animate=False, immediate=True, force=True)
 
     def find(self, text: str) -> bool:
         """Scroll to the next line with a text, from the top again after the last; False when none has it."""
@@ -79,16 +88,16 @@ class Page(ScrollView, can_focus=True):
     def _wrap(self) -> None:
         self._width = self.size.width - 1
         if self._width > 0:
-            before, self._wrapped = self._wrapped, list(self._lines())
+            before, self._wrapped, self._places = self._wrapped, [], {}
+            for para in self._paras:
+                if para.here:
+                    self._places[para.here] = len(self._wrapped)
+                self._wrapped += para.lines(self._width)
             self.virtual_size = Size(1, len(self._wrapped))
             if len(before) != len(self._wrapped):
                 self.refresh()
             else:
                 self._refresh_changed(before)
-
-    def _lines(self) -> Iterator[tuple[Part, ...]]:
-        for para in self._paras:
-            yield from para.lines(self._width)
 
     def _refresh_changed(self, before: list[tuple[Part, ...]]) -> None:
         """Draw the lines in view that differ: over a slow line a whole page is worth avoiding."""
