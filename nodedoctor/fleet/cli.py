@@ -193,6 +193,10 @@ def _transport(arguments: argparse.Namespace) -> Transport:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
         return Slurm(_split("--slurm", arguments.slurm))
+    if arguments.kube is not None:
+        from nodedoctor.fleet.transports.kube import Kube
+
+        return Kube(arguments.kube)
     from nodedoctor.fleet.transports.ray import Ray
 
     return Ray(arguments.ray, arguments.python)
