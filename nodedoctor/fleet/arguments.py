@@ -93,7 +93,12 @@ def _add_pairs(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "all", "ring", "sample", "bisect"),
         help="measure nodes in pairs: all up to 32 nodes, above that a sample; at most 15 minutes",
     )
-    add("--what", choices=("auto", "tcp"), default="auto", help="what is measured (auto: TCP)")
+    add(
+        "--what",
+        choices=("auto", "tcp", "rdma", "collective"),
+        default="auto",
+        help="TCP, ib_write_bw on each rail, or all-reduces of torch (auto: RDMA where all can, else TCP)",
+    )
     add(
         "--size",
         type=size,

@@ -143,7 +143,7 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
         elif not arguments.reports:
             arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
         return fleet.show(
-            _transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
+            transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
         )
 
 
@@ -156,7 +156,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
     teller = _Teller()
     try:
         return await gather(
-            _transport(arguments),
+            transport(arguments),
             _request(arguments),
             peers=arguments.peers,
             save=arguments.save,
@@ -166,7 +166,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
         teller.clear()
 
 
-def _transport(arguments: argparse.Namespace) -> Transport:
+def transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
     if arguments.reports:
         from nodedoctor.fleet.reports.files import Reports
@@ -179,7 +179,7 @@ def _transport(arguments: argparse.Namespace) -> Transport:
     if arguments.slurm is not None:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
-        return Slurm(_split("--slurm", arguments.slurm))
+        return Slurm(split("--slurm", arguments.slurm))
     from nodedoctor.fleet.transports.ray import Ray
 
     return Ray(arguments.ray, arguments.python)
@@ -227,14 +227,15 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
             words.append(f"--{name}={value}")
     words += [f"--tag={tag}" for tag in arguments.tag]
     words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
-    _split("--exec", arguments.exec)
+    split("--exec", arguments.exec)
     usual = DEADLINE_DEEP if arguments.deep else DEADLINE
     return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
 
 
-def _split(option: str, text: str) -> tuple[str, ...]:
+def split(option: str, text: str) -> tuple[str, ...]:
+    """The value of an option as words of a shell; UsageError where it is none."""
     from nodedoctor.engine.session import UsageError
 
     try:

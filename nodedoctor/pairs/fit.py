@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Fit, Measurement, Pair, pair
+from nodedoctor.pairs.model import CONNECTING, UNMEASURED, Culprit, Fault, Fit, Measurement, Pair, pair
 
 SLOW_BELOW = 0.8
 """Share of what a good pair has. Our choice: between healthy pairs of one fabric nccl-tests and ib_write_bw
@@ -27,6 +27,10 @@ LOSSY_ABOVE = 0.005
 of a TCP stream falls with the square root of the loss (Mathis et al., 1997)."""
 LOSSIER = 4.0
 """Times the upper quartile of all pairs: behind shapers and policers everybody loses a little."""
+LATE_TIMES, LATE_LEAST_US = 5.0, 500.0
+"""A round trip that is so many times the usual one, and so much longer, is late. Our choice: within one site
+paths differ by a few switches of a microsecond each, and half a millisecond is another site, a wrong route or
+a NIC that waits. No kernel here could delay packets, so this was only simulated: it warns, it never fails."""
 ENOUGH = 3
 """Partners that are well elsewhere and bad with a node, for it to be named with high confidence."""
 STRAY = 0.25
@@ -58,6 +62,9 @@ class _Work:
         self.slow_below = self._bound(SCATTER)
         losses = sorted(each.loss for each in live if each.loss is not None)
         self.lossy_above = max(LOSSY_ABOVE, LOSSIER * losses[len(losses) * 3 // 4] if losses else 0.0)
+        trips = [each.rtt_us for each in live if each.rtt_us is not None]
+        usual = median(trips) if trips else 0.0
+        self.late_above = max(LATE_TIMES * usual, usual + LATE_LEAST_US) if trips else None
         self.bad: dict[Pair, Fault] = {}
         self.good: set[Pair] = set()
         self.doubted: set[Pair] = set()
@@ -78,9 +85,10 @@ class _Work:
         for name in sorted(self.gone):
             seen = tuple(one for one in self.measured if name in one.pair)
             self.culprits.append(Culprit("node", name, (name,), "lost", "high", None, seen))
-        unconnected = sum(fault in CONNECTING for fault in self.bad.values())
-        if len(self.by_pair) > 1 and unconnected * 2 > len(self.by_pair):
-            return Fit(self.reference, self.slow_below, self.lossy_above, tuple(self.culprits), closed=True)
+        unmeasured = Counter(fault for fault in self.bad.values() if fault in UNMEASURED)
+        if len(self.by_pair) > 1 and unmeasured.total() * 2 > len(self.by_pair):
+            most = unmeasured.most_common(1)[0][0]
+            return Fit(self.reference, self.slow_below, self.lossy_above, tuple(self.culprits), closed=most)
         self._leaves()
         self._islands()
         self._nodes()
@@ -94,6 +102,7 @@ class _Work:
             tuple(self.culprits),
             tuple(self._open()),
             confirmed,
+            late_above=self.late_above,
         )
 
     def _bound(self, deviations: float) -> float:
@@ -119,6 +128,8 @@ class _Work:
             return "loss"
         if one.gbps is not None and self.reference and one.gbps < self.slow_below * self.reference:
             return "slow"
+        if one.rtt_us is not None and self.late_above is not None and one.rtt_us > self.late_above:
+            return "late"
         return None
 
     def _leaves(self) -> None:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from nodedoctor.pairs.fit import fit
-from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, pair
+from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, What, pair
 from nodedoctor.record import record
 
 ALL_UP_TO = 32
@@ -23,8 +23,9 @@ ROUNDS_AGAIN = 16
 """Rounds of one such time at most."""
 MINUTES = 15.0
 """What a plan may take by default at any size."""
-SETUP_S = 2.0
-"""Seconds of a round beside the load itself: ports, connections, answers. Our measurement: below one."""
+SETUP_S: Mapping[What, float] = {"tcp": 2.0, "rdma": 4.0, "collective": 6.0}
+"""Seconds of a round beside the load itself: ports, connections, answers. Our measurement: below one for TCP,
+three for gloo on a slow core; ours for servers of perftest and for NCCL."""
 
 
 @record
@@ -39,16 +40,22 @@ class Plan:
     rounds: tuple[Round, ...]
     seconds: float
     again: int
+    what: What = "tcp"
+
+    @property
+    def round_s(self) -> float:
+        """Seconds of one round."""
+        return self.seconds + SETUP_S[self.what]
 
     @property
     def expected_s(self) -> float:
         """Seconds when every node is well."""
-        return len(self.rounds) * (self.seconds + SETUP_S)
+        return len(self.rounds) * self.round_s
 
     @property
     def longest_s(self) -> float:
         """Seconds with all doubts settled."""
-        return (len(self.rounds) + self.again) * (self.seconds + SETUP_S)
+        return (len(self.rounds) + self.again) * self.round_s
 
     @property
     def pairs(self) -> int:
@@ -56,7 +63,7 @@ class Plan:
         return len({one for each in self.rounds for one in each})
 
 
-def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, seed: int = 0) -> Plan:
+def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "tcp", seed: int = 0) -> Plan:
     """The plan for some nodes; without a mode all pairs up to 32 nodes and a sample above.
 
     Without a mode the plan is cut so that it takes 15 minutes at most.
@@ -65,10 +72,10 @@ def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, seed: int = 0)
     rounds = _rounds(tuple(nodes), chosen, seed)
     again = LOOKS_AGAIN * ROUNDS_AGAIN
     if mode is None:
-        room = int(MINUTES * 60 / (seconds + SETUP_S))
+        room = int(MINUTES * 60 / (seconds + SETUP_S[what]))
         rounds = rounds[: max(1, room // 2)] if len(rounds) > room else rounds
         again = max(0, min(again, room - len(rounds)))
-    return Plan(chosen, tuple(nodes), rounds, seconds, again)
+    return Plan(chosen, tuple(nodes), rounds, seconds, again, what)
 
 
 def all_rounds(nodes: Sequence[str]) -> tuple[Round, ...]:

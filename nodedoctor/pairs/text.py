@@ -11,6 +11,11 @@ from nodedoctor.report.inert import inert
 
 _WORD = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "unknown": "UNKN", "skip": "SKIP"}
 _ORDER = ("fail", "unknown", "warn", "pass", "skip")
+_WHAT = {
+    "tcp": "TCP",
+    "rdma": "RDMA rail by rail (ib_write_bw)",
+    "collective": "all-reduce (NCCL on GPUs, else gloo)",
+}
 EVIDENCE = 3
 """Measurements shown under a finding."""
 
@@ -20,7 +25,7 @@ def plan(told: Mapping[str, Any]) -> str:
     rounds, again = told["rounds"], told["rounds_again"]
     pairs = f"{told['pairs']} of {told['of_pairs']} pairs"
     return (
-        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs} over TCP\n"
+        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs}, {_WHAT[told['what']]}\n"
         f"  {rounds} rounds of {told['seconds_each']:g} s load: {told['expected_seconds'] / 60:.1f} minutes;"
         f" with {again} rounds for doubts {told['longest_seconds'] / 60:.1f} at most\n"
         f"  load: the network between these nodes and a core or two on each; nothing is changed\n"

@@ -65,4 +65,4 @@ class World:
 
 
 def minutes(rounds: int, seconds: float = 3) -> float:
-    return rounds * (seconds + SETUP_S) / 60
+    return rounds * (seconds + SETUP_S["tcp"]) / 60

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from nodedoctor.engine import child_process
+from nodedoctor.engine.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
@@ -72,6 +73,14 @@ class Ssh:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+    async def talk(self, host: str, script: str, first: bytes) -> ChildStream:
+        """A line to a script on a node that stays open; OSError when ssh cannot be started."""
+        argv = ("ssh", *plain_options(), "--", host, node_side.line(script))
+        return await ChildStream.start(Command(argv, stdin=first, tied=True))
+
+    async def close(self) -> None:
+        """Nothing is held for all nodes."""
 
     def _expanded(self) -> tuple[str, ...]:
         try:
