@@ -132,6 +132,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )
     add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
+    add(
+        "--redact",
+        action="store_true",
+        help="in all outputs but the node lists, stand-ins for names, users, addresses and serials",
+    )
     add("-q", dest="quiet", action="store_true", help="only problems")
     add(
         "--fail-on",

@@ -47,6 +47,10 @@ def main(words: list[str]) -> int:
         return complain(error)
     fleet = gathered.fleet
     found = document(fleet)
+    if arguments.redact:
+        from nodedoctor.redact.of_nodes import redacted_nodes
+
+        found = redacted_nodes(found)
     if not _has_screen(arguments) and not emit(_rendered(found, arguments)):
         return Exit.OUTPUT
     written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
@@ -128,7 +132,7 @@ def _is_address(text: str) -> bool:
 def _has_screen(arguments: argparse.Namespace) -> bool:
     from nodedoctor.tui import start
 
-    return start.possible() and not (arguments.json or arguments.text or arguments.quiet)
+    return start.possible() and not (arguments.json or arguments.text or arguments.quiet or arguments.redact)
 
 
 def _on_screen(arguments: argparse.Namespace) -> Gathered:

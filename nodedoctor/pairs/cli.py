@@ -128,7 +128,10 @@ class _Run:
         ]
         if len(idle) < len(hosts):
             left = [host for host in hosts if host not in idle]
-            self._tell(f"  left out: {', '.join(left[:8])}{' ...' if len(left) > 8 else ''}\n")
+            names = (
+                "" if self._arguments.redact else f": {', '.join(left[:8])}{' ...' if len(left) > 8 else ''}"
+            )
+            self._tell(f"  left out {len(left)} nodes{names}\n")
         if self._asked == "auto" and can_rdma(members[host] for host in idle):
             self._what = "rdma"
             self._tell("  every node has ib_write_bw and as many rails as the others: RDMA, rail by rail\n")
@@ -188,6 +191,11 @@ class _Run:
         from nodedoctor.fleet.breaker import tripped
 
         width = min(shutil.get_terminal_size((100, 24)).columns, 140)
+        failing, nodes = told["failing"], len(told["nodes"])
+        if self._arguments.redact:
+            from nodedoctor.redact.of_nodes import redacted_nodes
+
+            told = redacted_nodes(told)
         shown = render(told) + "\n" if self._arguments.json else text.render(told, width)
         if not emit(shown):
             return Exit.OUTPUT
@@ -196,8 +204,7 @@ class _Run:
             from nodedoctor.report import html
 
             wanted[self._arguments.html] = html.render(told).encode()
-        failing = told["failing"]
-        too_many = tripped({"pairs.node": failing}, len(told["nodes"]), self._arguments.max_failing)
+        too_many = tripped({"pairs.node": failing}, nodes, self._arguments.max_failing)
         if self._arguments.failing and not self._arguments.report_only:
             if too_many:
                 say(too_many)

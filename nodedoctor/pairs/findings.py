@@ -37,6 +37,14 @@ _TITLES = {
 }
 
 
+_ALL_SLOW = Fix(
+    "All pairs are slow alike, so look for one cause: MTU, speed of switch ports, uplinks with too little "
+    "room, PCIe settings.",
+    (look("nodedoctor net ib pcie", when="on a node"),),
+    "investigate",
+)
+
+
 def judged(
     seen: Outcome, floors: Mapping[str, float], *, preview: bool = False
 ) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
@@ -104,7 +112,9 @@ def proven(seen: Outcome) -> bool:
 
 def _culprit(culprit: Culprit, seen: Outcome, preview: bool) -> Finding:
     said = summary(culprit, seen.fit.reference_gbps)
-    evidence = tuple(Evidence("pairs", _quoted(one)) for one in sorted(culprit.seen, key=_oddest)[:SHOWN])
+    late = culprit.fault == "late"
+    shown = sorted(culprit.seen, key=_oddest)[:SHOWN]
+    evidence = tuple(Evidence("pairs", _quoted(one, late)) for one in shown)
     finding = (
         Finding.unknown("timeout", said, subject=culprit.where, evidence=evidence)
         if culprit.fault == "lost"
@@ -135,11 +145,11 @@ def _oddest(one: Measurement) -> tuple[bool, int]:
     return not one.fault, one.round
 
 
-def _quoted(one: Measurement) -> str:
+def _quoted(one: Measurement, late: bool = False) -> str:
     parts = [f"{one.pair[0]} - {one.pair[1]}, round {one.round}:"]
     parts += [f"{one.gbps:.3g} Gb/s"] if one.gbps is not None else []
     parts += [f"{one.loss:.2%} sent again"] if one.loss else []
-    parts += [f"{one.rtt_us / 1000:.2g} ms"] if one.rtt_us is not None else []
+    parts += [f"{one.rtt_us / 1000:.2g} ms"] if late and one.rtt_us is not None else []
     if len(one.rails) > 1:
         slow = min(one.rails, key=lambda name: one.rails[name])
         parts += [f"(the slowest of {len(one.rails)} rails, {slow})"]
@@ -182,7 +192,7 @@ def _evidence(seen: Outcome, *faults: str) -> list[Evidence]:
     return [Evidence("pairs", _quoted(one)) for one in seen.measured if one.fault in faults][:SHOWN]
 
 
-KEYS = {"tcp": "pair.gbps", "rdma": "pair.rdma", "collective": "pair.busbw"}
+KEY_OF_WHAT = {"tcp": "pair.gbps", "rdma": "pair.rdma", "collective": "pair.busbw"}
 """The key of `--expect` for what is measured."""
 GBPS_OF_KEY = {"pair.gbps": 1.0, "pair.rdma": 1.0, "pair.busbw": 8.0}
 """nccl-tests print gigabytes per second."""
@@ -194,18 +204,20 @@ def _floor(seen: Outcome, floors: Mapping[str, float]) -> Finding:
         return Finding.unknown("not-visible-here", "no pair has a rate")
     over = {"tcp": "over TCP", "rdma": "on its slowest RDMA rail", "collective": "in an all-reduce"}[what]
     said = f"a good pair has {reference:.3g} Gb/s {over}"
-    key = KEYS[what]
+    key = KEY_OF_WHAT[what]
     if key in floors:
         expected = floors[key] * GBPS_OF_KEY[key]
         if reference < expected:
-            return Finding.fail(f"{said}, expected {expected:g}")
+            return Finding.fail(f"{said}, expected {expected:g}", fix=_ALL_SLOW)
         return Finding.ok(f"{said}, at least {expected:g} expected")
     speed = _built_for(seen)
     row = floor(what, speed) if speed else None
     if speed is None or row is None:
         return Finding.info(f"{said}; no bound is known for these links, --expect {key}=N sets one")
     if reference < row.share * speed:
-        return Finding.warn(f"{said}, less than {row.share:.0%} of {row.of} ({speed:g} Gb/s), on all nodes")
+        return Finding.warn(
+            f"{said}, less than {row.share:.0%} of {row.of} ({speed:g} Gb/s), on all nodes", fix=_ALL_SLOW
+        )
     return Finding.ok(f"{said}, at least {row.share:.0%} of {row.of} ({speed:g} Gb/s)")
 
 
@@ -233,9 +245,14 @@ def _well(found: dict[str, list[Finding]], seen: Outcome) -> None:
         for name in ("pairs.node", "pairs.path", "pairs.group"):
             found[name] = found[name] or [blurred]
     nodes = {name for one in pairs for name in one}
-    for name, count, what in (("pairs.node", len(nodes), "nodes"), ("pairs.path", len(pairs), "pairs")):
+    every = len(seen.plan.nodes) * (len(seen.plan.nodes) - 1) // 2
+    of_pairs = f"{len(pairs)} of {every} pairs"
+    for name, count, what in (
+        ("pairs.node", len(nodes), f"{len(nodes)} nodes"),
+        ("pairs.path", len(pairs), of_pairs),
+    ):
         if not found[name]:
-            said = f"{count} {what} measured, none is the odd one out"
+            said = f"{what} measured, none is the odd one out"
             found[name].append(
                 Finding.ok(said) if count else Finding.unknown("not-visible-here", "none measured")
             )

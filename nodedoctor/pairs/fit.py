@@ -183,7 +183,7 @@ class _Work:
             if one not in self.explained and len(names & set(one)) == 1 and len(others & set(one)) == 1
         ]
         bad = [one for one in across if one in self.bad]
-        well = [one for one in inside if one in self.good]
+        well = self._clearly_well([one for one in inside if one in self.good], bad)
         here = {name for one in bad for name in one if name in names}
         there = {name for one in bad for name in one if name in others}
         if (
@@ -202,13 +202,28 @@ class _Work:
             ranked = sorted(self.partners, key=lambda name: (-len(self._against(name)), name))
             for name in ranked:
                 bad = self._against(name)
-                well = self.friends[name]
+                slow = [pair(name, other) for other in bad]
+                well = self._clearly_well([pair(name, other) for other in self.friends[name]], slow)
                 clean = [other for other in bad if self.friends[other]]
                 if len(clean) >= 2 and len(well) <= STRAY * len(bad):
-                    self._add("node", name, (name,), [pair(name, other) for other in bad], len(clean))
+                    self._add("node", name, (name,), slow, len(clean))
                     break
             else:
                 return
+
+    def _clearly_well(self, good: Sequence[Pair], bad: Sequence[Pair]) -> list[Pair]:
+        """The good pairs whose rate is nearer to the reference than to that of the bad ones.
+
+        With a node at 0.7 of the rate some pairs are above the bound by chance, and so may be that of two.
+        """
+        slow = [rate for one in bad if self.bad[one] == "slow" for rate in self._rates(one)]
+        if not slow or not self.reference:
+            return list(good)
+        middle = (self.reference + median(slow)) / 2
+        return [one for one in good if median(self._rates(one) or [self.reference]) > middle]
+
+    def _rates(self, one: Pair) -> list[float]:
+        return [each.gbps for each in self.by_pair[one] if each.gbps is not None]
 
     def _listeners(self) -> None:
         """Nodes that can connect and cannot be connected to: of a pair the first listens."""
@@ -237,8 +252,7 @@ class _Work:
         """Whether a pair is bad enough to be blamed alone."""
         if self.bad[one] != "slow" or not self.reference:
             return True
-        rates = [each.gbps for each in self.by_pair[one] if each.gbps is not None]
-        return median(rates) < self._bound(SCATTER_ALONE) * self.reference
+        return median(self._rates(one)) < self._bound(SCATTER_ALONE) * self.reference
 
     def _add(
         self,

@@ -164,12 +164,14 @@ class Ray:
 
     async def _pumped(self, talk: ChildStream) -> None:
         """Hand what the child says to the line of its node, until it ends."""
+        complaint = ""
         while (line := await talk.line()) is not None:
             said = _object(line[1])
+            complaint = line[1] if not said and line[1].strip() else complaint
             if made := self._lines.get(text(said, "node")):
                 made.came(said)
         for made in self._lines.values():
-            made.came({})
+            made.came({"lost": complaint})
 
     async def close(self) -> None:
         """End the child, and with it the tasks."""

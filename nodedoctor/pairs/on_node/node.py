@@ -8,10 +8,13 @@ import struct
 import subprocess
 from collections.abc import Iterable
 
+ANYWHERE = "198.18.0.1"
+"""An address that is nobody's (RFC 2544): no packet goes there, the route to it is only looked up."""
+
 
 def toward(names: Iterable[str]) -> str:
-    """Our address on the way to the first of these names that has one, and what carries it."""
-    for name in names:
+    """Our address on the way to the first of these names that has one, else on the way out."""
+    for name in (*names, ANYWHERE):
         try:
             family, _, _, _, place = socket.getaddrinfo(name, 9, 0, socket.SOCK_DGRAM)[0]
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -123,9 +123,8 @@ def run(ray: Any, errand: dict[str, Any]) -> None:
 def talk(ray: Any, script: str) -> None:
     """Hand lines to and fro between stdin and an actor on each node that is spoken to; ends with stdin."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
-    held = ray.remote(held_on_node()).options(
-        num_cpus=0, max_restarts=0, concurrency_groups={"say": 1, "hear": 1}, name=None
-    )
+    groups = {"say": 1, "hear": 1}  # each in order, and neither waits for the other
+    held = ray.remote(num_cpus=0, max_restarts=0, concurrency_groups=groups)(held_on_node())
     actors: dict[str, Any] = {}
     fresh: list[str] = []
 
