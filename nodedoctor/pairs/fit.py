@@ -65,6 +65,7 @@ class _Work:
         trips = [each.rtt_us for each in live if each.rtt_us is not None]
         usual = median(trips) if trips else 0.0
         self.late_above = max(LATE_TIMES * usual, usual + LATE_LEAST_US) if trips else None
+        self.slow_nodes = self._slow_nodes()
         self.bad: dict[Pair, Fault] = {}
         self.good: set[Pair] = set()
         self.doubted: set[Pair] = set()
@@ -108,6 +109,24 @@ class _Work:
     def _bound(self, deviations: float) -> float:
         return max(0.0, min(SLOW_BELOW, 1 - deviations * self.scatter))
 
+    def _slow_nodes(self) -> frozenset[str]:
+        """Nodes whose median over all partners is low beyond what chance does to a median of so many.
+
+        Their pairs need not be below the wider bound of a single pair. The standard error of a median is
+        1.25 of that of a mean.
+        """
+        rates: dict[str, list[float]] = defaultdict(list)
+        for one, seen in self.by_pair.items():
+            for each in seen:
+                for name in one if each.gbps is not None and not each.fault else ():
+                    rates[name].append((each.gbps or 0.0) / (self.reference or 1.0))
+        return frozenset(
+            name
+            for name, shares in rates.items()
+            if len(shares) >= ENOUGH
+            and median(shares) < min(SLOW_BELOW, 1 - SCATTER_ALONE * 1.25 * self.scatter / len(shares) ** 0.5)
+        )
+
     def _sort(self) -> None:
         """Good and bad pairs, by the majority of their measurements; wrong bytes need no majority."""
         for one, seen in self.by_pair.items():
@@ -126,7 +145,8 @@ class _Work:
             return one.fault
         if one.loss is not None and one.loss > self.lossy_above:
             return "loss"
-        if one.gbps is not None and self.reference and one.gbps < self.slow_below * self.reference:
+        bound = self.slow_below if self.slow_nodes.isdisjoint(one.pair) else SLOW_BELOW
+        if one.gbps is not None and self.reference and one.gbps < bound * self.reference:
             return "slow"
         if one.rtt_us is not None and self.late_above is not None and one.rtt_us > self.late_above:
             return "late"
