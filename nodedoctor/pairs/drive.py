@@ -12,7 +12,7 @@ from typing import Any
 from nodedoctor.pairs.crew import STARTING_S, Crew
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round, What
-from nodedoctor.pairs.schedule import Plan, doubts, ring, smallest_failing
+from nodedoctor.pairs.schedule import Plan, doubts, packed, ring, smallest_failing, tries_at_most
 from nodedoctor.record import record
 
 OPENING_S = 5.0
@@ -165,7 +165,7 @@ class Driver:
         search = smallest_failing(nodes)
         try:
             asked = next(search)
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and len(self._tries) < tries_at_most(len(nodes)):
                 asked = search.send(await self._fails(asked))
         except StopIteration as end:
             return tuple(sorted(end.value))
@@ -177,7 +177,8 @@ class Driver:
             self._tries.append((nodes, True))
             return bool(gone)
         before = len(self._measured)
-        await self._round(ring(nodes))
+        for each in packed(ring(nodes)):
+            await self._round(each)
         seen = fit(self._measured, self._groups, self._gone)
         reference = seen.reference_gbps or 0.0
         failed = bool(self._gone.keys() & set(nodes)) or any(

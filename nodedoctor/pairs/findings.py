@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nodedoctor.engine.causes import diagnose
 from nodedoctor.knowledge.pair_floors import floor
-from nodedoctor.model import Cause, Evidence, Finding, Fix, Result, Status
+from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.pairs.drive import Outcome
 from nodedoctor.pairs.fit import BLURRED
@@ -159,15 +159,17 @@ def _quoted(one: Measurement, late: bool = False) -> str:
 
 
 def _fix(culprit: Culprit) -> Fix:
-    names = fold(culprit.names)
-    verify = line("nodedoctor fleet --ssh {} --pairs", names)
+    everybody = fold(sorted({name for one in culprit.seen for name in one.pair}))
+    verify = line("nodedoctor fleet --ssh {} --pairs", everybody)
+    if culprit.fault in CONNECTING:
+        where = "on the node" if culprit.kind == "node" else "on both ends"
+        text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
+        return Fix(text, (look("sudo nft list ruleset", when=where),), "config", verify=verify)
     if culprit.kind == "node":
         text = "Keep jobs off this node; check its NIC, cable and switch port, then measure it again."
-        looks = [look("nodedoctor --deep", when="on the node"), look("ip -s link", when="on the node")]
-        if culprit.fault in ("refused", "filtered"):
-            text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
-            looks = [look("sudo nft list ruleset", when="on the node")]
-        return Fix(text, tuple(looks), "drain" if culprit.fault == "lost" else "investigate")
+        looks = (look("nodedoctor --deep", when="on the node"), look("ip -s link", when="on the node"))
+        action: Action = "drain" if culprit.fault == "lost" else "investigate"
+        return Fix(text, looks, action, verify=verify)
     text = "Check the switch ports and cables on this path; both ends are well with other nodes."
     if culprit.kind == "group":
         text = "Check the uplinks of the switch that these nodes share; they are well among themselves."

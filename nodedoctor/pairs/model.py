@@ -23,7 +23,7 @@ Mode = Literal["all", "ring", "sample", "bisect"]
 Pair = tuple[str, str]
 """Two nodes, the lesser name first."""
 Round = tuple[Pair, ...]
-"""Pairs that are measured at once; no node is in two of them, except in the ring of a bisection."""
+"""Pairs that are measured at once; no node is in two of them."""
 
 
 @record

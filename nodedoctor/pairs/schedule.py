@@ -21,6 +21,8 @@ LOOKS_AGAIN = 4
 """Times that doubts are measured again; each takes a few rounds. Our choice, from the simulations."""
 ROUNDS_AGAIN = 16
 """Rounds of one such time at most."""
+ROUNDS_OF_A_TRY = 3
+"""Rounds of disjoint pairs that a ring takes; two where its nodes are even in number."""
 MINUTES = 15.0
 """What a plan may take by default at any size."""
 SETUP_S: Mapping[What, float] = {"tcp": 2.0, "rdma": 4.0, "collective": 6.0}
@@ -71,6 +73,8 @@ def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "
     chosen = mode or ("all" if len(nodes) <= ALL_UP_TO else "sample")
     rounds = _rounds(tuple(nodes), chosen, seed)
     again = LOOKS_AGAIN * ROUNDS_AGAIN
+    if chosen == "bisect":
+        again += ROUNDS_OF_A_TRY * tries_at_most(len(nodes))
     if mode is None:
         room = int(MINUTES * 60 / (seconds + SETUP_S[what]))
         rounds = rounds[: max(1, room // 2)] if len(rounds) > room else rounds
@@ -120,10 +124,8 @@ def packed(pairs: Iterable[Pair]) -> tuple[Round, ...]:
 def _rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
     if mode == "all":
         return all_rounds(nodes)
-    if mode == "ring":
+    if mode in ("ring", "bisect"):
         return packed(ring(nodes))
-    if mode == "bisect":
-        return (ring(nodes),)
     mixed = list(nodes)
     chance = random.Random(seed)  # the same nodes give the same plan, so that two runs can be compared
     chance.shuffle(mixed)
@@ -152,6 +154,11 @@ def smallest_failing(nodes: Sequence[str]) -> Generator[tuple[str, ...], bool, t
     about 2 k log2(n / k) tries for k culprits and also finds two nodes that fail only with each other.
     """
     return (yield from _smallest((), tuple(nodes), False))
+
+
+def tries_at_most(nodes: int) -> int:
+    """Tries that halving takes for two nodes that fail only together."""
+    return 4 * (nodes.bit_length() + 1)
 
 
 def _smallest(
