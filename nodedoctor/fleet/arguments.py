@@ -97,7 +97,12 @@ def _add_pairs(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "all", "ring", "sample", "bisect"),
         help="measure nodes in pairs: all up to 32 nodes, above that a sample; at most 15 minutes",
     )
-    add("--what", choices=("auto", "tcp"), default="auto", help="what is measured (auto: TCP)")
+    add(
+        "--what",
+        choices=("auto", "tcp", "rdma", "collective"),
+        default="auto",
+        help="TCP, ib_write_bw on each rail, or all-reduces of torch (auto: RDMA where all can, else TCP)",
+    )
     add(
         "--size",
         type=size,
@@ -122,11 +127,6 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     form.add_argument("--text", action="store_true", help="readable text on stdout")
     outputs.add(group, "html", "junit")
     add = group.add_argument
-    add(
-        "--redact",
-        action="store_true",
-        help="replace names, addresses, serials, UUIDs and users, but in --passing and --failing",
-    )
     add("--passing", default="", metavar="FILE", help="also write the nodes a job can use, one a line")
     add("--failing", default="", metavar="FILE", help="also write the others, one a line")
     add(
@@ -136,6 +136,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )
     add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
+    add(
+        "--redact",
+        action="store_true",
+        help="in all outputs but the node lists, stand-ins for names, users, addresses and serials",
+    )
     add("-q", dest="quiet", action="store_true", help="only problems")
     add(
         "--fail-on",

@@ -46,7 +46,11 @@ def main(words: list[str]) -> int:
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
-    found = document(_shown(fleet, arguments))
+    found = document(fleet)
+    if arguments.redact:
+        from nodedoctor.redact.of_nodes import redacted_nodes
+
+        found = redacted_nodes(found)
     if not _has_screen(arguments) and not emit(_rendered(found, arguments)):
         return Exit.OUTPUT
     written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
@@ -129,15 +133,6 @@ def _is_address(text: str) -> bool:
     return text == "auto" or ":" in text
 
 
-def _shown(fleet: Fleet, arguments: argparse.Namespace) -> Fleet:
-    """The fleet as it may leave the site: with --redact it names nobody."""
-    if not arguments.redact:
-        return fleet
-    from nodedoctor.redact.fleet import redacted_fleet
-
-    return redacted_fleet(fleet)
-
-
 def _has_screen(arguments: argparse.Namespace) -> bool:
     from nodedoctor.tui import start
 
@@ -156,7 +151,7 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
         elif not arguments.reports:
             arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
         return fleet.show(
-            _transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
+            transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
         )
 
 
@@ -169,7 +164,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
     teller = _Teller()
     try:
         return await gather(
-            _transport(arguments),
+            transport(arguments),
             _request(arguments),
             peers=arguments.peers,
             save=arguments.save,
@@ -179,7 +174,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
         teller.clear()
 
 
-def _transport(arguments: argparse.Namespace) -> Transport:
+def transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
     if arguments.reports:
         from nodedoctor.fleet.reports.files import Reports
@@ -192,7 +187,7 @@ def _transport(arguments: argparse.Namespace) -> Transport:
     if arguments.slurm is not None:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
-        return Slurm(_split("--slurm", arguments.slurm))
+        return Slurm(split("--slurm", arguments.slurm))
     if arguments.kube is not None:
         from nodedoctor.fleet.transports.kube import Kube
 
@@ -244,14 +239,15 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
             words.append(f"--{name}={value}")
     words += [f"--tag={tag}" for tag in arguments.tag]
     words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
-    _split("--exec", arguments.exec)
+    split("--exec", arguments.exec)
     usual = DEADLINE_DEEP if arguments.deep else DEADLINE
     return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
 
 
-def _split(option: str, text: str) -> tuple[str, ...]:
+def split(option: str, text: str) -> tuple[str, ...]:
+    """The value of an option as words of a shell; UsageError where it is none."""
     from nodedoctor.engine.session import UsageError
 
     try:
