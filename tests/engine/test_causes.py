@@ -496,3 +496,10 @@ def test_a_line_says_where_to_look_first() -> None:
 def test_a_result_of_a_check_that_is_not_known_is_its_own_cause() -> None:
     unknown = result("their.check", Finding.fail("bad"))
     assert [cause.id for cause in diagnose([unknown], [])[1]] == ["their.check"]
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+def test_every_cause_says_what_to_type_first(node: Path) -> None:
+    report, _ = judged(node)
+    known = {cause.id: cause.fix for cause in report.causes if cause.status in (Status.FAIL, Status.WARN)}
+    assert [id for id, fix in known.items() if fix is None or not fix.steps] == []
