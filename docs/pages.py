@@ -46,7 +46,7 @@ def pages() -> dict[str, str]:
 def _check(check: Check, sample: Sample | None) -> Iterator[str]:
     yield from (f"# {check.id}", "")
     if texts := error_texts(check):
-        yield from ("```", *texts, "```", "")
+        yield from ("```text", *texts, "```", "")
     yield from (f"{_plain(check.title)}.", "")
     if check.stage == "preview":
         yield from ("*In preview: what it finds is at most a warning and counts only with `--preview`.*", "")
@@ -58,8 +58,7 @@ def _check(check: Check, sample: Sample | None) -> Iterator[str]:
         if section.items:
             yield ""
     yield from _example(sample)
-    run = ["## Run it", "", "```", f"nodedoctor {check.id}", "```"]
-    yield from run
+    yield from ("## Run it", "", "```sh", f"nodedoctor {check.id}", "```")
 
 
 def _example(sample: Sample | None) -> Iterator[str]:
@@ -69,7 +68,7 @@ def _example(sample: Sample | None) -> Iterator[str]:
         return
     finding = sample.finding
     lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
-    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```")
+    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```text")
     yield f"{Status(finding['status']).word} {sample.result['check']}  {sentence(finding)}"
     yield from (f"     | {line}" for line in lines[:LINES])
     if finding["fix"]:
