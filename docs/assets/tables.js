@@ -1,7 +1,7 @@
 // A box above every long table: rows that do not have all of its words are hidden.
 for (const table of document.querySelectorAll(".md-typeset table")) {
   const rows = [...table.tBodies[0].rows];
-  if (rows.length < 20) continue;
+  if (rows.length < 15) continue;
   const box = document.createElement("input");
   box.type = "search";
   box.className = "table-filter";
