@@ -106,6 +106,11 @@ class Progress:
         return statistics.median(self._steps) if len(self._steps) >= LEAST_STEPS else None
 
     @property
+    def longest(self) -> float:
+        """Seconds of the longest step among those that are kept; 0 before the first."""
+        return max(self._steps, default=0.0)
+
+    @property
     def threshold(self) -> float:
         """Seconds without a step that are suspicious."""
         return self._settings.hang_after or max(STEPS * (self.median or 0), LEAST)
