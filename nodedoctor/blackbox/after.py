@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from nodedoctor import single_file
+from nodedoctor import __version__, single_file
 from nodedoctor.blackbox import keep
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.watch import Watch
@@ -44,7 +44,7 @@ def ended(
     """Close the folder of a command that was run: one line when it ended well, else why it did not."""
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     more = {"exit_code": code, "seconds": round(time.time() - began, 1)}
-    folder.write("run.json", run_json(watch, folder, **more) if watch else json.dumps(more))
+    folder.write("run.json", run_json(watch, folder, **more))
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     if code == 0 and not lasting:
@@ -94,12 +94,13 @@ async def _from(path: str, begin: int, seconds: float) -> str:
     return seen.text
 
 
-def run_json(watch: Watch, folder: Folder, **more: object) -> str:
-    """The document `run.json`, `nodedoctor.run/1`."""
+def run_json(watch: Watch | None, folder: Folder, **more: object) -> str:
+    """The document `run.json`, `nodedoctor.run/1`; `watch` is None for a command that ended before it."""
     told = {
         "schema": "nodedoctor.run/1",
+        "tool": __version__,
         **more,
-        **watch.state(),
+        **(watch.state() if watch is not None else {}),
         "lost_writes": folder.lost,
         "problem": folder.problem,
     }

@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 import ranks
 
@@ -34,7 +37,14 @@ def run(tmp_path: Path, fault: str, *options: str, seconds: int = 600) -> tuple[
     ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     (folder,) = (tmp_path / "jobs").iterdir()
+    jsonschema.validate(json.loads((folder / "run.json").read_text()), schema("run"))
+    if (folder / "triage.json").exists():
+        jsonschema.validate(json.loads((folder / "triage.json").read_text()), schema("triage"))
     return done.stderr, folder
+
+
+def schema(name: str) -> Any:
+    return json.loads((resources.files("nodedoctor.report") / f"schemas/{name}.schema.json").read_text())
 
 
 @pytest.mark.parametrize(
