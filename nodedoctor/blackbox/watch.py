@@ -21,6 +21,7 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
 from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.standing import numbered
+from nodedoctor.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -211,7 +212,8 @@ class Watch:
         self._say(f"{word}: {suspicion.why}")
         for line in verdict.short(examined, seen):
             self._say(line)
-        self._say(f"kept in {self._folder.path} (stacks: {seen.ways}; {seen.seconds:.1f} s)")
+        asked = f"; {counted(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
+        self._say(f"kept in {self._folder.path} (stacks: {seen.ways}{asked}; {seen.seconds:.1f} s)")
         self._react()
 
     def _react(self) -> None:
