@@ -73,7 +73,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         "--python",
         default="",
         metavar="PATH",
-        help="the Python that trains, on the nodes; with --ray also here",
+        help="the training Python on the nodes; with --ray also here",
     )
     add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, on the nodes")
 
@@ -97,7 +97,12 @@ def _add_pairs(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "all", "ring", "sample", "bisect"),
         help="measure nodes in pairs: all up to 32 nodes, above that a sample; at most 15 minutes",
     )
-    add("--what", choices=("auto", "tcp"), default="auto", help="what is measured (auto: TCP)")
+    add(
+        "--what",
+        choices=("auto", "tcp", "rdma", "collective"),
+        default="auto",
+        help="TCP, ib_write_bw on each rail, or all-reduces of torch (auto: RDMA where all can, else TCP)",
+    )
     add(
         "--size",
         type=size,
@@ -131,6 +136,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )
     add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
+    add(
+        "--redact",
+        action="store_true",
+        help="in all outputs but the node lists, stand-ins for names, users, addresses and serials",
+    )
     add("-q", dest="quiet", action="store_true", help="only problems")
     add(
         "--fail-on",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from nodedoctor.engine import child_process
+from nodedoctor.engine.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
@@ -43,6 +44,14 @@ class Ssh:
     def ask(self, request: FleetRequest) -> AsyncGenerator[Node, None]:
         """Every node as its answer comes, `width` at once; FleetError when the single file is none."""
         return one_by_one.ask(self.name, self._expanded(), request, argv, reading.node)
+
+    async def talk(self, host: str, script: str, first: bytes) -> ChildStream:
+        """A line to a script on a node that stays open; OSError when ssh cannot be started."""
+        argv = ("ssh", *plain_options(), "--", host, node_side.line(script))
+        return await ChildStream.start(Command(argv, stdin=first, tied=True))
+
+    async def close(self) -> None:
+        """Nothing is held for all nodes."""
 
     def _expanded(self) -> tuple[str, ...]:
         try:

@@ -14,23 +14,33 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
+from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import control
-from nodedoctor.fleet.transports.slurm.allocation import ALLOCATION_TIMEOUT_S, Allocation, Pending
+from nodedoctor.fleet.transports.slurm.allocation import (
+    ALLOCATION_TIMEOUT_S,
+    MINUTES,
+    Allocation,
+    Pending,
+)
 from nodedoctor.fleet.transports.slurm.asking import SlurmAsking
 from nodedoctor.fleet.transports.slurm.nodes import FORMAT, chosen, immediate, option, rows
+from nodedoctor.fleet.transports.slurm.step import held_argv
 from nodedoctor.nodeset import NodeSetError, expand, fold
 
 
 class Slurm:
     """The way to nodes through Slurm; `words` are options as srun takes them, like `-p gpu -N 8`.
 
-    With `job` the nodes of that running job are asked, beside its own steps.
+    `minutes` is the time limit of our own job, where one is needed and no `--time` is given. With `job` the
+    nodes of that running job are asked, beside its own steps.
     """
 
     name = "slurm"
 
-    def __init__(self, words: tuple[str, ...] = (), *, job: str = "") -> None:
+    def __init__(self, words: tuple[str, ...] = (), minutes: int = MINUTES, *, job: str = "") -> None:
+        self._minutes = minutes
         self._words = tuple(word for word in words if not word.startswith(("-I", "--immediate")))
         self._patience = immediate(words, ALLOCATION_TIMEOUT_S)
         self._running = job
@@ -78,6 +88,14 @@ class Slurm:
         finally:
             await self.close()
 
+    async def talk(self, host: str, script: str, first: bytes) -> ChildStream:
+        """A line to a script on a node, by a step of its own; FleetError where Slurm would start nothing."""
+        if why := self._closed.get(host):
+            raise FleetError(why)
+        words = self._words if self._allocation is None else ()
+        argv = held_argv(self._job, words, host, script)
+        return await ChildStream.start(Command(argv, stdin=first, tied=True))
+
     async def close(self) -> None:
         """Give the allocation back, if there is one of ours."""
         allocation, self._allocation = self._allocation, None
@@ -123,7 +141,7 @@ class Slurm:
             self._closed.update(dict.fromkeys(without_room, f"Slurm has not given it {pending.why}"))
 
     async def _allocate(self, hosts: tuple[str, ...]) -> None:
-        allocation = Allocation(self._words, hosts)
+        allocation = Allocation(self._words, hosts, self._minutes)
         await allocation.get(self._patience)
         self._allocation, self._job = allocation, allocation.job
         self._given = _expanded(allocation.nodes)
