@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from hosts import Host, Hosts, need
+from hosts import Host, Hosts, need, quietly
 from jsonschema import validate
 
 pytestmark = pytest.mark.real
@@ -47,15 +47,16 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             yield made
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", NODES, "--pairs", "--seconds=1"]
+def start(*words: str, nodes: str = NODES) -> subprocess.Popen[str]:
+    pairs = [] if any(word.startswith("--pairs") for word in words) else ["--pairs"]
+    argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", nodes, *pairs, "--seconds=1"]
     argv += ["--load-busy", "--json", *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
 
-def measure(*words: str) -> tuple[dict[str, object], int]:
-    run = start(*words)
+def measure(*words: str, nodes: str = NODES) -> tuple[dict[str, object], int]:
+    run = start(*words, nodes=nodes)
     told, errors = run.communicate(timeout=240)
     assert errors == "" and told, errors
     document = json.loads(told)
@@ -95,6 +96,51 @@ def test_a_slow_host_is_named(hosts: Hosts, share: float, tmp_path: Path):
     assert (odd(document), code) == ({"pairs.node@gpu-node-3"}, 2)
     assert (tmp_path / "bad").read_text() == "gpu-node-3\n"
     assert running(hosts) == 0
+
+
+def test_the_all_reduce_of_gloo_names_a_slow_host(hosts: Hosts, python: str):
+    shape(hosts[2], 0.5)
+    try:
+        document, code = measure("--what=collective", f"--python={python}", nodes="gpu-node-[0-3]")
+    finally:
+        shape(hosts[2])
+    assert (odd(document), code) == ({"pairs.node@gpu-node-2"}, 2)
+    assert running(hosts) == 0
+
+
+@pytest.fixture
+def leaf(hosts: Hosts) -> Iterator[str]:
+    """Hosts 0 to 2 behind a switch of their own whose uplink has half the rate of one host."""
+    lab = ("nsenter", "-t", str(hosts.pid), "-n")
+    group = [hosts[number] for number in range(3)]
+    for words in (
+        "ip link add br1 up type bridge",
+        "ip link add up0 type veth peer name up1",
+        "ip link set up0 master br0 up",
+        "ip link set up1 master br1 up",
+        *(f"ip link set v{host.pid} master br1" for host in group),
+        *(f"tc qdisc add dev up{n} root tbf rate {RATE / 2:g}mbit burst 32kb limit 2mb" for n in (0, 1)),
+    ):
+        quietly(*lab, *words.split())
+    topology = hosts.folder / "topology"
+    topology.write_text("gpu-node-[0-2] leaf1\ngpu-node-[3-7] leaf2\n")
+    yield str(topology)
+    for words in (*(f"ip link set v{host.pid} master br0" for host in group), "ip link del up0"):
+        quietly(*lab, *words.split())
+
+
+def test_a_group_behind_a_slow_uplink_is_one_finding(hosts: Hosts, leaf: str):
+    assert odd(measure("--topology", leaf)[0]) == {"pairs.group@leaf1"}
+
+
+def test_halving_ends_at_the_slow_host(hosts: Hosts):
+    shape(hosts[2], 0.5)
+    try:
+        document, code = measure("--pairs=bisect", nodes="gpu-node-[0-3]")
+    finally:
+        shape(hosts[2])
+    assert (odd(document), code) == ({"pairs.node@gpu-node-2"}, 2)
+    assert "gpu-node-2" in document["bisection"]["smallest"]  # type: ignore[index]
 
 
 def test_a_pair_that_loses_packets_is_named(hosts: Hosts):
