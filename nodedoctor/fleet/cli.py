@@ -89,12 +89,16 @@ def _check(arguments: argparse.Namespace) -> None:
 
     if problem := outputs.no_folder(arguments, "passing", "failing", "pyz", "debug_log"):
         raise UsageError(problem)
+    if arguments.redact and arguments.save:
+        raise UsageError(
+            "--save keeps the nodes' reports as they are, with all names: leave it or --redact out"
+        )
     if problem := _written_twice(arguments):
         raise UsageError(problem)
     for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
         value = getattr(arguments, option)
         if value and not is_one(value):
-            raise UsageError(f"--{option} {value}: a CHECK stands before --{option}, or write --{option}=...")
+            raise UsageError(f"--{option} {value}: put CHECK before --{option}, or write --{option}=...")
     if arguments.reports:
         asked = ("checks", "tag", "expect", "passive", "deep", "preview", "peers", "since", "python", "exec")
         given = [name for name in (*asked, "save") if getattr(arguments, name)]
@@ -184,6 +188,10 @@ def transport(arguments: argparse.Namespace) -> Transport:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
         return Slurm(split("--slurm", arguments.slurm))
+    if arguments.kube is not None:
+        from nodedoctor.fleet.transports.kube import Kube
+
+        return Kube(arguments.kube)
     from nodedoctor.fleet.transports.ray import Ray
 
     return Ray(arguments.ray, arguments.python)
