@@ -6,6 +6,7 @@ The kernel's netem is not needed: rates are those of tbf, losses of nftables.
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -49,7 +50,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 def start(*words: str, nodes: str = NODES) -> subprocess.Popen[str]:
     pairs = [] if any(word.startswith("--pairs") for word in words) else ["--pairs"]
-    argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", nodes, *pairs, "--seconds=1"]
+    way = [] if any(word.startswith("--kube") for word in words) else ["--ssh", nodes]
+    argv = [sys.executable, "-m", "nodedoctor", "fleet", *way, *pairs, "--seconds=1"]
     argv += ["--load-busy", "--json", *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
@@ -131,6 +133,45 @@ def leaf(hosts: Hosts) -> Iterator[str]:
 
 def test_a_group_behind_a_slow_uplink_is_one_finding(hosts: Hosts, leaf: str):
     assert odd(measure("--topology", leaf)[0]) == {"pairs.group@leaf1"}
+
+
+def test_pods_entered_by_kubectl_are_measured(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The kubectl is made up: it lists a pod on each host and enters the host for it."""
+    four = [hosts[number] for number in range(4)]
+    items = [
+        {
+            "metadata": {"name": f"worker-{n}"},
+            "spec": {"nodeName": f"node-{n}"},
+            "status": {"phase": "Running"},
+        }
+        for n in range(4)
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"items": items}))
+    enters = "".join(
+        f'  worker-{n}) set -- {shlex.join(host.argv())} "$@" ;;\n' for n, host in enumerate(four)
+    )
+    script = f"""#!/bin/sh
+case "$*" in *" get pods "*) exec cat {tmp_path}/pods.json ;; esac
+while [ "$1" != --stdin ]; do shift; done
+pod=$2
+while [ "$1" != -- ]; do shift; done
+shift
+case $pod in
+{enters}esac
+exec "$@"
+"""
+    (tmp_path / "kubectl").write_text(script)
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{hosts.path}")
+    for host in four:
+        host.run("ip", "route", "add", "default", "via", "10.77.0.254", check=True)
+    shape(hosts[1], 0.5)
+    try:
+        document, code = measure("--kube=training/app=x")
+    finally:
+        shape(hosts[1])
+    assert (odd(document), code, document["source"]) == ({"pairs.node@node-1"}, 2, "kube"), document["nodes"]
+    assert running(hosts) == 0
 
 
 def test_halving_ends_at_the_slow_host(hosts: Hosts):
