@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
-from nodedoctor.model import Action, Finding, Fix, Moment
+from nodedoctor.model import Action, Finding, Fix, Moment, Step
+from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
 from .pci_address import NO_ADDRESS
@@ -86,6 +87,16 @@ _NOTES: dict[NicKind, str] = {
 """Slot power and register commands: linux, drivers/net/ethernet/mellanox/mlx5/core/events.c and cmd.c."""
 
 
+def _look(kind: NicKind, event: NicEvent) -> tuple[Step, ...]:
+    """What its driver remembers (devlink-health(8)), or its cable module says (mlxlink of NVIDIA's MFT)."""
+    if event.device is None:
+        return (look("sudo dmesg | grep -iE 'mlx5|bnxt|ice|irdma|efa'"),)
+    log = look("sudo dmesg | grep {}", event.device)
+    if kind in ("module", "power", "temperature"):
+        return (log, look("sudo mlxlink -d {} -m", event.device))
+    return (log, look("sudo devlink health show pci/{}", event.device))
+
+
 def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[Finding]:
     """Trouble by kind; then what the link did."""
     for kind, (meaning, advice, action) in _NIC.items():
@@ -93,7 +104,13 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
         if same:
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
-            fix = Fix(advice, (), action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
+            fix = Fix(
+                advice,
+                _look(kind, events[0]),
+                action,
+                "every job that uses the NIC",
+                "nodedoctor kernel.nic ib",
+            )
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
     links = [event for event in events if event.kind in ("link-down", "link-up")]

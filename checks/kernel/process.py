@@ -9,6 +9,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.steps import look
 
 _TRAINING = re.compile(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
@@ -62,7 +63,8 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
         else "Reduce the job's host memory use: fewer data-loader workers, a smaller object store or offload."
     )
     build = Finding.fail if _TRAINING.search(name) else Finding.warn
-    fix = Fix(text, (), "config", "the job", "nodedoctor limits.memory")
+    steps = (look("ps -eo pid,rss,user,comm --sort=-rss | head -20"),)
+    fix = Fix(text, steps, "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
 
 
@@ -105,6 +107,10 @@ _STALLS = {
 }
 
 
+_BLOCKED = look("ps -eo pid,stat,wchan:32,user,comm | grep ' D'")
+_MOUNTS = look("findmnt -t nfs,nfs4,lustre,ceph,cifs,fuse")
+
+
 def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     last = events[-1]
     where = next((event.where for event in reversed(events) if event.where), None)
@@ -127,6 +133,7 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
         "Check for a lost GPU, a dead file system or an overloaded host at that time; only a "
         "reboot ends such a process."
     )
-    fix = Fix(text, (), "investigate", "every job on this node", "nodedoctor kernel host driver")
+    steps = (_MOUNTS if last.kind == "dead-mount" else _BLOCKED,)
+    fix = Fix(text, steps, "investigate", "every job on this node", "nodedoctor kernel host driver")
     build = Finding.fail if grave and last.when.at >= log.booted else Finding.warn
     return build(summary, subject=subject, evidence=evidence, fix=fix)

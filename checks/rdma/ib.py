@@ -74,7 +74,7 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
             yield _not_active(port, rails, ib)
         elif physical is not None and not physical.healthy:
             summary = f"ACTIVE, but {port.phys_state}: {physical.meaning}"
-            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=cable())
+            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=_cable(port))
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
         yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")
@@ -143,7 +143,11 @@ def _fix(port: IbPort) -> Fix:
     if port.phys_state == "Disabled":
         netdev = port.netdevs[0].name if port.netdevs else None
         return enable(port.hca, port.number, netdev, port.infiniband)
-    return cable()
+    return _cable(port)
+
+
+def _cable(port: IbPort) -> Fix:
+    return cable(port.hca, port.number)
 
 
 def _silent(name: str) -> Finding:

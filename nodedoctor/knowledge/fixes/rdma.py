@@ -1,6 +1,7 @@
 """What to do about an RDMA port: fixes that several checks give.
 
-Sources: linux-rdma/rdma-core (ibportstat(8), sminfo(8)), NVIDIA/nccl networking troubleshooting.
+Sources: linux-rdma/rdma-core (ibportstat(8), sminfo(8)), iproute2 (rdma-link(8)), NVIDIA's MFT manual
+(mlxlink: -m is the module, -c the counters), NVIDIA/nccl networking troubleshooting.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ def port_fix(text: str, steps: tuple[Step, ...] = (), action: Action = "investig
     return Fix(text, steps, action, "traffic on this port", "nodedoctor ib", NCCL_DOCS)
 
 
-def cable() -> Fix:
+def cable(hca: str, number: int) -> Fix:
     """The usual suspects of a link that is down, slow, narrow or full of errors."""
-    return port_fix("Reseat or replace cable and transceiver; check the switch port and its counters.")
+    text = "Reseat or replace cable and transceiver; check the switch port and its counters."
+    steps = (look("rdma link show {}/{}", hca, number), look("sudo mlxlink -d {} -p {} -m -c", hca, number))
+    return port_fix(text, steps)
 
 
 def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
