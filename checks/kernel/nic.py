@@ -87,16 +87,6 @@ _NOTES: dict[NicKind, str] = {
 """Slot power and register commands: linux, drivers/net/ethernet/mellanox/mlx5/core/events.c and cmd.c."""
 
 
-def _look(kind: NicKind, event: NicEvent) -> tuple[Step, ...]:
-    """What its driver remembers (devlink-health(8)), or its cable module says (mlxlink of NVIDIA's MFT)."""
-    if event.device is None:
-        return (look("sudo dmesg | grep -iE 'mlx5|bnxt|ice|irdma|efa'"),)
-    log = look("sudo dmesg | grep {}", event.device)
-    if kind in ("module", "power", "temperature"):
-        return (log, look("sudo mlxlink -d {} -m", event.device))
-    return (log, look("sudo devlink health show pci/{}", event.device))
-
-
 def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[Finding]:
     """Trouble by kind; then what the link did."""
     for kind, (meaning, advice, action) in _NIC.items():
@@ -105,11 +95,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
             fix = Fix(
-                advice,
-                _look(kind, events[0]),
-                action,
-                "every job that uses the NIC",
-                "nodedoctor kernel.nic ib",
+                advice, _look(subject), action, "every job that uses the NIC", "nodedoctor kernel.nic ib"
             )
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
@@ -124,6 +110,18 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             )
 
 
+def _look(subject: str) -> tuple[Step, ...]:
+    """The state of all ports, and what the log and the bus have of this adapter."""
+    address = subject.removeprefix("pci:")
+    if subject == NO_ADDRESS:
+        return (look("rdma link"), look("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
+    return (
+        look("rdma link"),
+        look("sudo dmesg | grep -F {}", address),
+        look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", address),
+    )
+
+
 def _link(subject: str, events: list[NicEvent]) -> Finding:
     """A link that went down after boot; a port without a cable says so once, when it is configured."""
     downs = [event for event in events if event.kind == "link-down"]
@@ -134,7 +132,7 @@ def _link(subject: str, events: list[NicEvent]) -> Finding:
     stays = events[-1].kind == "link-down"
     fix = Fix(
         "Reseat or replace cable and transceiver; check the switch port.",
-        (),
+        _look(subject.partition("/")[0]),
         "investigate",
         "",
         "nodedoctor ib",

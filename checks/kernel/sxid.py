@@ -40,7 +40,7 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         yield Finding.ok(f"no SXid in {log.span}")
 
 
-_LOOK = (look("sudo dmesg | grep -i sxid"), look("nvidia-smi nvlink -s"))
+_LOOK = (look("sudo dmesg | grep -iE 'sxid|xid'"), look("nvidia-smi nvlink -s"))
 
 
 def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Finding:

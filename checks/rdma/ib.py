@@ -37,7 +37,7 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
     Why: NCCL skips a port that is not active; all traffic between nodes then shares the others, or the job
     falls back to TCP.
     Fix disturbs: traffic on that port.
-    Judges: FAIL when a rail is down or a device has no driver; WARN when it cannot be told whether a port is
+    Judges: FAIL when a rail is down or a device has no driver; WARN when it is unknown whether a port is
     meant to have a link.
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
@@ -153,7 +153,7 @@ def _cable(port: IbPort) -> Fix:
 def _silent(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
-        (),
+        (look("sudo dmesg | grep -i {}", name), look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
         "reboot",
         "every job on this node",
         "nodedoctor ib",
