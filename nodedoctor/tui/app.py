@@ -14,21 +14,25 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
+from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
-from nodedoctor.tui.messages import OpenNode, ShowCheck, ShowProbe
+from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.slow_lines import SlowLineDriver
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
+from nodedoctor.tui.widgets.tabs import Badge, badges_of
 
 if TYPE_CHECKING:
     from nodedoctor.report.document import Report
     from nodedoctor.tui.lines.nodes import Round
 
 INTERRUPTED = 130
+OF_NODE = ("checks", "topology", "probes")
+"""Screens whose tabs are marked by the report alone."""
 TMUX_TIMEOUT_S = 2.0
 """Seconds tmux may take for a buffer; it answers in milliseconds."""
 
@@ -58,6 +62,7 @@ class NodeDoctor(App[None]):
     # A var, not a reactive: that one would draw the whole screen whenever a second has gone by.
     state: var[State | None] = var(None, always_update=True)
     round: var[Round | None] = var(None, always_update=True)
+    badges: var[Mapping[str, Badge]] = var({})
 
     def __init__(
         self,
@@ -99,6 +104,18 @@ class NodeDoctor(App[None]):
             await self.show_triage(self._document)
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
+
+    def watch_state(self, state: State | None) -> None:
+        """Mark the tabs that have something to say."""
+        if state is not None:
+            others = {mode: badge for mode, badge in self.badges.items() if mode not in OF_NODE}
+            self.badges = {**others, **badges_of(state)}
+
+    def on_mark(self, message: Mark) -> None:
+        """Mark the tab of a screen, or take the mark away."""
+        others = {mode: badge for mode, badge in self.badges.items() if mode != message.mode}
+        bad = next((s for s in (Status.FAIL, Status.UNKNOWN, Status.WARN) if s.word == message.word), None)
+        self.badges = {**others, message.mode: (message.figure, bad)} if bad else others
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""

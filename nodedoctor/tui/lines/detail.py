@@ -60,7 +60,8 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     count = sum(is_certain(cause, state) for cause in state.report["causes"])
     if count:
         parts.insert(1, (f"  {count} cause{'s'[: count > 1]} ", LABEL))
-    return [((headline(state.report["node"]), LABEL),), tuple(parts)]
+    node = headline(state.report["node"]).replace("x NVIDIA ", "x ").replace("   ", "  ")
+    return [((node, LABEL),), tuple(parts)]
 
 
 def is_certain(cause: Cause, state: State) -> bool:

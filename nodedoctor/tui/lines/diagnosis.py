@@ -40,6 +40,11 @@ class Entry:
     line: int | None = None
 
 
+def outcome(document: Json) -> tuple[str, str]:
+    """The word of the verdict and its style."""
+    return OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+
+
 def head(document: Json) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
@@ -51,7 +56,7 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
-    word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+    word, style = outcome(document)
     sure = "" if document.get("outcome") in triaged.UNSURE else f"   sure: {document.get('confidence')}"
     owner = f"   whose move: {document['owner']}" if document.get("owner") else ""
     return [
@@ -90,7 +95,7 @@ def spans(numbers: Any) -> str:
 
 def _verdict(document: Json) -> Iterator[Entry]:
     """The whole verdict on one page: the sentence, the matrix of ranks, the steps, what it is not."""
-    word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+    word, style = outcome(document)
     headline = inert(str(document.get("headline", "")))
     fixes = [fix for key in ("fixes", "next") for item in objects(document.get(key)) if (fix := fix_of(item))]
     steps = steps_of(fixes)

@@ -10,12 +10,13 @@ from textual.screen import Screen
 
 from nodedoctor.tui.lines import nodes
 from nodedoctor.tui.look import LABEL, Glyphs, Para
-from nodedoctor.tui.messages import OpenNode
+from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
+from nodedoctor.tui.widgets.tabs import Tabs
 
 
 class FleetScreen(Screen[None]):
@@ -57,6 +58,7 @@ class FleetScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Head, list, page, keys."""
+        yield Tabs("fleet")
         yield Lines(id="head")
         yield self.panes
         yield Hints(self.HINTS)
@@ -77,6 +79,8 @@ class FleetScreen(Screen[None]):
         if now is None:
             return
         first, second = nodes.head(now)
+        bad = sum(node.severity.is_problem for node in now.fleet.nodes)
+        self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
         listing = self.panes.listing
         if self._matrix:
             checks, _ = nodes.columns(now.fleet, listing.room)

@@ -12,12 +12,13 @@ from textual.screen import Screen
 
 from nodedoctor.tui.lines import diagnosis
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
-from nodedoctor.tui.messages import AskTriage
+from nodedoctor.tui.messages import AskTriage, Mark
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.tabs import Tabs
 
 AROUND = 8
 """Lines of a log shown before and after a line of evidence."""
@@ -47,6 +48,7 @@ class TriageScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Head, list, page, keys."""
+        yield Tabs("triage")
         yield Lines(id="head")
         yield self.panes
         yield Hints(self.HINTS)
@@ -62,6 +64,8 @@ class TriageScreen(Screen[None]):
         self._entries = {entry.row.key: entry for entry in diagnosis.entries(document)}
         self._around = {}
         self.query_one("#head", Lines).show(diagnosis.head(document))
+        word, _ = diagnosis.outcome(document)
+        self.post_message(Mark("triage", word))
         self.panes.listing.show([entry.row for entry in self._entries.values()])
         self.on_listing_moved()
 
