@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
     if arguments.live is not None:
         from nodedoctor.triage.live.examine import examine_live
 
-        return _show(arguments, examine_live(arguments.live))
+        return _show(arguments, examine_live(arguments.live), words)
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
@@ -56,10 +56,10 @@ def main(words: list[str]) -> int:
         )
     except NodeDoctorError as error:
         return complain(error)
-    return _show(arguments, examined)
+    return _show(arguments, examined, words)
 
 
-def _show(arguments: argparse.Namespace, examined: Examined) -> int:
+def _show(arguments: argparse.Namespace, examined: Examined, words: list[str]) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
     from nodedoctor.cli import outputs
     from nodedoctor.triage import document
@@ -72,7 +72,8 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
         found = redacted_triage(found)
     code = None
     if start.possible() and not (arguments.json or arguments.text):
-        code = start.show_triage(found)
+        again = () if "-" in arguments.paths or arguments.html else words
+        code = start.show_triage(found, again)
     elif not emit(_rendered(arguments, found)):
         return Exit.OUTPUT
     if code := code or outputs.write(arguments, lambda: found):

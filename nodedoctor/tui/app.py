@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -71,6 +71,7 @@ class NodeDoctor(App[None]):
         ascii: bool = False,
         first: str = "checks",
         triage: Mapping[str, Any] | None = None,
+        triage_again: Sequence[str] = (),
         rounds: AsyncIterator[Round] | None = None,
         mouse: bool = False,
     ) -> None:
@@ -82,7 +83,7 @@ class NodeDoctor(App[None]):
         self.refused = ""
         self._mouse, self._wants_mouse = False, mouse
         self._first = first
-        self._document = triage
+        self._document, self._triage_again = triage, triage_again
         self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
@@ -101,7 +102,7 @@ class NodeDoctor(App[None]):
         if self._rounds is not None:
             self._follow_fleet(self._rounds)
         if self._document is not None:
-            await self.show_triage(self._document)
+            await self.show_triage(self._document, self._triage_again)
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
 
@@ -299,13 +300,13 @@ class NodeDoctor(App[None]):
         """Ask for the logs of a job."""
         await self._ask("logs of the job (a file or a folder)", "", self._read_logs)
 
-    async def show_triage(self, document: Mapping[str, Any]) -> None:
-        """Go to the Triage screen with a document."""
+    async def show_triage(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
+        """Go to the Triage screen with a document, and the words that read its logs again."""
         from nodedoctor.tui.screens.triage import TriageScreen
 
         await self.switch_mode("triage")
         if isinstance(self.screen, TriageScreen):
-            self.screen.open(document)
+            self.screen.open(document, again)
 
     def _read_logs(self, path: str | None) -> None:
         if path:
@@ -317,7 +318,8 @@ class NodeDoctor(App[None]):
 
         self.notify(f"reading {path}", markup=False)
         try:
-            await self.show_triage(await reading.triage(path))
+            again = () if path.endswith(".json") else (path,)
+            await self.show_triage(await reading.triage(path), again)
         except CompareError as error:
             self.notify(str(error), severity="error", markup=False)
 
