@@ -197,4 +197,4 @@ def _told(seen: Probe, about: str, answer: Output, marked: Sequence[int]) -> Ite
         )
     if len(lines) > first + MOST_LINES:
         more = len(lines) - first - MOST_LINES
-        yield Para(f"... {more} more lines; a snapshot (s) holds them all", style=QUIET)
+        yield Para(f"... {more} more lines; a snapshot (key s) has them all", style=QUIET)

@@ -48,7 +48,7 @@ class Page(ScrollView, can_focus=True):
             self._wrap()
 
     def reveal(self, by: int = 0) -> None:
-        """Scroll to the first place that the reader came for, or to another one, round and round."""
+        """Scroll to the first place that the reader came for, or to another one, in a circle."""
         if self._places:
             self._at = (self._at + by) % len(self._places) if by else 0
             top = max(0, self._places[sorted(self._places)[self._at]] - self.size.height // 3)
