@@ -50,7 +50,6 @@ class NodeDoctor(App[None]):
     TITLE = "nodedoctor"
     CSS_PATH = "nodedoctor.tcss"
     DEFAULT_MODE = "checks"
-    ALLOW_SELECT = False
     NOTIFICATION_TIMEOUT = 3
     ended_by = 0
     """The signal that ended the screen, if one did."""
@@ -158,14 +157,22 @@ class NodeDoctor(App[None]):
     def action_mouse(self) -> None:
         """Take the mouse for wheel and clicks, or leave it to the terminal, which then selects text."""
         self.set_mouse(not self._mouse)
-        self.notify("mouse: clicks and wheel" if self._mouse else "mouse: left to the terminal", markup=False)
+        words = "clicks, wheel, and selecting copies" if self._mouse else "left to the terminal"
+        self.notify(f"mouse: {words}", markup=False)
 
     def set_mouse(self, on: bool) -> None:
-        """Ask the terminal for buttons and wheel only, never for every move."""
+        """Ask the terminal for buttons, the wheel and moves with a button held, never for every move."""
         if on != self._mouse and self._driver is not None:
             self._mouse = on
-            self._driver.write("\x1b[?1000h\x1b[?1006h" if on else "\x1b[?1006l\x1b[?1000l")
+            self._driver.write(
+                "\x1b[?1000h\x1b[?1002h\x1b[?1006h" if on else "\x1b[?1006l\x1b[?1002l\x1b[?1000l"
+            )
             self._driver.flush()
+
+    def on_text_selected(self) -> None:
+        """Copy what was selected with the mouse, when the button is released."""
+        if text := (self.screen.get_selected_text() or "").strip():
+            self.copy_to_clipboard(text)
 
     def on_unmount(self) -> None:
         """Leave the mouse to the terminal."""

@@ -5,6 +5,7 @@ Everything from the node passes `inert` on its way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -33,6 +34,7 @@ EVIDENCE_LINES = 12
 LONGEST = 4000
 """Characters shown of one line of evidence."""
 
+_ADDRESS = re.compile(r"https://[\w./#?=&%+~:-]+")
 SLOW = 1.0
 """Seconds from which it is worth a column what a check cost; the Probes screen has all of them."""
 
@@ -197,8 +199,9 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
 
 
 def labelled(label: str, text: str) -> Para:
-    """A paragraph behind a label, as wide as all labels."""
-    return Para(inert(text), _lead(label))
+    """A paragraph behind a label, as wide as all labels; an address is a link."""
+    link = f"link {text}" if _ADDRESS.fullmatch(text) else ""
+    return Para(inert(text), _lead(label), link, verbatim=bool(link))
 
 
 def _lead(label: str) -> str:

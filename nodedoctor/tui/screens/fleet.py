@@ -18,6 +18,9 @@ from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Tabs
 
+TALL = 36
+"""Lines from which the matrix has the ids of checks above it, and not letters."""
+
 
 class FleetScreen(Screen[None]):
     """A list or a matrix of nodes, and everything about the selected one."""
@@ -85,11 +88,14 @@ class FleetScreen(Screen[None]):
         if self._matrix:
             checks, _ = nodes.columns(now.fleet, listing.room)
             listing.show(nodes.matrix(now.fleet, checks, listing.room, self._glyphs))
-            self.query_one("#head", Lines).show([first, nodes.heading(checks, listing.room)])
+            heads = nodes.heading(checks, listing.room, tall=self.size.height >= TALL)
+            self.query_one("#head", Lines).show([first, *heads])
+            self.query_one("#head").styles.height = 1 + len(heads)
         else:
             listing.show(nodes.rows(now.fleet, folded=self._folded, needle=self._needle.lower()))
             narrowed = ((f"   [/{self._needle}]", LABEL),) if self._needle else ()
             self.query_one("#head", Lines).show([first, (*second, *narrowed)])
+            self.query_one("#head").styles.height = 2
         if not self._by_hand and listing.rows:
             listing.select(listing.rows[0].key, by_hand=False)
         self.on_listing_moved()

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 
 from nodedoctor.tui.look import Glyphs, Para, Part
@@ -72,6 +73,15 @@ class Page(ScrollView, can_focus=True):
         self.focus()
         if answer and not self.find(answer):
             self.notify(f"not in this text: {answer}", markup=False)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The text that was selected with the mouse."""
+        lines = ("".join(text for text, _ in parts) for parts in self._wrapped)
+        return selection.extract("\n".join(lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show what is selected."""
+        self.refresh()
 
     def on_resize(self) -> None:
         """Lines depend on the width."""

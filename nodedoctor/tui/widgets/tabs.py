@@ -26,6 +26,8 @@ NAMES = {
     "probes": ("6", "Probes"),
     "fleet": ("7", "Fleet"),
 }
+NARROW = 78
+"""Cells from which there is room for all names and marks."""
 _LINKS = ("nvlink", "topo", "p2p", "fabric")
 """Subjects of checks about what the Topology screen draws."""
 _UNANSWERED = (Outcome.STUCK.value, Outcome.TIMEOUT.value, Outcome.CRASH.value)
@@ -64,9 +66,11 @@ class Tabs(Widget):
         return strip(parts, self.size.width, self.rich_style)
 
     def _tabs(self) -> Iterator[tuple[str, list[Part]]]:
+        short = self.size.width < NARROW
         for mode, (key, name) in NAMES.items():
             here = mode == self._mode
             mark, status = self._badges.get(mode, ("", Status.PASS))
+            name = name[:4] if short and not here else name
             parts = [(f"{key} ", "bold"), (name, "bold reverse" if here else "")]
             yield mode, [*parts, (mark, STYLE[status]), ("  ", "")]
 
