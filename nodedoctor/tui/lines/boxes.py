@@ -52,10 +52,11 @@ _ASCII = _Pen("++++", "-", "|", "=", "|")
 
 
 def drawing(matrix: Matrix, facts: Mapping[str, Any], chosen: str, width: int, glyphs: Glyphs) -> list[Line]:
-    """The lines of the drawing; none where a box is wider than there is room, or nothing is known to draw."""
+    """The lines of the drawing; none where a box is wider than the page, or no sockets and adapters are known."""
     pen = _DRAWN if glyphs is UNICODE else _ASCII
     boxes = _boxes(matrix)
-    if any(sum(group.width for group in groups) + 3 > width for _, groups in boxes):
+    known = any(group.nics for _, groups in boxes for group in groups) or matrix.numa
+    if not known or any(sum(group.width for group in groups) + 3 > width for _, groups in boxes):
         return []
     rows: list[list[tuple[str, list[Group]]]] = [[]]
     left = width
@@ -158,7 +159,8 @@ def _row(row: Sequence[tuple[str, list[Group]]], matrix: Matrix, chosen: str, pe
             nics.append((f"{short:<{group.width}}", ""))
         for parts in (gpus, between, nics):
             parts.append((f"{pen.side} ", QUIET))
-    return [tuple(parts) for parts in (top, gpus, between, nics, bottom)]
+    drawn = (top, gpus, between, nics, bottom) if matrix.nics else (top, gpus, bottom)
+    return [tuple(parts) for parts in drawn]
 
 
 def _between(group: Group, matrix: Matrix, pen: _Pen) -> str:

@@ -51,17 +51,17 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     else:
         status = Status(sickest["status"])
         parts.append((status.word, STYLE[status]))
-    for status in _WORST_FIRST:
+    for status in _WORST_FIRST[:-1]:
         count = sum(result["status"] == status.value for result in answered)
         if count:
             parts.append((f"  {count} {status.value}", ""))
     if state.running:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
-    parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
+    parts.append((f"  [{narrowed}]", LABEL) if narrowed else (f"  {_when(state)}", QUIET))
     count = sum(is_certain(cause, state) for cause in state.report["causes"])
     if count:
-        parts.insert(1, (f"  {count} cause{'s'[: count > 1]} ", LABEL))
+        parts.insert(1, (f"  {count} cause{'s'[: count > 1]}", LABEL))
     node = headline(state.report["node"]).replace("x NVIDIA ", "x ").replace("   ", "  ")
     return [((node, LABEL),), tuple(parts)]
 

@@ -136,7 +136,7 @@ def _bad(result: Result) -> Iterator[Finding]:
 
 def _names(subject: str | None, gpu: str) -> bool:
     """Whether `gpu:3` or `pair:0-3` speaks of GPU3."""
-    kind, _, rest = (subject or "").partition(":")
+    kind, _, rest = (subject or "").partition("/")[0].partition(":")
     number = gpu.removeprefix("GPU")
     return (kind == "gpu" and rest == number) or (kind == "pair" and number in rest.split("-"))
 
