@@ -251,7 +251,7 @@ def test_exit_codes(folder: Path):
     ("words", "said"),
     [
         (["--reports", "/nowhere/at/all"], "/nowhere/at/all: no such file or folder"),
-        ([], "one of the arguments --ssh --slurm --ray --reports is required"),
+        ([], "one of the arguments --ssh --slurm --ray --kube --reports is required"),
         (["--reports", ".", "--ssh", "a"], "not allowed with argument"),
         (["--reports", ".", "--peers"], "--peers is for nodes that are asked now"),
         (["--slurm", "nvlink"], "--slurm nvlink: a CHECK stands before --slurm"),

@@ -3,14 +3,13 @@
 Over all that is written in the code and the tables, and over all that the recorded nodes make of it.
 """
 
-import asyncio
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+import recorded
 
-from nodedoctor.engine.session import Request, Session
 from nodedoctor.report import brief, text
 from nodedoctor.report import json as report_json
 from nodedoctor.wording import agree, counted, listed, numbered, plural, ranged
@@ -54,12 +53,7 @@ def strings():
 
 @pytest.fixture(scope="module")
 def reports():
-    return {
-        node.name: report_json.document(
-            asyncio.run(Session(Request(replay=node, preview=True)).diagnosis().run())
-        )
-        for node in NODES
-    }
+    return {node.name: report_json.document(recorded.judged(node, preview=True)) for node in NODES}
 
 
 ROOMS = sorted(

@@ -24,6 +24,7 @@ UNITS = (
     "ntp",
     "ntpd",
     "systemd-timesyncd",
+    "phc2sys",
     "unattended-upgrades",
 )
 _PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"
