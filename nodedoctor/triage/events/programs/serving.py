@@ -16,7 +16,7 @@ SIGNS: tuple[Sign, ...] = (
         "engine-died",
         r"Worker proc (?:\w+-(?P<rank>\d{1,6})|\S+) died unexpectedly"
         r"|Engine core proc \S+ died unexpectedly",
-        "an inference worker's process ended, and how is not told",
+        "an inference worker's process ended, for a reason that its engine does not know",
         personal=True,
     ),
     symptom(
@@ -29,7 +29,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<limit>\d+)",
-        lambda found: Heartbeat(number(found["limit"])),
+        lambda found: Heartbeat(number(found["limit"]), of_server=True),
     ),
     sign(
         r"Received sigquit from a child proces",  # SGLang then kills its whole tree
