@@ -5,6 +5,7 @@
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
 # make trial      tests that could lose a race, TIMES=20 times
 # make fuzz       every property test with EXAMPLES=2000
+# make mutations  does make test notice eleven changes that must not be made? COUNT=40: changes drawn at random
 # make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
 # make bench      what a run costs on this machine, beside what others cost
 # make pyz        the single file dist/nodedoctor.pyz for nodes without network
@@ -27,6 +28,7 @@ PARALLEL = $(if $(ARGS),,-n $(WORKERS) --dist worksteal)
 
 TIMES ?= 20
 EXAMPLES ?= 2000
+COUNT ?=
 RUNS ?= 1000
 REPORTS ?= 10000
 
@@ -34,7 +36,7 @@ REPORTS ?= 10000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-slow test-real trial fuzz soak bench docs pyz knowledge strings clean
+.PHONY: help run check test test-slow test-real trial fuzz mutations soak bench docs pyz knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -67,6 +69,10 @@ trial: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)
+
+# With COUNT, that many changes of the judging core drawn at random, each against the tests of its room.
+mutations: $(VENV)/.dev
+	$(BIN)/python tools/mutations/$(if $(COUNT),drawn.py --count $(COUNT),run.py) $(ARGS)
 
 soak: $(VENV)/.dev
 	$(BIN)/python tests/bench/soak.py --runs $(RUNS) --reports $(REPORTS) $(ARGS)

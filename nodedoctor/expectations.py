@@ -11,13 +11,15 @@ from nodedoctor.model import Finding, Status
 from nodedoctor.record import record
 
 _COUNT, _VERSION = r"\d{1,4}", r"\d[\w.+~-]*"
+_RATE = r"\d{1,5}(\.\d{1,4})?"
 
 
 @record
 class Key:
     """What can be expected: what it means, how its value is written, and the checks that judge it.
 
-    The first of the checks is the one that must apply: where it does not, what is expected is not there.
+    The first of the checks is the one that must apply: where it does not, what is expected is not there. What
+    is measured between nodes has none.
     """
 
     about: str
@@ -55,6 +57,11 @@ _KEYS = {
         rf"yes|{_VERSION}",
         ("ray.version", "stack.python"),
     ),
+    "pair.gbps": Key("Gb/s over TCP between two nodes, for fleet --pairs, e.g. 20", _RATE, ()),
+    "pair.rdma": Key("Gb/s of each RDMA rail between two nodes, for fleet --pairs, e.g. 360", _RATE, ()),
+    "pair.busbw": Key(
+        "GB/s of bus bandwidth of an all-reduce over two nodes, for fleet --pairs, e.g. 150", _RATE, ()
+    ),
 }
 
 KEYS = {name: key.about for name, key in _KEYS.items()}
@@ -91,7 +98,7 @@ def held(check: str, findings: tuple[Finding, ...], expected: Mapping[str, str])
     missing = [
         f"{name}={value}"
         for name, value in expected.items()
-        if name in _KEYS and check == _KEYS[name].judges[0] and not re.match(r"0+(x|$)", value)
+        if name in _KEYS and check in _KEYS[name].judges[:1] and not re.match(r"0+(x|$)", value)
     ]
     if not missing:
         return findings

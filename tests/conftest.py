@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import examples
 import pytest
 from fakes import build_nvml, nvml_env, write_config
+from recorded import STORE
 
 pytest_plugins = ("no_skips",)
 examples.load_profile()
@@ -21,6 +25,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--times", type=int, default=1, help="run each test marked `race` so many times")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all workers one folder for the reports they share; the first process makes and removes it."""
+    if hasattr(config, "workerinput"):
+        return
+    folder = tempfile.mkdtemp(prefix="nodedoctor-reports-")
+    os.environ[STORE] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

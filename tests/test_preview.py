@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import recorded
 
 from nodedoctor.cli.console import exit_code
 from nodedoctor.engine.registry import Options
@@ -27,11 +28,13 @@ FLEET = json.loads((Path(report_json.__file__).parent / "schemas" / "fleet.schem
 
 
 def judged(name, *words, preview=False, expect=None):
-    request = Request(
-        words=words, replay=NODES / name, preview=preview, options=Options(expect=dict(expect or {}))
-    )
-    found = report_json.document(asyncio.run(Session(request).diagnosis().run()))
-    return json.loads(report_json.render(found))
+    if words or expect:
+        options = Options(expect=dict(expect or {}))
+        request = Request(words=words, replay=NODES / name, preview=preview, options=options)
+        report = asyncio.run(Session(request).diagnosis().run())
+    else:
+        report = recorded.judged(NODES / name, preview=preview)
+    return json.loads(report_json.render(report_json.document(report)))
 
 
 @pytest.fixture(scope="module")

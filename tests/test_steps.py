@@ -7,9 +7,11 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from examples import examples
 from fixes import REPOSITORY, checks, every_fix, reports, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,7 +173,7 @@ NASTY = st.one_of(
 ).map(lambda text: text.replace("\x00", ""))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(NASTY, min_size=1, max_size=4))
 def test_values_reach_the_command_as_they_are(values: list[str]):
     values = [value.encode("utf-8", "replace").decode() for value in values]
@@ -247,20 +249,38 @@ def _unquoted(command: str) -> str:
 
 
 def _accepted(words: list[str], where: str) -> None:
+    assert not (unknown := _unknown(tuple(words))), (where, unknown)
+
+
+@cache
+def _unknown(words: tuple[str, ...]) -> set[str]:
+    """What the command line does not know of these words; the same command stands in many fixes."""
     if words and words[0] in COMMANDS:
-        known = {command.name: command for command in vocabulary().commands}[words[0]]
-        flags = {flag for option in known.options for flag in option.flags}
-        assert {word for word in words[1:] if word.startswith("-")} <= flags, where
-        return
-    told = diagnosis_parser().parse_args(words)
-    known = {name for check in checks() for name in (check, check.partition(".")[0])}
-    assert set(told.checks) <= known, (where, set(told.checks) - known)
+        return {word for word in words[1:] if word.startswith("-")} - _flags()[words[0]]
+    told = _parser().parse_args(words)
+    return set(told.checks) - {name for check in checks() for name in (check, check.partition(".")[0])}
 
 
-def _texts() -> Iterator[tuple[Path, str]]:
+_parser = cache(diagnosis_parser)
+
+
+@cache
+def _flags() -> dict[str, set[str]]:
+    return {
+        command.name: {flag for option in command.options for flag in option.flags}
+        for command in vocabulary().commands
+    }
+
+
+@cache
+def _texts() -> tuple[tuple[Path, str], ...]:
+    return tuple(_read_texts())
+
+
+def _read_texts() -> Iterator[tuple[Path, str]]:
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield path, node.value
-    for path in sorted((REPOSITORY / "nodedoctor" / "knowledge").glob("*.json")):
+    for path in sorted((REPOSITORY / "nodedoctor" / "knowledge").rglob("*.json")):
         yield path, path.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,19 @@ def unharmed(report: Report) -> int:
     return seen
 
 
+@cache
+def ours() -> frozenset[str]:
+    """Every word of our own sources."""
+    return frozenset(word for source in sources() for word in _WORD.findall(source.read_text()))
+
+
 def fed(name: str) -> list[str]:
     """The words of a node's own texts that came into commands of its fixes."""
     texts = "".join(path.read_text(errors="replace") for path in folders()[name].glob("probes/*.txt"))
-    ours = {word for source in sources() for word in _WORD.findall(source.read_text())}
     said = {
         word for _, fix in of_report(reports()[name]) for step in fix.plan for word in _pieces(step.command)
     }
-    return sorted(word for word in said - ours if word in texts and not word.isdecimal())
+    return sorted(word for word in said - ours() if word in texts and not word.isdecimal())
 
 
 def _pieces(command: str) -> set[str]:

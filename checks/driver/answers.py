@@ -27,6 +27,7 @@ SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_ut
 """What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
 
 _NO_CUDA = "No CUDA program can start on this node until the driver initialises."
+_CUT_OFF = "Every new CUDA program in this container fails; what already runs keeps its open devices."
 _ONE_GPU = "A rank on this GPU fails; all other ranks wait for it until their watchdog fires."
 _SLOW = Fix(
     "Find what slows the driver down: a GPU about to fail (kernel log), persistence mode off (every call "
@@ -168,14 +169,13 @@ def _failures(
         elif inventory.cut_off:
             summary = "the device cgroup denies access to the NVIDIA devices"
             finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
-            yield finding.explained_by("container.devices@container:gpus")
+            yield finding.matters_as(_CUT_OFF).explained_by("container.devices@container:gpus")
         else:
-            fix = NO_DRIVER if unloaded and not inside else error.fix_here(inside)
-            yield (
-                Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
-                .led_by(error.meaning)
-                .matters_as(_NO_CUDA)
-            )
+            without = unloaded and not inside
+            fix = NO_DRIVER if without else error.fix_here(inside)
+            lead = f"{'NVIDIA driver not loaded: ' if without else ''}{error.meaning}"
+            finding = Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+            yield finding.led_by(lead).matters_as(_NO_CUDA)
 
 
 def _slow(answer: DriverAnswer) -> Finding:

@@ -137,7 +137,7 @@ def manager(
         else:
             yield Finding.fail(summary, fix=_START)
     elif not unit.running:
-        summary = f"{_UNIT} is {unit.active} ({unit.sub}), {board.platform} needs it"
+        summary = f"{_UNIT} {unit.state}, {board.platform} needs it"
         yield Finding.fail(summary, evidence=[unit.said], fix=_START)
     else:
         yield Finding.ok(f"{_UNIT} is running ({board.platform} needs it)", evidence=[unit.said])

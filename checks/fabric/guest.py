@@ -58,7 +58,7 @@ def guest(
         summary = f"{_UNIT} is running for {counted(board.nvswitches, 'NVSwitch')}"
         yield Finding.ok(summary, evidence=[unit.said])
     else:
-        state = f"is {unit.active} ({unit.sub})" if unit else "is not installed"
+        state = unit.state if unit else "is not installed"
         said = [unit.said] if unit else []
         summary = (
             f"{counted(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but {_UNIT} {state}"

@@ -14,11 +14,13 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.places import card, slow_call, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Evidence, Finding
-from nodedoctor.steps import look
+from nodedoctor.model import Action, Evidence, Finding, Step
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import agree, counted, listed
 
 from ..unavailable import NOT_KNOWN, none_shown
+
+_ECC = "ECC after the next reset"
 
 BUSY_PERCENT = 95
 """Utilisation from which GPUs count as fully loaded, so that their power and clocks may be compared."""
@@ -26,8 +28,8 @@ LIKE_MEMORY = 0.25
 """Loads count as alike when the memory in use is within this fraction of the median of all."""
 LIKE_POWER = 0.15
 """Loads count as alike when the power of all but one is within this fraction of their median."""
-HALF_POWER = 2.0
-"""A GPU that draws less than the median divided by this does not do what its peers do."""
+HALF_POWER = 0.5
+"""Share of the median power that a GPU with the same work as its peers must not be below."""
 DEEP_PSTATE = 5
 """P5 and higher are clocks of an idle GPU (nvidia-smi(1): P0 is maximum performance, P12 minimum)."""
 SLOW_CALL_SECONDS = 2.0
@@ -86,7 +88,7 @@ FUNCTIONS: tuple[Attribute[Gpu], ...] = (
     Attribute("PCI device id", "identity", _field("pci_device_id")),
     Attribute("memory", "identity", _gib("memory_total_mib")),
     Attribute("BAR1", "identity", _gib("bar1_total_mib")),
-    Attribute("ECC after the next reset", "capability", _ecc_to_come),
+    Attribute(_ECC, "capability", _ecc_to_come),
     Attribute("GSP firmware", "capability", _gsp),
     Attribute("default power limit", "identity", _watts("power_limit_default_w")),
     Attribute("maximum power limit", "identity", _watts("power_limit_max_w")),
@@ -150,7 +152,7 @@ _FIELDS = {
     "PCI device id": "pci_device_id",
     "memory": "memory_total_mib",
     "BAR1": "bar1_total_mib",
-    "ECC after the next reset": "ecc_mode_pending",
+    _ECC: "ecc_mode_pending",
     "GSP firmware": "gsp_firmware_version",
     "default power limit": "power_limit_default_w",
     "maximum power limit": "power_limit_max_w",
@@ -193,8 +195,13 @@ def _other(odd: Odd[Gpu], source: str, board: Board | None) -> Finding:
         "Compare `nvidia-smi -q` of this GPU and another one. Change a setting to what the others have; a"
         " difference that remains is in the hardware."
     )
-    steps = (look("nvidia-smi -q -i {}", gpu.index),)
-    fix = look_at(gpu, text, "gpu.identity", steps)
+    steps: tuple[Step, ...] = (look("nvidia-smi -q -i {}", gpu.index),)
+    action: Action = "investigate"
+    if odd.attribute == _ECC:
+        text = "Set ECC as on the other GPUs; the driver applies it at the next reset or reboot."
+        steps += (repair("sudo nvidia-smi -i {} -e {}", gpu.index, int(odd.usual == "on")),)
+        action = "config"
+    fix = look_at(gpu, text, "gpu.identity", steps, action)
     if gone and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
         summary = f"no NVLink reported; {odd.peers} other modules report {odd.usual}"
         return Finding.fail(summary, subject=gpu.subject, evidence=_said(odd, source), fix=fix)
@@ -214,7 +221,7 @@ def _other_part(odd: Odd[Gpu], source: str) -> Finding:
     if odd.attribute != "VBIOS" or model is None or model.form != "sxm":
         return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
     text = "Update all modules of the board to one VBIOS with the system vendor's tool."
-    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),))
+    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),), "config")
     return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
 
 
@@ -267,7 +274,7 @@ def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:
 def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     """A GPU in a state of rest, or at less than half the power of peers that all draw the same."""
     states: tuple[Attribute[Gpu], ...] = (
-        Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 1.0, DEEP_PSTATE),
+        Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 0.0, DEEP_PSTATE),
     )
     power: tuple[Attribute[Gpu], ...] = (
         Attribute("power", "level", lambda gpu: gpu.power_draw_w, "low", HALF_POWER),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.board import Board
@@ -14,7 +15,7 @@ from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix
-from nodedoctor.steps import look
+from nodedoctor.steps import look, reboot, repair
 from nodedoctor.wording import counted, listed, numbered
 
 BRIDGE_LINKS = 4
@@ -53,6 +54,8 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     dark = [gpu for gpu in links.gpus if gpu.state == "all-inactive"]
     findings += [finding for gpu in dark if (finding := _dark(gpu, links, gpus, board))]
     silent = [gpu for gpu in links.gpus if gpu.state == "unreadable"]
+    if board and board.fabric and len(findings) == len(links.gpus) > 1 and not any(up.values()):
+        findings = [replace(finding, fix=_board_fix()) for finding in findings]
     yield from findings
     for gpu in silent:
         summary = f"link state could not be read: {gpu.said}"
@@ -169,6 +172,23 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
     return finding.explained_by("fabric.manager@node").led_by(f"GPU {gpu.index} has no NVLink")
+
+
+def _board_fix() -> Fix:
+    """No link on any module of a board with NVSwitches: nothing is wrong with a single GPU."""
+    return Fix(
+        "Start the fabric manager, or find out why it does not run: it sets up the NVSwitches, and without "
+        "them no link comes up. If it runs and all links stay down, reboot the drained node.",
+        (
+            look("systemctl status nvidia-fabricmanager"),
+            look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+            repair("sudo systemctl enable --now nvidia-fabricmanager"),
+            reboot(),
+        ),
+        "restart-service",
+        "every job on the board's GPUs",
+        "nodedoctor fabric nvlink.links",
+    )
 
 
 def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") -> Fix:

@@ -56,7 +56,7 @@ def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterat
     Why: a pair without peer access copies through host memory, and the slowest pair slows every collective.
     Fix disturbs: nothing for the look-ups; the GPU while it is reset.
     Judges: FAIL when a pair of an NVLink board, or one GPU against most others, has no peer access; WARN
-    where less stands out.
+    where only a few pairs differ.
     Fix: See nvlink.links and fabric.state; on PCIe see pcie.acs and pcie.iommu.
     Threshold: More than 0.7 of the pairs OK makes the rest a fault: our threshold.
     False positives: L4, GeForce and pairs across sockets have no peer access by design.

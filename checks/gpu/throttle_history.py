@@ -33,7 +33,7 @@ MOST_SHARE = 0.05
 
 def _seconds(reason: str) -> Attribute[Gpu]:
     return Attribute(
-        reason, "growth", lambda gpu: (gpu.clock_event_seconds or {}).get(reason), "high", PEERS_RATIO
+        reason, "growth", lambda gpu: (gpu.clock_event_seconds or {}).get(reason), "high", PEERS_RATIO - 1
     )
 
 

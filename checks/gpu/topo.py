@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
-from nodedoctor.wording import agree, counted
+from nodedoctor.wording import agree, counted, listed
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
@@ -37,6 +37,7 @@ _FIX = Fix(
     "nodedoctor topo.matrix",
     "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide",
 )
+_AGAIN = Fix("Ask for the whole matrix again, unwrapped.", (look("nvidia-smi topo -m"),), action="none")
 _RAIL = Fix(
     "Check whether a NIC or its PCIe switch is missing or dead (ib.ports, `lspci -d 15b3:`). In a virtual "
     "machine the host must provide the topology (NCCL_TOPO_FILE).",
@@ -87,22 +88,27 @@ def matrix(
     if not findings:
         findings += [*_strange(cells, expected), *_incomplete(names, expected, inventory)]
     yield from findings
-    if not findings:
+    if topology.damaged:
+        yield _damaged(topology)
+    elif not findings:
         counts = Counter(cells.values()).most_common()
         told = ", ".join(f"{token} x{count}" for token, count in counts)
         yield Finding.ok(f"{len(names)} GPUs: {told}")
 
 
 def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
-    """The tokens between these GPUs. The last one before a text was cut off may lack its end (NV1: NV18)."""
+    """The tokens between these GPUs."""
     links = topology.links
-    cells = {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
-    shown = [name for name in topology.gpus if name in links]
-    if cells and len(shown) < len(topology.gpus):
-        cut = [pair for pair in cells if pair[0] == shown[-1]]
-        for pair in cut[-1:]:
-            del cells[pair]
-    return cells
+    return {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
+
+
+def _damaged(topology: Topology) -> Finding:
+    """What was read holds for the other rows; of these nothing is known."""
+    summary = (
+        f"not judged: the row of {listed(topology.damaged)} is missing or has another number of cells than "
+        "the header"
+    )
+    return Finding.unknown("unparsable", summary, subject="topo:rows", fix=_AGAIN)
 
 
 def _expected(cells: Mapping[_Pair, str], board: Board | None, gpus: int) -> frozenset[str]:
@@ -235,5 +241,7 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
             f"{agree(len(near), 'has', 'have')} one under the same switch"
         )
         yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[_row(name)], fix=_RAIL)
-    if not far:
+    if topology.damaged:
+        yield _damaged(topology)
+    elif not far:
         yield Finding.ok(f"{counted(len(near), 'GPU')} with a NIC under the same PCIe switch")

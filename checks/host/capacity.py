@@ -14,6 +14,7 @@ from nodedoctor.steps import look, repair
 from nodedoctor.wording import counted, listed
 
 _SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
+_WAITED = 0.1  # percent of five minutes: below it nobody notices (chosen by us, no external source)
 _HUGE_SHARE = 0.3  # of memory reserved as huge pages: PyTorch and NCCL use none of it
 _ROOM_GIB = 50.0  # 5 % of a 1 TB disk: larger ones may be fuller without alarm
 _LAST_GIB = 1.0
@@ -35,7 +36,8 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     Judges: FAIL when memory is nearly used up, WARN when it is high or much is swapped out.
     Fix: Stop what holds the memory, or raise the control group's limit.
     Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
-    False positives: Page cache is not counted, but large pinned buffers are.
+    False positives: Page cache is not counted, but large pinned buffers are. Swapped pages for which nothing
+    waits are a note.
     """
     if limits.memory is None:
         yield Finding.unknown("not-visible-here", "/proc/meminfo could not be read", subject="host")
@@ -43,7 +45,7 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     ray = processes is not None and processes.ray
     yield _host(limits.memory, ray)
     yield from _group(limits, ray)
-    yield _swap(limits.memory)
+    yield _swap(limits.memory, _nobody_waits(limits))
     huge = limits.memory.hugepages_gib
     if huge > limits.memory.total_gib * _HUGE_SHARE:
         summary = f"{huge:.0f} of {limits.memory.total_gib:.0f} GiB reserved as huge pages"
@@ -110,7 +112,16 @@ def _judge_memory(subject: str, used: float, summary: str, evidence: list[Eviden
     return Finding.ok(summary, subject=subject, evidence=evidence)
 
 
-def _swap(memory: Memory) -> Finding:
+def _nobody_waits(limits: Limits) -> bool:
+    """Whether the kernel saw, within five minutes, no task wait for memory: what is swapped out lies cold.
+
+    PSI counts the time that tasks wait for pages to come back (linux, Documentation/accounting/psi.rst).
+    """
+    waited = limits.pressure.get("memory", {}).get("some_avg300")
+    return waited is not None and waited < _WAITED
+
+
+def _swap(memory: Memory, cold: bool) -> Finding:
     swap = limit("swap")
     if not memory.swap_total_gib:
         return Finding.ok("no swap", subject="swap")
@@ -118,6 +129,9 @@ def _swap(memory: Memory) -> Finding:
     evidence = [memory_line("SwapTotal"), memory_line("SwapFree")]
     slow = "programs with swapped pages"
     fix = Fix(swap.text, (repair("sudo swapoff -a"),), "config", slow, "nodedoctor limits.memory")
+    if used > _SWAPPED_GIB and cold:
+        summary = f"{used:.1f} GiB swapped out, nothing waits for it; training nodes need no swap"
+        return Finding.info(f"{summary} ({swap.source})", subject="swap", evidence=evidence, fix=fix)
     if used > _SWAPPED_GIB:
         return Finding.warn(f"{used:.1f} GiB swapped out", subject="swap", evidence=evidence, fix=fix)
     summary = (

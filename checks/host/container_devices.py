@@ -12,6 +12,8 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.host import Host
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.network.net import several_nodes
 from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
@@ -37,18 +39,23 @@ _WANTED = {
 
 @check("container.devices", "Container devices and capabilities", tags={"fast"}, stage="preview")
 def devices(
-    container: Container, inventory: Inventory | None, rails: Rails | None, host: Host | None
+    container: Container,
+    inventory: Inventory | None,
+    rails: Rails | None,
+    host: Host | None,
+    processes: Processes | None,
 ) -> Iterator[Finding]:
     """In a container: GPU and RDMA device nodes, capabilities, seccomp. On the host: links in /dev/char.
 
     Why: a missing device node or capability causes misleading errors, often in the middle of a run.
     Fix disturbs: all processes in the container (it must be recreated).
-    Judges: FAIL when a GPU or RDMA device node is missing or may not be opened; WARN when only some RDMA
-    ports have theirs.
+    Judges: FAIL when a GPU device node is missing, or an RDMA device node may not be opened, or none is there
+    although a job of several nodes runs or NCCL_IB_HCA names them; WARN when only some RDMA ports have
+    theirs.
     Fix: Start the container again with the missing devices and capabilities.
     Threshold: NVIDIA/nccl troubleshooting (containers) and Docker's seccomp profile name what is needed.
     False positives: A job that was given a part of the node on purpose; set --expect to say what must be
-    there.
+    there. A container without RDMA devices in which no job of several nodes runs is a note.
     """
     if not container.inside:
         yield _char_links(host) if host else Finding.skip("not in a container")
@@ -57,7 +64,7 @@ def devices(
     if inventory is not None and inventory.cut_off:
         told.append(_cut_off())
     if rails is not None and host is not None and any(port.active for port in rails.ports):
-        told.extend(_uverbs(host, rails))
+        told.extend(_uverbs(host, rails, rails.explicit or several_nodes(processes)))
     yield from told
     missing = [name for name in _WANTED if name not in container.capabilities]
     filtered = container.seccomp == _FILTERED
@@ -110,8 +117,8 @@ def _cut_off() -> Finding:
     ).led_by("the container lost its GPUs (denied by the device cgroup)")
 
 
-def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:
-    """RDMA ports that sysfs shows need nodes below /dev/infiniband."""
+def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
+    """RDMA ports that sysfs shows need nodes below /dev/infiniband, where a job is to use them."""
     fix = Fix(
         "Pass the devices to the container: docker run's `--device=/dev/infiniband`.",
         (),
@@ -121,11 +128,13 @@ def _uverbs(host: Host, rails: Rails) -> Iterator[Finding]:
     )
     subject = "container:rdma"
     if not host.uverbs:
-        summary = (
-            f"{counted(len(rails.ports), 'RDMA port')}, but no /dev/infiniband/uverbs*: NCCL "
-            "falls back to TCP"
-        )
-        yield Finding.fail(summary, subject=subject, fix=fix)
+        ports = counted(len(rails.ports), "RDMA port")
+        if needed:
+            summary = f"{ports}, but no /dev/infiniband/uverbs*: NCCL falls back to TCP"
+            yield Finding.fail(summary, subject=subject, fix=fix)
+        else:
+            summary = f"no /dev/infiniband/uverbs* for {ports}: a job of several nodes would use TCP"
+            yield Finding.info(summary, subject=subject, fix=fix)
         return
     closed = [name for name, access in host.uverbs.items() if access not in ("rw", "?")]
     if closed:

@@ -22,6 +22,7 @@ from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Finding, Fix, Reason
+from nodedoctor.steps import look
 from nodedoctor.wording import counted, listed, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
@@ -108,18 +109,19 @@ def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Findi
     values = sorted({setting.value for setting in settings})
     head = f"{name}={values[0]}" if len(values) == 1 else name
     first, *more = (sentence for remark in ordered for sentence in sentences(remark.text))
-    fix = _fix(ordered)
+    fix = _fix(name, ordered)
     evidence = [setting.said for setting in settings]
     say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
     finding = say(f"{head}: {first}", subject=f"env:{name}", evidence=evidence, fix=fix)
     return finding.matters_as(" ".join(f"{sentence}." for sentence in more)) if more else finding
 
 
-def _fix(remarks: list[Remark]) -> Fix | None:
+def _fix(name: str, remarks: list[Remark]) -> Fix | None:
     first = next((remark for remark in remarks if remark.fix), None)
     if first is None:
         return None
-    return Fix(first.fix, first.steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
+    steps = first.steps or (look("env | grep -F {}", f"{name}="),)
+    return Fix(first.fix, steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
 
 
 def _misread(path: str, names: tuple[str, ...]) -> Finding:
@@ -127,7 +129,12 @@ def _misread(path: str, names: tuple[str, ...]) -> Finding:
     return Finding.warn(
         f"{path}: NCCL takes lines literally; {listed(names)} with `export`, quotes or blanks has no effect",
         subject=f"file:{path}",
-        fix=Fix("Write NAME=VALUE and nothing else.", action="config", verify="nodedoctor env.lint"),
+        fix=Fix(
+            "Write NAME=VALUE and nothing else.",
+            (look("cat {}", path),),
+            "config",
+            verify="nodedoctor env.lint",
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import looked, signs
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm, memory_line, own_limit, shm_said
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci
@@ -142,18 +143,22 @@ def _memory_gib(memory: Memory | None, cgroup_gib: float | None) -> float | None
     return min(sizes, default=None)
 
 
-@check("limits.memlock", "Locked memory (RLIMIT_MEMLOCK)", tags={"fast", "ib"}, without=(Container, Env))
+@check(
+    "limits.memlock", "Locked memory (RLIMIT_MEMLOCK)", tags={"fast", "ib"}, without=(Container, Env, Host)
+)
 def memlock(
     limits: Limits,
     rails: Rails | None,
     container: Container | None,
     processes: Processes | None,
     env: Env | None,
+    host: Host | None,
 ) -> Iterator[Finding]:
     """The locked-memory limit (RLIMIT_MEMLOCK) of running ranks and raylets, else of this shell or container.
 
     A shell on the host is only a note: slurmd, container runtimes and units set their own limits. Processes
-    of a container or a Slurm job step get the limits seen there.
+    of a container or a Slurm job step get the limits seen there. A container without /dev/infiniband/uverbs*
+    can use no RDMA, so nothing is needed for it.
 
     Why: RDMA registers the buffers of every connection; with a low limit, ibv_reg_mr and ibv_create_qp fail,
     and with them ncclCommInit or the first collective between nodes.
@@ -167,6 +172,8 @@ def memlock(
     - Call to ibv_reg_mr failed
     """
     needed = rails is None or (not rails.off and any(port.active for port in rails.ports))
+    if container is not None and container.inside and host is not None and not host.uverbs:
+        needed = False
     runtime = container.runtime if container else None
     for role, group in _by_role(processes.training if processes else ()).items():
         process = min(group, key=lambda one: _soft(one, "memlock_bytes"))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
-from nodedoctor.model import Action, Finding, Fix, Moment
+from nodedoctor.model import Action, Finding, Fix, Moment, Step
+from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
 from .pci_address import NO_ADDRESS
@@ -93,7 +94,9 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
         if same:
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
-            fix = Fix(advice, (), action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
+            fix = Fix(
+                advice, _look(subject), action, "every job that uses the NIC", "nodedoctor kernel.nic ib"
+            )
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
     links = [event for event in events if event.kind in ("link-down", "link-up")]
@@ -107,6 +110,18 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             )
 
 
+def _look(subject: str) -> tuple[Step, ...]:
+    """The state of all ports, and what the log and the bus have of this adapter."""
+    address = subject.removeprefix("pci:")
+    if subject == NO_ADDRESS:
+        return (look("rdma link"), look("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
+    return (
+        look("rdma link"),
+        look("sudo dmesg | grep -F {}", address),
+        look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", address),
+    )
+
+
 def _link(subject: str, events: list[NicEvent]) -> Finding:
     """A link that went down after boot; a port without a cable says so once, when it is configured."""
     downs = [event for event in events if event.kind == "link-down"]
@@ -117,7 +132,7 @@ def _link(subject: str, events: list[NicEvent]) -> Finding:
     stays = events[-1].kind == "link-down"
     fix = Fix(
         "Reseat or replace cable and transceiver; check the switch port.",
-        (),
+        _look(subject.partition("/")[0]),
         "investigate",
         "",
         "nodedoctor ib",

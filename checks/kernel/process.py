@@ -9,6 +9,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.steps import look
 
 _TRAINING = re.compile(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
@@ -62,7 +63,8 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
         else "Reduce the job's host memory use: fewer data-loader workers, a smaller object store or offload."
     )
     build = Finding.fail if _TRAINING.search(name) else Finding.warn
-    fix = Fix(text, (), "config", "the job", "nodedoctor limits.memory")
+    steps = (look("sudo dmesg -T | grep -iE 'oom|killed process'"), look("free -g"))
+    fix = Fix(text, steps, "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
 
 
@@ -105,20 +107,34 @@ _STALLS = {
 }
 
 
+_UNINTERRUPTIBLE = look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")
+_ASLEEP = (
+    _UNINTERRUPTIBLE,
+    look("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
+)
+_MOUNTS = (
+    look("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
+    _UNINTERRUPTIBLE,
+)
+
+
 def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     last = events[-1]
     where = next((event.where for event in reversed(events) if event.where), None)
     who = f"{last.name} (pid {last.pid}) " if last.name else ""
     seconds = f" for {last.seconds} s" if last.seconds else ""
     inside = f" in {where}" if where else ""
-    summary = f"{who}{_STALLS[last.kind]}{seconds}{inside}{times(events)}"
+    what = _STALLS[last.kind]
+    if last.kind == "dead-mount" and where:
+        what, inside = f"file server {where} does not respond", ""
+    summary = f"{who}{what}{seconds}{inside}{times(events)}"
     subject = f"process:{last.name}" if last.name else f"stall:{last.kind}"
     evidence = evidence_of(events)
     trains = bool(_TRAINING.search(last.name or ""))
     if last.kind == "crash":
         known = bool(_LIBRARY.search(where or ""))
         text = "Check the library's version and the job's log; a core dump shows the call."
-        fix = Fix(text, (), "investigate", "nothing", "nodedoctor stack")
+        fix = Fix(text, (look("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
@@ -127,6 +143,7 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
         "Check for a lost GPU, a dead file system or an overloaded host at that time; only a "
         "reboot ends such a process."
     )
-    fix = Fix(text, (), "investigate", "every job on this node", "nodedoctor kernel host driver")
+    steps = _MOUNTS if last.kind == "dead-mount" else _ASLEEP
+    fix = Fix(text, steps, "investigate", "every job on this node", "nodedoctor kernel host driver")
     build = Finding.fail if grave and last.when.at >= log.booted else Finding.warn
     return build(summary, subject=subject, evidence=evidence, fix=fix)

@@ -10,6 +10,7 @@ from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.steps import look
 
 DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 _FOLLOWS_SECONDS = 60.0
@@ -39,6 +40,9 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         yield Finding.ok(f"no SXid in {log.span}")
 
 
+_LOOK = (look("sudo dmesg | grep -iE 'sxid|xid'"), look("nvidia-smi nvlink -s"))
+
+
 def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Finding:
     row = table.sxid(code)
     fatal = any(event.fatal for event in events)  # the switch knows its port; the table only the number
@@ -51,7 +55,7 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     evidence = [line_of(e) for e in events[:3]]
     subject = f"nvswitch:{switch.removeprefix('nvswitch')}"
     verify = "nodedoctor kernel.sxid nvlink fabric"
-    fix = Fix(kind.advice, (), kind.action, "every job on the fabric's GPUs", verify, DOCS)
+    fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
     cause = _cause(events[0], log)
     if not (fatal or always):
         build = Finding.warn if _repeats(events) else Finding.info

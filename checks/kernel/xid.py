@@ -326,7 +326,8 @@ def seen_by(codes: Iterable[int]) -> tuple[str, ...]:
 
 
 def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
-    text = asked.advice if asked is worst else f"{asked.advice} {worst.advice}"
+    both = asked is not worst and asked.action != worst.action
+    text = f"{asked.advice} {worst.advice}" if both else worst.advice
     reset = asked.action == "reset-gpu"
     disturbs = _DISTURBS.get(asked.action, "")
     steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)

@@ -17,7 +17,7 @@ PEERS_RATIO = 4.0
 """An interface whose link changed so many times as often as its peers (median) has a fault of its own."""
 
 _CARRIER: tuple[Attribute[Interface], ...] = (
-    Attribute("link changes", "growth", lambda one: one.carrier_changes, "high", PEERS_RATIO, FLAPS),
+    Attribute("link changes", "growth", lambda one: one.carrier_changes, "high", PEERS_RATIO - 1, FLAPS),
 )
 
 

@@ -78,7 +78,10 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     redirecting = [bridge for bridge in shared if bridge.redirects]
     bad = [bridge for bridge in redirecting if not (bridge.ats or _lent(bridge, tree.bridges))]
     for bridge in bad:
-        yield _redirected(bridge)
+        finding = _redirected(bridge)
+        if len(bad) > 1:
+            finding = finding.led_by(f"ACS redirects P2P traffic at {len(bad)} PCIe bridges to the CPU")
+        yield finding if bridge is bad[0] else finding.explained_by(f"pcie.acs@pci:{bad[0].address}")
     if blind:
         evidence = [bridge.said for bridge in blind[:4]]
         summary = f"{len(blind)} of {counted(len(tree.bridges), 'bridge')} could not be read"

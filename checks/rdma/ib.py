@@ -37,7 +37,7 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
     Why: NCCL skips a port that is not active; all traffic between nodes then shares the others, or the job
     falls back to TCP.
     Fix disturbs: traffic on that port.
-    Judges: FAIL when a rail is down or a device has no driver; WARN when it cannot be told whether a port is
+    Judges: FAIL when a rail is down or a device has no driver; WARN when it is unknown whether a port is
     meant to have a link.
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
@@ -74,7 +74,7 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
             yield _not_active(port, rails, ib)
         elif physical is not None and not physical.healthy:
             summary = f"ACTIVE, but {port.phys_state}: {physical.meaning}"
-            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=cable())
+            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=_cable(port))
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
         yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")
@@ -143,13 +143,17 @@ def _fix(port: IbPort) -> Fix:
     if port.phys_state == "Disabled":
         netdev = port.netdevs[0].name if port.netdevs else None
         return enable(port.hca, port.number, netdev, port.infiniband)
-    return cable()
+    return _cable(port)
+
+
+def _cable(port: IbPort) -> Fix:
+    return cable(port.hca, port.number)
 
 
 def _silent(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
-        (),
+        (look("sudo dmesg | grep -i {}", name), look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
         "reboot",
         "every job on this node",
         "nodedoctor ib",

@@ -109,7 +109,7 @@ def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Find
     fix = Fix(
         "Run Amazon's EFA installer again: it builds efa_nv_peermem for this NVIDIA driver. "
         "NVIDIA's open kernel module does not need it.",
-        (),
+        (look("modinfo -F version efa_nv_peermem"), look("cat /proc/driver/nvidia/version")),
         "config",
         "nothing; jobs use it when they are restarted",
         "nodedoctor ib.gdr",

@@ -47,7 +47,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         summary = (
             f"{counted(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after failed link training"
         )
-        yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable())
+        yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable(known[0].hca, known[0].number))
     elif not slow:
         yield _uniform(known, top)
 
@@ -61,7 +61,7 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) ->
             subject=port.subject,
             evidence=evidence,
         )
-    fix = cable()
+    fix = cable(port.hca, port.number)
     build = Finding.warn if slow >= full or full < 3 or not sure else Finding.fail
     lead = f"{port.hca} port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {top:g}"
     return build(summary, subject=port.subject, evidence=evidence, fix=fix).led_by(lead)
@@ -101,21 +101,20 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     lanes = {port.name: int((port.width or "0").rstrip("X")) for port in known}
     most = max(lanes.values())
     narrow = [port for port in known if lanes[port.name] < most]
-    fix = cable()
     for port in narrow:
         build = Finding.warn if len(narrow) * 2 >= len(known) else Finding.fail
         yield build(
             f"link width {port.width}, others {most}X",
             subject=port.subject,
             evidence=ib.evidence(port),
-            fix=fix,
+            fix=cable(port.hca, port.number),
         ).led_by(f"{port.hca} port {port.number} runs on {lanes[port.name]} of {most} lanes")
     if not narrow:
         one = most == 1 and known[0].infiniband
         summary = f"{counted(len(known), 'port')} at {most}X"
-        yield (
-            Finding.warn(f"{summary}, InfiniBand uses 4 or 2 lanes", fix=fix) if one else Finding.ok(summary)
-        )
+        fix = cable(known[0].hca, known[0].number)
+        odd = Finding.warn(f"{summary}, InfiniBand uses 4 or 2 lanes", fix=fix)
+        yield odd if one else Finding.ok(summary)
 
 
 @check(
@@ -167,10 +166,11 @@ def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
         summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}; suspect: {row.suspect}"
         subject = f"{port.subject}/{short}"
         told = [reading("rdma-growth", f'growth["{name}"]'), *port.counted(ib.source, short)]
+        fix = cable(port.hca, port.number)
         if row.limit_unit == "growth":
-            yield Finding.fail(summary, subject=subject, evidence=told, fix=cable())
+            yield Finding.fail(summary, subject=subject, evidence=told, fix=fix)
         elif grown / growth.seconds > _per_second(row, port):
-            yield Finding.warn(f"{summary} ({row.source})", subject=subject, evidence=told, fix=cable())
+            yield Finding.warn(f"{summary} ({row.source})", subject=subject, evidence=told, fix=fix)
 
 
 def _per_second(row: Counter, port: IbPort) -> float:
@@ -191,7 +191,8 @@ def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Find
             f"({row.source})"
         )
         said = port.counted(ib.source, "symbol_error")
-        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=said, fix=cable())
+        fix = cable(port.hca, port.number)
+        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=said, fix=fix)
     rows = ((name, value, counter(name)) for name, value in port.counters.items())
     many = {name: value for name, value, row in rows if row and _noteworthy(row, value)}
     if many:

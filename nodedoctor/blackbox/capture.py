@@ -16,16 +16,18 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from nodedoctor.blackbox import gpus
 from nodedoctor.blackbox.sample import RankSample
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
-from nodedoctor.json_shapes import document
+from nodedoctor.json_shapes import document, whole
 from nodedoctor.record import record
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.judge import main_thread
-from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, ask_ras, threads
+from nodedoctor.triage.live.running_job import RAS_PORT, Child, LiveJob, RankProcess, Thread, ask_ras, threads
 
 if TYPE_CHECKING:
     from nodedoctor.engine.untrusted_files import Writers
@@ -68,6 +70,7 @@ class KernelThread:
     wchan: str
     syscall: str
     stack: str = ""
+    ticks: int = 0
 
 
 @record
@@ -97,9 +100,12 @@ async def look(
     """Look at all ranks two times, `twice` seconds apart; `missing` had a process and have none any more."""
     began = time.monotonic()
     alive = [rank for rank in ranks if not rank.gone]
-    first, kernel_first = await asyncio.gather(_stacks(alive), _kernel([rank.pid for rank in alive]))
+    pids = [rank.pid for rank in alive]
+    first, kernel_first, ras_first, busy = await asyncio.gather(
+        _stacks(alive), _kernel(pids), _ras(alive), gpus.percents()
+    )
     await asyncio.sleep(twice)
-    second, kernel = await asyncio.gather(_stacks(alive), _kernel([rank.pid for rank in alive]))
+    second, kernel, ras = await asyncio.gather(_stacks(alive), _kernel(pids), _ras(alive))
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await _stacks_of(loaders, alive) if loaders else {}
     notes = _notes(alive, second)
@@ -109,11 +115,20 @@ async def look(
         if _went_on(first.get(rank.pid), second.get(rank.pid))
         or (rank.pid not in second and _kernel_moved(kernel_first.get(rank.pid), kernel.get(rank.pid)))
     )
-    processes = tuple(_process(rank, second, kernel, below, rank.pid in moving) for rank in alive)
-    gone = tuple(RankProcess(one.pid, one.rank, one.world, states=("gone", "gone")) for one in missing)
-    ras = await _ras(alive)
+    processes = tuple(
+        replace(
+            _process(rank, second, kernel, below),
+            moved=rank.pid in moving,
+            ticks=max(0, _ticks(kernel, rank.pid) - _ticks(kernel_first, rank.pid)),
+            gpu_percent=busy.get(rank.pid),
+        )
+        for rank in alive
+    )
+    gone = tuple(
+        replace(_process(one, {}, {}, {}), states=("gone", "gone"), wchan="", children=()) for one in missing
+    )
     return Capture(
-        LiveJob(host, (*processes, *gone), ("", ras), notes),
+        LiveJob(host, (*processes, *gone), (ras_first, ras), notes),
         tuple(ranks),
         (*second.values(), *below.values()),
         tuple(kernel.items()),
@@ -234,12 +249,18 @@ async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
 
 def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
     told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
-    return KernelThread(**told)
+    return KernelThread(**told, ticks=whole(row, "ticks") or 0)
+
+
+def _ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:
+    return sum(thread.ticks for thread in kernel.get(pid, ()))
 
 
 async def _ras(ranks: Sequence[RankSample]) -> str:
-    """What NCCL's RAS service says, where a rank says that it has one."""
-    address = next((rank.ras for rank in ranks if rank.ras), "")
+    """What NCCL's RAS service says where the ranks have it: at their address, else at NCCL's own."""
+    if not ranks:
+        return ""
+    address = next((rank.ras for rank in ranks if rank.ras), f"localhost:{RAS_PORT}")
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         return ""
@@ -267,7 +288,6 @@ def _process(
     stacks: Mapping[int, Stack],
     kernel: Mapping[int, tuple[KernelThread, ...]],
     below: Mapping[int, Stack],
-    moved: bool,
 ) -> RankProcess:
     seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
     stack = stacks.get(rank.pid)
@@ -276,12 +296,14 @@ def _process(
         rank.pid,
         rank.rank,
         rank.world,
+        rank.local_world,
         states=(rank.state, seen[0].state or rank.state),
         wchan=seen[0].wchan if seen[0].wchan != "0" else "",
         threads=stack.threads if stack else (),
-        moved=moved,
         children=rank.children,
         workers=workers,
+        local_rank=rank.local,
+        job=rank.job,
     )
 
 

@@ -16,6 +16,8 @@ TICKS_PER_SECOND = 100
 class RankSample:
     """One rank at one moment; `bytes`, `wchan` and `syscall` are None or '' where we may not look.
 
+    `local` and `local_world` are its rank and the number of ranks on its node, where the launcher says so,
+    `job` what all ranks of one job share.
     `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
     packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
     and compilers.
@@ -41,6 +43,8 @@ class RankSample:
     pipe: str = ""
     stacks: str = ""
     prefix: str = ""
+    local_world: int | None = None
+    job: str = ""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -131,4 +135,6 @@ def _rank(row: Json) -> RankSample:
         text(row, "pipe"),
         text(row, "stacks"),
         text(row, "prefix"),
+        whole(row, "local_world"),
+        text(row, "job"),
     )

@@ -47,7 +47,7 @@ examples:
 
 also:
   nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
-  nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --reports): the odd one
+  nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --kube ...): the odd one
   nodedoctor list checks|facts|probes|knowledge       all checks, facts, probes, knowledge
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
   nodedoctor demo [NAME]           recorded nodes that ship with the tool

@@ -22,6 +22,18 @@ def main(words: list[str]) -> int:
     if arguments.keys:
         width = max(map(len, KEYS))
         return _said("".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items()))
+    if arguments.pairs:
+        from nodedoctor.pairs.expected import expected_of
+
+        try:
+            text, is_good = expected_of(arguments.pairs)
+        except NodeDoctorError as error:
+            return complain(error)
+        if not emit(text):
+            return Exit.OUTPUT
+        if not is_good:
+            say("these pairs have problems, so they cannot be the reference")
+        return Exit.OK if is_good else Exit.FAIL
     options = Options(python=arguments.python)
     replay = Path(arguments.replay) if arguments.replay else None
     try:
@@ -69,5 +81,11 @@ def parser() -> Parser:
         "--keys", action="store_true", help="list all keys that can be expected, with their meaning"
     )
     made.add_argument("--python", default="", metavar="PATH", help="path of the training Python interpreter")
+    made.add_argument(
+        "--pairs",
+        default="",
+        metavar="FILE",
+        help="what pairs must have, from a healthy run of `fleet --pairs --json`",
+    )
     made.add_argument("--replay", default="", metavar="PATH", help="use a recorded node instead of this one")
     return made

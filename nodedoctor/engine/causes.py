@@ -28,8 +28,8 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ASIDE = re.compile(r" \([^()]*\)")
 _CLAUSE = (re.compile("; |: "), re.compile(", "))
 _WHEN = re.compile(
-    r" at (?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
-    r"(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?"
+    r"(?:,? \d+ times)?(?: (?:at|from|to) (?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
+    r"[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?|\d+\.\d+ s after boot))+"
 )
 _OPEN = re.compile(r"\([^)]*$| '[^']*$")
 _ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
@@ -149,7 +149,11 @@ class _Work:
         turned: dict[str, str] = {}
         for named in self.sick.values():
             for other in self._explaining(named.check, named.finding):
-                if other.id == named.id or _differ(other, named):
+                if other.id == named.id:
+                    continue
+                if _differ(other, named):
+                    if self._says_the_same(other, named):
+                        turned.setdefault(other.id, named.id)
                     continue
                 if other.finding.severity >= named.finding.severity:
                     parents[named.id] = other.id
@@ -160,6 +164,11 @@ class _Work:
                 if (source := self._source(named)) and source != named.id:
                     parents[named.id] = source
         return {**turned, **parents}
+
+    def _says_the_same(self, preview: Named, named: Named) -> bool:
+        """Whether a preview, which explains nothing that counts, is of the same device, or of the node."""
+        of, on = (self.devices.name(one.finding.subject) for one in (preview, named))
+        return of == on or not (on or self.devices.like(of))
 
     def _explaining(self, check: str, finding: Finding) -> Iterator[Named]:
         """Sick findings that explain this one, in the order in which they are named."""

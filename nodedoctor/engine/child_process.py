@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar
 
 from nodedoctor.engine import exhaustion
 from nodedoctor.engine.registry import Command
+from nodedoctor.engine.search_path import search_path
 from nodedoctor.model import Observation, Outcome
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,6 @@ PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a g
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 _ENV = "/usr/bin/env"
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
 
 
 Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
@@ -77,8 +77,14 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of every child: ours, with a plain locale, and the folders of administrators' tools."""
-    return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": _path()}
+    """The environment of every child: ours, with a plain locale and the folders it may run programs from.
+
+    NODEDOCTOR_CALLER_PATH is PATH as it was, for programs that look up what they then only read, or run as
+    the user it belongs to.
+    """
+    path = search_path()
+    theirs = {"NODEDOCTOR_CALLER_PATH": os.environ.get("PATH", os.defpath)} if path.left_out else {}
+    return {**os.environ, **theirs, "LC_ALL": "C.UTF-8", "PATH": path.folders}
 
 
 async def run(name: str, command: Command, timeout: float) -> Observation:
@@ -189,7 +195,8 @@ class Running:
             return Outcome.CRASH, f"killed by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
         if rc in (126, 127) and errors.startswith(("env:", f"{_ENV}:")):
             # env(1) could not start it: the answer is about the command, not from it.
-            return (Outcome.DENIED, errors) if rc == 126 else (Outcome.MISSING, errors)
+            outcome = Outcome.DENIED if rc == 126 else Outcome.MISSING
+            return outcome, "; ".join(filter(None, (errors, search_path().said())))
         if rc and self.command.argv[0] == sys.executable and (ran_out := exhaustion.said(errors)):
             errors = f"could not go on; {ran_out}\n{errors}"
         if not self._pipes.ended.done():
@@ -367,11 +374,6 @@ def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Start foreign commands through env(1): our own exec would block us while PATH crosses a dead mount."""
     ours = argv[0] == sys.executable or not os.path.exists(_ENV)
     return argv if ours else (_ENV, *argv)
-
-
-def _path() -> str:
-    known = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join([*known, *(folder for folder in _SBIN if folder not in known)])
 
 
 def slowest(session: int, *, least: bool = False) -> int:

@@ -23,6 +23,8 @@ SPREADS = 6.0
 """Distances from the median, in median absolute deviations, from which a number is an outlier: about four
 standard deviations of a normal distribution (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993,
 take 3.5)."""
+DEVIATION = 1.4826
+"""A standard deviation of normal noise, in median absolute deviations."""
 
 Device = TypeVar("Device")
 
@@ -31,22 +33,25 @@ Device = TypeVar("Device")
 class Attribute(Generic[Device]):
     """One thing to compare: `read` gives its value, None where this device did not tell it.
 
-    For numbers, `side` is where an outlier does harm; it must lie beyond `ratio` times the median of its
-    peers and at least `least` away from it, both in the attribute's own unit, which guards against a median
-    with no spread at all.
+    For numbers, `side` is where an outlier does harm. It must be more than `share` of the median away from
+    it, at least `least` in the attribute's own unit, and `spreads` median absolute deviations: the first two
+    guard against numbers with no spread at all. Counters, which a few healthy devices have too, are compared
+    with a higher `quantile` than the median.
     """
 
     name: str
     kind: Kind
     read: Callable[[Device], object]
     side: Side = "high"
-    ratio: float = 2.0
+    share: float = 1.0
     least: float = 0.0
+    spreads: float = SPREADS
+    quantile: float = 0.5
 
 
 @dataclass(frozen=True)
 class Odd(Generic[Device]):
-    """A device whose value differs: `usual` is what `peers` others have in common, or their median."""
+    """A device whose value differs: `usual` is what `peers` others have in common, or their middle."""
 
     device: Device
     attribute: str
@@ -71,6 +76,16 @@ def odd_ones(devices: Sequence[Device], attributes: Sequence[Attribute[Device]])
     return tuple(found)
 
 
+def decides(count: int, total: int, least: int = LEAST_PEERS) -> bool:
+    """Whether so many that agree, of all, are enough to say what is usual: `least` of them, and most."""
+    return count >= least and 2 * count > total
+
+
+def middle(numbers: Sequence[float], quantile: float = 0.5) -> float:
+    """The median, or the number that a share of them does not exceed."""
+    return median(numbers) if quantile == 0.5 else sorted(numbers)[int(quantile * (len(numbers) - 1))]
+
+
 def compared(devices: Sequence[Device], attributes: Sequence[Attribute[Device]]) -> tuple[str, ...]:
     """The names of the attributes that enough devices told for a comparison."""
     counts = ((a.name, sum(a.read(device) is not None for device in devices)) for a in attributes)
@@ -80,26 +95,28 @@ def compared(devices: Sequence[Device], attributes: Sequence[Attribute[Device]])
 def _minority(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Odd[Device]]:
     """Those that differ from what more than half have: halves against halves are a machine of two kinds."""
     (usual, count), *_ = Counter(value for _, value in told).most_common(1)
-    if count < LEAST_PEERS or count * 2 <= len(told):
+    if not decides(count, len(told)):
         return []
     odd = ((device, value) for device, value in told if value != usual)
     return [Odd(device, attribute.name, attribute.kind, value, usual, count) for device, value in odd]
 
 
 def _outliers(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Odd[Device]]:
-    """Those far from the median of the others, on the harmful side; a minority by definition."""
-    numbers = [(device, float(value)) for device, value in told if isinstance(value, (int, float))]
-    found: list[Odd[Device]] = []
-    for place, (device, value) in enumerate(numbers):
-        others = [number for at, (_, number) in enumerate(numbers) if at != place]
-        if len(others) < LEAST_PEERS:
-            continue
-        middle = median(others)
-        spread = median(abs(number - middle) for number in others)
-        away = middle - value if attribute.side == "low" else value - middle
-        beyond = (
-            value * attribute.ratio < middle if attribute.side == "low" else value > middle * attribute.ratio
-        )
-        if beyond and away > 0 and away >= max(attribute.least, SPREADS * spread):
-            found.append(Odd(device, attribute.name, attribute.kind, value, middle, len(others)))
-    return found if len(found) * 2 < len(numbers) else []
+    """Those far from the middle of all, on the harmful side; a minority by definition."""
+    shown = [(device, value) for device, value in told if isinstance(value, (int, float))]
+    if len(shown) <= LEAST_PEERS:
+        return []
+    numbers = [float(value) for _, value in shown]
+    usual = middle(numbers, attribute.quantile)
+    spread = median(abs(number - usual) for number in numbers)
+    far = max(attribute.share * usual, attribute.spreads * spread)
+    sign = -1 if attribute.side == "low" else 1
+    away = [sign * (number - usual) for number in numbers]
+    is_odd = [distance > far and distance >= attribute.least for distance in away]
+    if 2 * sum(is_odd) >= len(shown):
+        return []
+    rest = [number for number, odd in zip(numbers, is_odd, strict=True) if not odd]
+    of_rest = middle(rest, attribute.quantile)
+    found = [pair for pair, odd in zip(shown, is_odd, strict=True) if odd]
+    name, kind = attribute.name, attribute.kind
+    return [Odd(device, name, kind, value, of_rest, len(rest)) for device, value in found]

@@ -213,6 +213,31 @@ def resolve(seen: Observation, path: str, document: Any = None) -> Any:
     return value
 
 
+def placed(document: Any, path: str) -> str:
+    """A path with the place of every member in place of the words that find it: `gpus[3].links[4]`.
+
+    Where there is no such member, the path as far as there is one.
+    """
+    here, at, made = document, 0, ""
+    while at < len(path) and (step := _STEP.match(path, at)):
+        at = step.end()
+        try:
+            there = _stepped(here, step)
+        except LookupError:
+            return made
+        if isinstance(here, list) and (step["by"] or step["begins"] is not None):
+            place = next((place for place, member in enumerate(here) if member is there), None)
+            if place is None:
+                return made
+            made += f"[{place}]"
+        elif step["place"] is not None and isinstance(here, list):
+            made += f"[{int(step['place']) % len(here)}]"
+        elif step["from"] is None:
+            made = step_to(made, step["name"] or json.loads(step["key"]))
+        here = there
+    return made
+
+
 def text_of_reading(source: str, path: str, value: Any) -> str:
     """`NVML gpus[index=3].values.pcie_width = 8`; what stands in a file is named by the file."""
     file = _FILE.match(path)

@@ -16,6 +16,7 @@ _EPILOG = """\
 examples:
   nodedoctor fleet --ssh gpu-[001-128]              every check on every node, and who is different
   nodedoctor fleet --slurm '-p train' nvlink ib     two subjects on the nodes of a partition
+  nodedoctor fleet --kube training/app=llama        from inside the pods of a job, one on each node
   nodedoctor fleet --reports reports/               reports that are there already (*.json, *.json.gz)
   nodedoctor fleet --ssh gpu-[001-128] --pairs      measure nodes against each other: which node, which link
   nodedoctor fleet --slurm --peers --failing bad.txt; [ -s bad.txt ] && x=--exclude=./bad.txt; srun $x ...
@@ -30,8 +31,8 @@ def parser() -> Parser:
     """The parser of `nodedoctor fleet`."""
     made = Parser(
         prog="nodedoctor fleet",
-        usage="nodedoctor fleet (--ssh NODES | --slurm [OPTIONS] | --ray [ADDRESS] | --reports PATH ...) "
-        "[options] [CHECK ...]",
+        usage="nodedoctor fleet (--ssh NODES | --slurm [OPTIONS] | --ray [ADDRESS] | --kube PODS | "
+        "--reports PATH ...) [options] [CHECK ...]",
         description="Many nodes: ask each, put the reports side by side, name the one that is different.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -53,6 +54,9 @@ def _add_ways(group: argparse._MutuallyExclusiveGroup) -> None:
         "--slurm", nargs="?", const="", metavar="OPTIONS", help="Slurm nodes; OPTIONS as for srun: '-p train'"
     )
     add("--ray", nargs="?", const="auto", metavar="ADDRESS", help="the nodes of a Ray cluster")
+    add(
+        "--kube", metavar="NAMESPACE/SELECTOR", help="one pod on each node: training/app=llama (kubectl exec)"
+    )
     add("--reports", nargs="+", metavar="PATH", help="files and folders of reports made with --json")
 
 
@@ -69,7 +73,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         "--python",
         default="",
         metavar="PATH",
-        help="the Python that trains, on the nodes; with --ray also here",
+        help="the training Python on the nodes; with --ray also here",
     )
     add("--exec", default="", metavar="'CMD'", help="a prefix that reaches it, on the nodes")
 
@@ -93,7 +97,12 @@ def _add_pairs(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "all", "ring", "sample", "bisect"),
         help="measure nodes in pairs: all up to 32 nodes, above that a sample; at most 15 minutes",
     )
-    add("--what", choices=("auto", "tcp"), default="auto", help="what is measured (auto: TCP)")
+    add(
+        "--what",
+        choices=("auto", "tcp", "rdma", "collective"),
+        default="auto",
+        help="TCP, ib_write_bw on each rail, or all-reduces of torch (auto: RDMA where all can, else TCP)",
+    )
     add(
         "--size",
         type=size,
@@ -127,6 +136,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )
     add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
+    add(
+        "--redact",
+        action="store_true",
+        help="in all outputs but the node lists, stand-ins for names, users, addresses and serials",
+    )
     add("-q", dest="quiet", action="store_true", help="only problems")
     add(
         "--fail-on",

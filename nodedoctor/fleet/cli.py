@@ -47,6 +47,10 @@ def main(words: list[str]) -> int:
         return complain(error)
     fleet = gathered.fleet
     found = document(fleet)
+    if arguments.redact:
+        from nodedoctor.redact.of_nodes import redacted_nodes
+
+        found = redacted_nodes(found)
     if not _has_screen(arguments) and not emit(_rendered(found, arguments)):
         return Exit.OUTPUT
     written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
@@ -85,12 +89,16 @@ def _check(arguments: argparse.Namespace) -> None:
 
     if problem := outputs.no_folder(arguments, "passing", "failing", "pyz", "debug_log"):
         raise UsageError(problem)
+    if arguments.redact and arguments.save:
+        raise UsageError(
+            "--save keeps the nodes' reports as they are, with all names: leave it or --redact out"
+        )
     if problem := _written_twice(arguments):
         raise UsageError(problem)
     for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
         value = getattr(arguments, option)
         if value and not is_one(value):
-            raise UsageError(f"--{option} {value}: a CHECK stands before --{option}, or write --{option}=...")
+            raise UsageError(f"--{option} {value}: put CHECK before --{option}, or write --{option}=...")
     if arguments.reports:
         asked = ("checks", "tag", "expect", "passive", "deep", "preview", "peers", "since", "python", "exec")
         given = [name for name in (*asked, "save") if getattr(arguments, name)]
@@ -128,7 +136,7 @@ def _is_address(text: str) -> bool:
 def _has_screen(arguments: argparse.Namespace) -> bool:
     from nodedoctor.tui import start
 
-    return start.possible() and not (arguments.json or arguments.text or arguments.quiet)
+    return start.possible() and not (arguments.json or arguments.text or arguments.quiet or arguments.redact)
 
 
 def _on_screen(arguments: argparse.Namespace) -> Gathered:
@@ -143,7 +151,7 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
         elif not arguments.reports:
             arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
         return fleet.show(
-            _transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
+            transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
         )
 
 
@@ -156,7 +164,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
     teller = _Teller()
     try:
         return await gather(
-            _transport(arguments),
+            transport(arguments),
             _request(arguments),
             peers=arguments.peers,
             save=arguments.save,
@@ -166,7 +174,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
         teller.clear()
 
 
-def _transport(arguments: argparse.Namespace) -> Transport:
+def transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
     if arguments.reports:
         from nodedoctor.fleet.reports.files import Reports
@@ -179,7 +187,11 @@ def _transport(arguments: argparse.Namespace) -> Transport:
     if arguments.slurm is not None:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
-        return Slurm(_split("--slurm", arguments.slurm))
+        return Slurm(split("--slurm", arguments.slurm))
+    if arguments.kube is not None:
+        from nodedoctor.fleet.transports.kube import Kube
+
+        return Kube(arguments.kube)
     from nodedoctor.fleet.transports.ray import Ray
 
     return Ray(arguments.ray, arguments.python)
@@ -227,14 +239,15 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
             words.append(f"--{name}={value}")
     words += [f"--tag={tag}" for tag in arguments.tag]
     words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
-    _split("--exec", arguments.exec)
+    split("--exec", arguments.exec)
     usual = DEADLINE_DEEP if arguments.deep else DEADLINE
     return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
 
 
-def _split(option: str, text: str) -> tuple[str, ...]:
+def split(option: str, text: str) -> tuple[str, ...]:
+    """The value of an option as words of a shell; UsageError where it is none."""
     from nodedoctor.engine.session import UsageError
 
     try:

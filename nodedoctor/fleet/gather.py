@@ -33,7 +33,7 @@ INTERRUPTED = "interrupted before it answered"
 
 class Transport(Protocol):
     """A way to many nodes; see its classes in fleet/transports/ssh.py, fleet/transports/slurm/transport.py,
-    fleet/transports/ray.py and fleet/reports/files.py."""
+    fleet/transports/ray.py, fleet/transports/kube.py and fleet/reports/files.py."""
 
     name: str
 

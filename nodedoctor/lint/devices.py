@@ -17,6 +17,7 @@ _CONSEQUENCE = {
     "GLOO_SOCKET_IFNAME": "gloo stops with 'Unable to find address for'",
     "TP_SOCKET_IFNAME": "RPC finds no address",
 }
+_ADDRESSES = (look("ip -brief address"),)
 
 
 def judge_devices(setting: Setting, node: NodeContext) -> Iterator[Remark]:
@@ -58,7 +59,9 @@ def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
     shown = ", ".join(rest[:8]) or "none but lo"
     if len(missing) == len(words):
         text = f"this node has no interface {' or '.join(missing)}: {_CONSEQUENCE[setting.name]}"
-        yield Remark("fail", text, f"Set it to an existing interface ({shown}), or unset it.", docs=NCCL_ENV)
+        yield Remark(
+            "fail", text, f"Set it to an existing interface ({shown}), or unset it.", _ADDRESSES, NCCL_ENV
+        )
     else:
         text = f"this node has no interface {', '.join(missing)}; the others are used"
         yield Remark("note", text)

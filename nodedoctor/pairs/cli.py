@@ -9,16 +9,17 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from nodedoctor.cli.console import Exit, emit, say
 from nodedoctor.engine.run import now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
-from nodedoctor.pairs.crew import SCRIPT, Crew, Way
+from nodedoctor.pairs.crew import Asked, Crew, Talker
 from nodedoctor.pairs.document import document, plan_of, render
-from nodedoctor.pairs.drive import Driver, Outcome, gathered
+from nodedoctor.pairs.drive import Driver, Outcome, can_rdma, gathered
 from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan, plan
 
 
@@ -30,43 +31,57 @@ def run(arguments: argparse.Namespace) -> int:
     return told if isinstance(told, int) else work.show(told)
 
 
-def _check(arguments: argparse.Namespace) -> float | None:
+IGNORED = ("tag", "passive", "deep", "peers", "since", "exec", "deadline", "pyz", "save", "passing")
+"""Options of a fleet run that say nothing about pairs."""
+MINUTES = 20
+"""Time limit of our own Slurm job: the quarter of an hour that a plan may take, and what comes before it."""
+
+
+def _check(arguments: argparse.Namespace) -> dict[str, float]:
+    """Complain of what can be known to be wrong before anybody is asked; the floors that are expected."""
     from nodedoctor.cli import outputs
     from nodedoctor.engine.session import UsageError
+    from nodedoctor.expectations import expectations
 
-    if arguments.ssh is None:
-        raise UsageError(
-            "--pairs reaches nodes by --ssh; --slurm, --ray and --reports cannot be used with it"
-        )
+    if arguments.reports:
+        raise UsageError("--pairs measures nodes now; --reports are of nodes that were asked before")
     if arguments.checks:
         raise UsageError(f"--pairs runs no checks: {' '.join(arguments.checks)}")
-    if problem := outputs.no_folder(arguments, "passing", "failing", "debug_log"):
+    if given := [f"--{name}" for name in IGNORED if getattr(arguments, name)]:
+        raise UsageError(f"{given[0]} has no meaning with --pairs")
+    if arguments.junit:
+        raise UsageError("--junit has no form for pairs; --html and --json have")
+    if problem := outputs.no_folder(arguments, "failing", "debug_log"):
         raise UsageError(problem)
-    expected = None
-    for word in arguments.expect:
-        key, _, value = word.partition("=")
-        try:
-            expected = float(value) if key.strip() == "pair.gbps" else None
-        except ValueError:
-            expected = None
-        if expected is None:
-            raise UsageError(f"--pairs: --expect wants pair.gbps=NUMBER, not {word}")
-    return expected
+    floors = {
+        key: float(value) for key, value in expectations(arguments.expect).items() if key.startswith("pair.")
+    }
+    if arguments.expect and not floors:
+        raise UsageError(
+            "--pairs: --expect has no key that begins with pair.: see `nodedoctor expect --keys`"
+        )
+    return floors
 
 
 class _Run:
     """One run from the command line."""
 
-    def __init__(self, arguments: argparse.Namespace, expected: float | None) -> None:
+    def __init__(self, arguments: argparse.Namespace, expected: dict[str, float]) -> None:
         self._arguments, self._expected = arguments, expected
+        self._asked: Asked = arguments.what
+        self._what: What = "tcp" if self._asked == "auto" else self._asked
         self._ended_by = 0
         self._stopped = asyncio.Event()
 
     async def run(self) -> dict[str, Any] | int:
         """The document, or the exit code of a dry run."""
-        from nodedoctor.fleet import cli as fleet
+        transport = _transport(self._arguments)
+        try:
+            return await self._over(transport)
+        finally:
+            await transport.close()
 
-        transport = fleet._transport(self._arguments)
+    async def _over(self, transport: Talker) -> dict[str, Any] | int:
         hosts = await transport.hosts()
         if len(hosts) < 2:
             raise NodeDoctorError("--pairs wants at least two nodes")
@@ -79,7 +94,7 @@ class _Run:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop, int(number))
         began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        crew = Crew(_way(transport))
+        crew = Crew(transport, self._asked, self._arguments.python)
         try:
             seen = await self._drive(crew, hosts, groups, planned)
         finally:
@@ -91,7 +106,8 @@ class _Run:
             seconds=time.monotonic() - began,
             size=self._arguments.size,
             groups=groups,
-            expected_gbps=self._expected,
+            floors=self._expected,
+            preview=self._arguments.preview,
         )
 
     async def _drive(
@@ -112,7 +128,13 @@ class _Run:
         ]
         if len(idle) < len(hosts):
             left = [host for host in hosts if host not in idle]
-            self._tell(f"  left out: {', '.join(left[:8])}{' ...' if len(left) > 8 else ''}\n")
+            names = (
+                "" if self._arguments.redact else f": {', '.join(left[:8])}{' ...' if len(left) > 8 else ''}"
+            )
+            self._tell(f"  left out {len(left)} nodes{names}\n")
+        if self._asked == "auto" and can_rdma(members[host] for host in idle):
+            self._what = "rdma"
+            self._tell("  every node has ib_write_bw and as many rails as the others: RDMA, rail by rail\n")
         final = self._plan(idle)
         if len(idle) < 2:
             return Outcome(tuple(members.values()), final, (), (), fit((), groups), 0)
@@ -123,13 +145,14 @@ class _Run:
             groups,
             self._arguments.size,
             self._stopped,
+            self._asked == "auto",
             lambda line: self._tell(f"  {line}\n") if sys.stderr.isatty() else None,
         )
         return await driver.run()
 
     def _plan(self, hosts: Sequence[str]) -> Plan:
         mode = None if self._arguments.pairs == "auto" else self._arguments.pairs
-        return plan(tuple(hosts), mode, self._arguments.seconds)
+        return plan(tuple(hosts), mode, self._arguments.seconds, self._what)
 
     def _groups(self, hosts: Sequence[str]) -> dict[str, str]:
         if not self._arguments.topology:
@@ -168,6 +191,11 @@ class _Run:
         from nodedoctor.fleet.breaker import tripped
 
         width = min(shutil.get_terminal_size((100, 24)).columns, 140)
+        failing, nodes = told["failing"], len(told["nodes"])
+        if self._arguments.redact:
+            from nodedoctor.redact.of_nodes import redacted_nodes
+
+            told = redacted_nodes(told)
         shown = render(told) + "\n" if self._arguments.json else text.render(told, width)
         if not emit(shown):
             return Exit.OUTPUT
@@ -176,8 +204,7 @@ class _Run:
             from nodedoctor.report import html
 
             wanted[self._arguments.html] = html.render(told).encode()
-        failing = told["failing"]
-        too_many = tripped({"pairs.node": failing}, len(told["nodes"]), self._arguments.max_failing)
+        too_many = tripped({"pairs.node": failing}, nodes, self._arguments.max_failing)
         if self._arguments.failing and not self._arguments.report_only:
             if too_many:
                 say(too_many)
@@ -209,9 +236,12 @@ def _exit_code(told: dict[str, Any], fail_on: str) -> int:
     return Exit.OK
 
 
-def _way(transport: object) -> Way:
-    """The command line to a node; ssh only, so far."""
-    from nodedoctor.fleet.transports import node_side, ssh
+def _transport(arguments: argparse.Namespace) -> Talker:
+    """The way to the nodes that was chosen."""
+    from nodedoctor.fleet import cli as fleet
 
-    assert isinstance(transport, ssh.Ssh)
-    return lambda host: ("ssh", *ssh.plain_options(), "--", host, node_side.line(SCRIPT))
+    if arguments.slurm is not None:
+        from nodedoctor.fleet.transports.slurm.transport import Slurm
+
+        return Slurm(fleet.split("--slurm", arguments.slurm), minutes=MINUTES)
+    return cast("Talker", fleet.transport(arguments))

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.model import Report
 from nodedoctor.pairs.drive import Outcome
-from nodedoctor.pairs.findings import judged
+from nodedoctor.pairs.findings import fails, judged
+from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan
 
 SCHEMA = "nodedoctor.pairs/1"
-UNTRIED = (
-    "collectives (NCCL, gloo) between nodes: not measured",
-    "RDMA (ib_write_bw) between nodes: not measured",
-)
-"""What this document says nothing about."""
+UNTRIED: Mapping[What, tuple[str, ...]] = {
+    "tcp": ("RDMA and collectives between nodes: not measured, see --what",),
+    "rdma": (
+        "RDMA pairs were tried with made-up outputs of ib_write_bw only: WARN at most without --preview",
+        "ib_write_bw compares no bytes, and its own port knows no passwords",
+    ),
+    "collective": (
+        "NCCL between nodes was never tried on GPUs: WARN at most without --preview",
+        "torch's store knows no passwords: it listens on one address for one round",
+    ),
+}
+"""What this document says nothing about, and what it says with reserve."""
 
 
 def plan_of(planned: Plan, size: int) -> dict[str, Any]:
@@ -25,7 +34,7 @@ def plan_of(planned: Plan, size: int) -> dict[str, Any]:
     nodes = len(planned.nodes)
     return {
         "mode": planned.mode,
-        "what": "tcp",
+        "what": planned.what,
         "nodes": nodes,
         "rounds": len(planned.rounds),
         "rounds_again": planned.again,
@@ -46,18 +55,19 @@ def document(
     seconds: float,
     size: int,
     groups: Mapping[str, str],
-    expected_gbps: float | None = None,
+    floors: Mapping[str, float] = MappingProxyType({}),
+    preview: bool = False,
 ) -> dict[str, Any]:
     """Everything that was seen, judged."""
     from nodedoctor.report import json as report
 
-    results, causes = judged(seen, expected_gbps)
+    results, causes = judged(seen, floors, preview=preview)
     told = report.document(Report(__version__, source, started, seconds, {}, results, causes=causes))
     findings = [finding for result in told["results"] for finding in result["findings"]]
     barred = sorted(
         name
         for one in seen.fit.culprits
-        if one.kind == "node" and one.confidence == "high"
+        if one.kind == "node" and (one.fault == "lost" or fails(one, seen, preview))
         for name in one.names
     )
     silent = sorted(member.host for member in seen.members if member.why)
@@ -73,6 +83,7 @@ def document(
         "reference_gbps": seen.fit.reference_gbps,
         "slow_below": round(seen.fit.slow_below, 3),
         "lossy_above": round(seen.fit.lossy_above, 5),
+        "late_above_us": None if seen.fit.late_above is None else round(seen.fit.late_above, 1),
         "nodes": [
             {
                 "host": member.host,
@@ -88,6 +99,8 @@ def document(
                 "interface": member.interface or None,
                 "link_gbps": member.link_gbps,
                 "leaf": groups.get(member.host),
+                "gpus": member.gpus,
+                "rails": list(member.rails),
             }
             for member in seen.members
         ],
@@ -102,7 +115,7 @@ def document(
         }
         if seen.tries
         else None,
-        "untried": list(UNTRIED),
+        "untried": _untried(seen),
         "measurements": [
             {
                 "pair": list(one.pair),
@@ -112,10 +125,19 @@ def document(
                 "rtt_us": one.rtt_us,
                 "fault": one.fault,
                 "note": one.note or None,
+                "rails": {name: round(rate, 2) for name, rate in one.rails.items()},
             }
             for one in seen.measured
         ],
     }
+
+
+def _untried(seen: Outcome) -> list[str]:
+    told = [seen.fell_back] if seen.fell_back else []
+    known = UNTRIED[seen.plan.what]
+    if seen.plan.what == "collective" and not seen.gpus:
+        return [*told, "gloo on CPUs was measured, neither GPUs nor RDMA", *known[1:]]
+    return [*told, *known]
 
 
 def render(told: Mapping[str, Any]) -> str:

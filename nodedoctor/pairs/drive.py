@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from nodedoctor.pairs.crew import STARTING_S, Crew, Way
+from nodedoctor.pairs.crew import STARTING_S, Crew
 from nodedoctor.pairs.fit import fit
-from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round
-from nodedoctor.pairs.schedule import Plan, doubts, ring, smallest_failing
+from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round, What
+from nodedoctor.pairs.schedule import Plan, doubts, packed, ring, smallest_failing, tries_at_most
 from nodedoctor.record import record
 
 OPENING_S = 5.0
 """Seconds an agent may take to open its ports, or to answer at all."""
-BEYOND_S = 8.0
-"""Seconds of a round beyond the load after which its pairs are hung: connecting may take four."""
+BEYOND_S: Mapping[What, float] = {"tcp": 8.0, "rdma": 16.0, "collective": 30.0}
+"""Seconds of a round beyond the load after which its pairs are hung: connecting may take four, servers of
+perftest five in each of two halves, and eight ranks of NCCL twenty to find each other (ours)."""
 STREAMS = 4
 """TCP streams of a pair each way; one is often bound by a core or a window."""
 
 
 @record
 class Member:
-    """A node as its agent describes it; `why` says why it is not measured."""
+    """A node as its agent describes it.
+
+    `why` says why it is not measured, `gpus` how many ranks of NCCL it can have, `rails` are its active RDMA
+    ports of the highest rate, which is `rail_gbps`.
+    """
 
     host: str
     address: str = ""
@@ -32,6 +38,9 @@ class Member:
     link_gbps: float | None = None
     busy: tuple[str, ...] = ()
     why: str = ""
+    gpus: int = 0
+    rails: tuple[str, ...] = ()
+    rail_gbps: float | None = None
 
 
 @record
@@ -47,6 +56,12 @@ class Outcome:
     tries: tuple[tuple[tuple[str, ...], bool], ...] = ()
     smallest: tuple[str, ...] = ()
     interrupted: bool = False
+    fell_back: str = ""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of each measured node that take part in collectives; 0 for gloo on CPUs."""
+        return min((one.gpus for one in self.members if one.host in self.plan.nodes), default=0)
 
 
 async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, Member]:
@@ -57,7 +72,8 @@ async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, Member]:
     }
     await crew.start(hosts, toward)
     members: dict[str, Member] = {}
-    until = time.monotonic() + STARTING_S
+    patience = STARTING_S[crew.what]
+    until = time.monotonic() + patience
     while len(members) < len(hosts) and (heard := await crew.hear(until - time.monotonic())):
         host, told = heard
         if host in members:
@@ -68,7 +84,13 @@ async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, Member]:
             members[host] = Member(host, why=str(told.get("note")))
         elif told.get("is_") == "ready":
             members[host] = _member(host, told)
-    return {host: members.get(host, Member(host, why=f"no answer in {STARTING_S:g} s")) for host in hosts}
+    return {host: members.get(host, Member(host, why=f"no answer in {patience:g} s")) for host in hosts}
+
+
+def can_rdma(members: Iterable[Member]) -> bool:
+    """Whether all of these have RDMA rails, and as many as the others."""
+    counts = {len(member.rails) for member in members}
+    return len(counts) == 1 and counts != {0}
 
 
 class Driver:
@@ -82,10 +104,12 @@ class Driver:
         groups: Mapping[str, str],
         size: int,
         stopped: asyncio.Event,
+        may_fall_back: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._crew, self._members, self._plan = crew, members, planned
         self._groups, self._size, self._stopped, self._progress = groups, size, stopped, progress
+        self._may_fall_back, self._fell_back = may_fall_back, ""
         self._measured: list[Measurement] = []
         self._gone: dict[str, None] = {}
         self._place = 0
@@ -99,6 +123,8 @@ class Driver:
         else:
             for each in self._plan.rounds:
                 await self._round(each)
+                if self._may_fall_back and self._plan.what == "rdma" and self._unable():
+                    await self._round(each)
         spent = 0
         while True:
             seen, again = doubts(self._plan, self._measured, self._groups, self._gone, spent)
@@ -117,7 +143,19 @@ class Driver:
             tuple(self._tries),
             smallest,
             self._stopped.is_set(),
+            self._fell_back,
         )
+
+    def _unable(self) -> bool:
+        """Whether RDMA gave nothing but errors in the first round; from then on TCP is measured."""
+        self._may_fall_back = False
+        errors = [one for one in self._measured if one.fault == "error"]
+        if not errors or len(errors) < len(self._measured):
+            return False
+        self._fell_back = f"RDMA failed between all nodes, so TCP was measured: {errors[0].note}"
+        self._plan = replace(self._plan, what="tcp")
+        self._measured.clear()
+        return True
 
     async def _bisect(self) -> tuple[str, ...]:
         """Halve the ring of all nodes until the smallest set that fails is left; () when none does."""
@@ -127,7 +165,7 @@ class Driver:
         search = smallest_failing(nodes)
         try:
             asked = next(search)
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and len(self._tries) < tries_at_most(len(nodes)):
                 asked = search.send(await self._fails(asked))
         except StopIteration as end:
             return tuple(sorted(end.value))
@@ -139,7 +177,8 @@ class Driver:
             self._tries.append((nodes, True))
             return bool(gone)
         before = len(self._measured)
-        await self._round(ring(nodes))
+        for each in packed(ring(nodes)):
+            await self._round(each)
         seen = fit(self._measured, self._groups, self._gone)
         reference = seen.reference_gbps or 0.0
         failed = bool(self._gone.keys() & set(nodes)) or any(
@@ -184,16 +223,23 @@ class Driver:
     async def _load(
         self, pairs: Sequence[Pair], ports: Mapping[str, int], tokens: Mapping[Pair, str]
     ) -> None:
-        limit = self._plan.seconds + BEYOND_S
+        limit = self._plan.seconds + BEYOND_S[self._plan.what]
         flows: dict[str, list[dict[str, Any]]] = {}
         for one in pairs:
             a, b = one
-            shared = {"flow": _flow(one), "token": tokens[one], "streams": STREAMS}
+            gpus = min(self._members[name].gpus for name in one)
+            shared = {"flow": _flow(one), "token": tokens[one], "streams": STREAMS, "gpus": gpus}
             flows.setdefault(a, []).append({**shared, "from": self._members[b].address})
             place = [self._members[a].address, ports[_flow(one)]]
             flows.setdefault(b, []).append({**shared, "to": place})
         for host, mine in flows.items():
-            told = {"seconds": self._plan.seconds, "size": self._size, "limit": limit, "flows": mine}
+            told: dict[str, Any] = {
+                "what": self._plan.what,
+                "seconds": self._plan.seconds,
+                "size": self._size,
+                "limit": limit,
+                "flows": mine,
+            }
             self._crew.say(host, do="go", round=self._place, **told)
         waiting = {(host, flow["flow"]) for host, mine in flows.items() for flow in mine}
         found: dict[str, dict[str, dict[str, Any]]] = {}
@@ -253,10 +299,20 @@ def _joined(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Me
         round(min(rates), 4) if len(rates) == 2 else None,
         fault,
         round(max(losses), 6) if losses else None,
-        trips[-1] if trips else None,
+        min(trips) if trips else None,
         place,
         "; ".join(dict.fromkeys(notes))[:200],
+        _rails(ends),
     )
+
+
+def _rails(ends: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The lesser rate of each rail: each end says how fast it wrote."""
+    rails: dict[str, float] = {}
+    for end in ends:
+        for name, rate in (end.get("rails") or {}).items():
+            rails[str(name)] = min(float(rate), rails.get(str(name), float(rate)))
+    return rails
 
 
 def _flow(one: Pair) -> str:
@@ -271,14 +327,16 @@ def _plain(host: str) -> str:
 def _member(host: str, told: Mapping[str, Any]) -> Member:
     speed = told.get("link_gbps")
     address = str(told.get("address") or "")
+    rails = told.get("rails") or []
     return Member(
         host,
         address,
         str(told.get("interface") or ""),
         float(speed) if isinstance(speed, (int, float)) else None,
         tuple(map(str, told.get("busy") or ())),
-        "" if address else "it has no address on the way to the other nodes",
+        str(told.get("unable") or "")
+        or ("" if address else "it has no address on the way to the other nodes"),
+        int(told.get("gpus") or 0),
+        tuple(f"{rail['device']}/{rail['port']}" for rail in rails),
+        rails[0]["gbps"] if rails else None,
     )
-
-
-__all__ = ["Driver", "Member", "Outcome", "Way", "gathered"]

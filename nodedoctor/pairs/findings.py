@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodedoctor.engine.causes import diagnose
-from nodedoctor.model import Cause, Evidence, Finding, Fix, Result, Status
+from nodedoctor.knowledge.pair_floors import floor
+from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.pairs.drive import Outcome
 from nodedoctor.pairs.fit import BLURRED
-from nodedoctor.pairs.model import Culprit, Fault, Measurement
+from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Measurement
 from nodedoctor.steps import line, look
 
-TCP_SHARE, TCP_UP_TO_GBPS = 0.7, 25.0
-"""The least share of the link's speed that a good pair has over TCP, and the links for which that is asked. A
-frame of 1500 bytes carries 1448 of data in 1538 on the wire, 0.94; the rest is our margin. Above 25 Gb/s one
-process in Python is itself the bound, so nothing is said."""
 SHOWN = 6
 """Measurements quoted as evidence of one finding."""
 
 _WHY = "A synchronous job runs at the pace of its slowest node: every collective waits for it."
 _WORDS: Mapping[Fault, str] = {
     "loss": "loses segments",
+    "late": "answers late",
     "corrupt": "delivers wrong bytes",
     "hang": "hangs under load",
     "refused": "refuses connections: firewall?",
@@ -39,11 +37,25 @@ _TITLES = {
 }
 
 
-def judged(seen: Outcome, expected_gbps: float | None) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
-    """All findings, each check with at least one, and the causes they have."""
+_ALL_SLOW = Fix(
+    "All pairs are slow alike, so look for one cause: MTU, speed of switch ports, uplinks with too little "
+    "room, PCIe settings.",
+    (look("nodedoctor net ib pcie", when="on a node"),),
+    "investigate",
+)
+
+
+def judged(
+    seen: Outcome, floors: Mapping[str, float], *, preview: bool = False
+) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
+    """All findings, each check with at least one, and the causes they have.
+
+    `floors` are rates that are expected, by their keys of `--expect`. What was never tried on real hardware
+    warns at most, unless `preview` says otherwise.
+    """
     found: dict[str, list[Finding]] = {name: [] for name in _TITLES}
     for culprit in seen.fit.culprits:
-        found[f"pairs.{culprit.kind}"].append(_culprit(culprit, seen))
+        found[f"pairs.{culprit.kind}"].append(_culprit(culprit, seen, preview))
     for member in seen.members:
         if member.why:
             finding = Finding.unknown("timeout", f"not measured: {member.why}", subject=member.host)
@@ -55,8 +67,8 @@ def judged(seen: Outcome, expected_gbps: float | None) -> tuple[tuple[Result, ..
                 Finding.unknown("not-visible-here", said, subject=member.host, fix=fix)
             )
     if seen.fit.closed:
-        found["pairs.port"].append(_closed())
-    found["pairs.floor"].append(_floor(seen, expected_gbps))
+        found["pairs.port"].append(_closed(seen))
+    found["pairs.floor"].append(_floor(seen, floors))
     _well(found, seen)
     results = [Result(name, _TITLES[name], tuple(findings), why=_WHY) for name, findings in found.items()]
     return diagnose(results, ())
@@ -71,6 +83,13 @@ def summary(culprit: Culprit, reference: float | None) -> str:
     if culprit.fault == "loss":
         losses = sorted(one.loss for one in culprit.seen if one.loss is not None)
         said = f"{losses[len(losses) // 2]:.1%} of segments sent again" if losses else said
+    if culprit.fault == "late":
+        trips = sorted(one.rtt_us for one in culprit.seen if one.rtt_us is not None)
+        said = (
+            f"a small message and its answer take {trips[len(trips) // 2] / 1000:.2g} ms" if trips else said
+        )
+    if rail := _rail(culprit):
+        said += f" on rail {rail}"
     partners = {name for one in culprit.seen for name in one.pair} - set(culprit.names)
     with_whom = {
         "node": f", with {len(partners)} partners" if culprit.fault != "lost" else "",
@@ -80,14 +99,27 @@ def summary(culprit: Culprit, reference: float | None) -> str:
     return said + with_whom[culprit.kind]
 
 
-def _culprit(culprit: Culprit, seen: Outcome) -> Finding:
+def _rail(culprit: Culprit) -> str:
+    """The rail that is the slowest in all measurements of a slow culprit; empty where it differs."""
+    slowest = {min(one.rails, key=lambda name: one.rails[name]) for one in culprit.seen if len(one.rails) > 1}
+    return next(iter(slowest)) if culprit.fault == "slow" and len(slowest) == 1 else ""
+
+
+def proven(seen: Outcome) -> bool:
+    """Whether what was measured has been tried on real hardware: TCP and gloo are, RDMA and NCCL are not."""
+    return seen.plan.what == "tcp" or (seen.plan.what == "collective" and not seen.gpus)
+
+
+def _culprit(culprit: Culprit, seen: Outcome, preview: bool) -> Finding:
     said = summary(culprit, seen.fit.reference_gbps)
-    evidence = tuple(Evidence("pairs", _quoted(one)) for one in sorted(culprit.seen, key=_oddest)[:SHOWN])
+    late = culprit.fault == "late"
+    shown = sorted(culprit.seen, key=_oddest)[:SHOWN]
+    evidence = tuple(Evidence("pairs", _quoted(one, late)) for one in shown)
     finding = (
         Finding.unknown("timeout", said, subject=culprit.where, evidence=evidence)
         if culprit.fault == "lost"
         else Finding(
-            Status.FAIL if culprit.confidence == "high" else Status.WARN, said, culprit.where, evidence
+            Status.FAIL if fails(culprit, seen, preview) else Status.WARN, said, culprit.where, evidence
         )
     )
     subject = {"node": "node", "path": "the path", "group": "the nodes"}[culprit.kind]
@@ -103,62 +135,107 @@ def _culprit(culprit: Culprit, seen: Outcome) -> Finding:
     return fixed.led_by(f"{subject} {culprit.where}: {said.partition(',')[0].partition(' (')[0]}")
 
 
+def fails(culprit: Culprit, seen: Outcome, preview: bool) -> bool:
+    """Whether a culprit is sure enough to bar a node."""
+    return culprit.confidence == "high" and culprit.fault != "late" and (preview or proven(seen))
+
+
 def _oddest(one: Measurement) -> tuple[bool, int]:
     """Faults first, then by round."""
     return not one.fault, one.round
 
 
-def _quoted(one: Measurement) -> str:
+def _quoted(one: Measurement, late: bool = False) -> str:
     parts = [f"{one.pair[0]} - {one.pair[1]}, round {one.round}:"]
     parts += [f"{one.gbps:.3g} Gb/s"] if one.gbps is not None else []
     parts += [f"{one.loss:.2%} sent again"] if one.loss else []
+    parts += [f"{one.rtt_us / 1000:.2g} ms"] if late and one.rtt_us is not None else []
+    if len(one.rails) > 1:
+        slow = min(one.rails, key=lambda name: one.rails[name])
+        parts += [f"(the slowest of {len(one.rails)} rails, {slow})"]
     parts += [one.fault] if one.fault else []
     parts += [f"({one.note})"] if one.note else []
     return " ".join(parts)
 
 
 def _fix(culprit: Culprit) -> Fix:
-    names = fold(culprit.names)
-    verify = line("nodedoctor fleet --ssh {} --pairs", names)
+    everybody = fold(sorted({name for one in culprit.seen for name in one.pair}))
+    verify = line("nodedoctor fleet --ssh {} --pairs", everybody)
+    if culprit.fault in CONNECTING:
+        where = "on the node" if culprit.kind == "node" else "on both ends"
+        text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
+        return Fix(text, (look("sudo nft list ruleset", when=where),), "config", verify=verify)
     if culprit.kind == "node":
         text = "Keep jobs off this node; check its NIC, cable and switch port, then measure it again."
-        looks = [look("nodedoctor fleet --ssh {} --deep", names), look("ip -s link", when="on the node")]
-        if culprit.fault in ("refused", "filtered"):
-            text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
-            looks = [look("sudo nft list ruleset", when="on the node")]
-        return Fix(text, tuple(looks), "drain" if culprit.fault == "lost" else "investigate")
+        looks = (look("nodedoctor --deep", when="on the node"), look("ip -s link", when="on the node"))
+        action: Action = "drain" if culprit.fault == "lost" else "investigate"
+        return Fix(text, looks, action, verify=verify)
     text = "Check the switch ports and cables on this path; both ends are well with other nodes."
     if culprit.kind == "group":
         text = "Check the uplinks of the switch that these nodes share; they are well among themselves."
     return Fix(text, (look("ip -s link", when="on both ends"),), "investigate", verify=verify)
 
 
-def _closed() -> Finding:
+def _closed(seen: Outcome) -> Finding:
+    if seen.fit.closed == "error":
+        notes = [one.note for one in seen.measured if one.fault == "error" and one.note]
+        said = f"most pairs could not run the test{f': {notes[0]}' if notes else ''}"
+        return Finding.unknown("crash", said, evidence=tuple(_evidence(seen, "error")))
     fix = Fix(
         "Open TCP ports between the nodes: NCCL, gloo and MPI choose theirs at random.",
         (look("sudo nft list ruleset", when="on a node"),),
         "config",
     )
     said = "most pairs cannot connect: firewall? Nothing is known of their speed"
-    return Finding.unknown("denied", said, fix=fix)
+    return Finding.unknown("denied", said, fix=fix, evidence=tuple(_evidence(seen, *CONNECTING)))
 
 
-def _floor(seen: Outcome, expected: float | None) -> Finding:
-    reference = seen.fit.reference_gbps
+def _evidence(seen: Outcome, *faults: str) -> list[Evidence]:
+    return [Evidence("pairs", _quoted(one)) for one in seen.measured if one.fault in faults][:SHOWN]
+
+
+KEY_OF_WHAT = {"tcp": "pair.gbps", "rdma": "pair.rdma", "collective": "pair.busbw"}
+"""The key of `--expect` for what is measured."""
+GBPS_OF_KEY = {"pair.gbps": 1.0, "pair.rdma": 1.0, "pair.busbw": 8.0}
+"""nccl-tests print gigabytes per second."""
+
+
+def _floor(seen: Outcome, floors: Mapping[str, float]) -> Finding:
+    reference, what = seen.fit.reference_gbps, seen.plan.what
     if reference is None:
         return Finding.unknown("not-visible-here", "no pair has a rate")
-    said = f"a good pair has {reference:.3g} Gb/s over TCP"
-    if expected is not None:
+    over = {"tcp": "over TCP", "rdma": "on its slowest RDMA rail", "collective": "in an all-reduce"}[what]
+    said = f"a good pair has {reference:.3g} Gb/s {over}"
+    key = KEY_OF_WHAT[what]
+    if key in floors:
+        expected = floors[key] * GBPS_OF_KEY[key]
         if reference < expected:
-            return Finding.fail(f"{said}, expected {expected:g}")
+            return Finding.fail(f"{said}, expected {expected:g}", fix=_ALL_SLOW)
         return Finding.ok(f"{said}, at least {expected:g} expected")
-    speeds = {member.link_gbps for member in seen.members if not member.why}
-    speed = next(iter(speeds)) if len(speeds) == 1 else None
-    if speed is None or speed > TCP_UP_TO_GBPS:
-        return Finding.info(f"{said}; no bound is known for these links, --expect pair.gbps=N sets one")
-    if reference < TCP_SHARE * speed:
-        return Finding.warn(f"{said}, less than {TCP_SHARE:.0%} of the {speed:g} Gb/s link, on all nodes")
-    return Finding.ok(f"{said} on {speed:g} Gb/s links")
+    speed = _built_for(seen)
+    row = floor(what, speed) if speed else None
+    if speed is None or row is None:
+        return Finding.info(f"{said}; no bound is known for these links, --expect {key}=N sets one")
+    if reference < row.share * speed:
+        return Finding.warn(
+            f"{said}, less than {row.share:.0%} of {row.of} ({speed:g} Gb/s), on all nodes", fix=_ALL_SLOW
+        )
+    return Finding.ok(f"{said}, at least {row.share:.0%} of {row.of} ({speed:g} Gb/s)")
+
+
+def _built_for(seen: Outcome) -> float | None:
+    """The speed that the links of all measured nodes have alike; None where they differ or none is known."""
+    members = [member for member in seen.members if member.host in seen.plan.nodes]
+    if seen.plan.what == "collective" and not seen.gpus:
+        return None
+    speeds = {
+        member.link_gbps
+        if seen.plan.what == "tcp"
+        else member.rail_gbps
+        and member.rail_gbps * (len(member.rails) if seen.plan.what == "collective" else 1)
+        for member in members
+    }
+    return next(iter(speeds)) if len(speeds) == 1 else None
 
 
 def _well(found: dict[str, list[Finding]], seen: Outcome) -> None:
@@ -170,9 +247,14 @@ def _well(found: dict[str, list[Finding]], seen: Outcome) -> None:
         for name in ("pairs.node", "pairs.path", "pairs.group"):
             found[name] = found[name] or [blurred]
     nodes = {name for one in pairs for name in one}
-    for name, count, what in (("pairs.node", len(nodes), "nodes"), ("pairs.path", len(pairs), "pairs")):
+    every = len(seen.plan.nodes) * (len(seen.plan.nodes) - 1) // 2
+    of_pairs = f"{len(pairs)} of {every} pairs"
+    for name, count, what in (
+        ("pairs.node", len(nodes), f"{len(nodes)} nodes"),
+        ("pairs.path", len(pairs), of_pairs),
+    ):
         if not found[name]:
-            said = f"{count} {what} measured, none is the odd one out"
+            said = f"{what} measured, none is the odd one out"
             found[name].append(
                 Finding.ok(said) if count else Finding.unknown("not-visible-here", "none measured")
             )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Fit, Measurement, Pair, pair
+from nodedoctor.pairs.model import CONNECTING, UNMEASURED, Culprit, Fault, Fit, Measurement, Pair, pair
 
 SLOW_BELOW = 0.8
 """Share of what a good pair has. Our choice: between healthy pairs of one fabric nccl-tests and ib_write_bw
@@ -27,6 +27,10 @@ LOSSY_ABOVE = 0.005
 of a TCP stream falls with the square root of the loss (Mathis et al., 1997)."""
 LOSSIER = 4.0
 """Times the upper quartile of all pairs: behind shapers and policers everybody loses a little."""
+LATE_TIMES, LATE_LEAST_US = 5.0, 500.0
+"""A round trip that is so many times the usual one, and so much longer, is late. Our choice: within one site
+paths differ by a few switches of a microsecond each, and half a millisecond is another site, a wrong route or
+a NIC that waits. No kernel here could delay packets, so this was only simulated: it warns, it never fails."""
 ENOUGH = 3
 """Partners that are well elsewhere and bad with a node, for it to be named with high confidence."""
 STRAY = 0.25
@@ -58,6 +62,10 @@ class _Work:
         self.slow_below = self._bound(SCATTER)
         losses = sorted(each.loss for each in live if each.loss is not None)
         self.lossy_above = max(LOSSY_ABOVE, LOSSIER * losses[len(losses) * 3 // 4] if losses else 0.0)
+        trips = [each.rtt_us for each in live if each.rtt_us is not None]
+        usual = median(trips) if trips else 0.0
+        self.late_above = max(LATE_TIMES * usual, usual + LATE_LEAST_US) if trips else None
+        self.slow_nodes = self._slow_nodes()
         self.bad: dict[Pair, Fault] = {}
         self.good: set[Pair] = set()
         self.doubted: set[Pair] = set()
@@ -78,9 +86,10 @@ class _Work:
         for name in sorted(self.gone):
             seen = tuple(one for one in self.measured if name in one.pair)
             self.culprits.append(Culprit("node", name, (name,), "lost", "high", None, seen))
-        unconnected = sum(fault in CONNECTING for fault in self.bad.values())
-        if len(self.by_pair) > 1 and unconnected * 2 > len(self.by_pair):
-            return Fit(self.reference, self.slow_below, self.lossy_above, tuple(self.culprits), closed=True)
+        unmeasured = Counter(fault for fault in self.bad.values() if fault in UNMEASURED)
+        if len(self.by_pair) > 1 and unmeasured.total() * 2 > len(self.by_pair):
+            most = unmeasured.most_common(1)[0][0]
+            return Fit(self.reference, self.slow_below, self.lossy_above, tuple(self.culprits), closed=most)
         self._leaves()
         self._islands()
         self._nodes()
@@ -94,10 +103,29 @@ class _Work:
             tuple(self.culprits),
             tuple(self._open()),
             confirmed,
+            late_above=self.late_above,
         )
 
     def _bound(self, deviations: float) -> float:
         return max(0.0, min(SLOW_BELOW, 1 - deviations * self.scatter))
+
+    def _slow_nodes(self) -> frozenset[str]:
+        """Nodes whose median over all partners is low beyond what chance does to a median of so many.
+
+        Their pairs need not be below the wider bound of a single pair. The standard error of a median is
+        1.25 of that of a mean.
+        """
+        rates: dict[str, list[float]] = defaultdict(list)
+        for one, seen in self.by_pair.items():
+            for each in seen:
+                for name in one if each.gbps is not None and not each.fault else ():
+                    rates[name].append((each.gbps or 0.0) / (self.reference or 1.0))
+        return frozenset(
+            name
+            for name, shares in rates.items()
+            if len(shares) >= ENOUGH
+            and median(shares) < min(SLOW_BELOW, 1 - SCATTER_ALONE * 1.25 * self.scatter / len(shares) ** 0.5)
+        )
 
     def _sort(self) -> None:
         """Good and bad pairs, by the majority of their measurements; wrong bytes need no majority."""
@@ -117,8 +145,11 @@ class _Work:
             return one.fault
         if one.loss is not None and one.loss > self.lossy_above:
             return "loss"
-        if one.gbps is not None and self.reference and one.gbps < self.slow_below * self.reference:
+        bound = self.slow_below if self.slow_nodes.isdisjoint(one.pair) else SLOW_BELOW
+        if one.gbps is not None and self.reference and one.gbps < bound * self.reference:
             return "slow"
+        if one.rtt_us is not None and self.late_above is not None and one.rtt_us > self.late_above:
+            return "late"
         return None
 
     def _leaves(self) -> None:
@@ -172,7 +203,7 @@ class _Work:
             if one not in self.explained and len(names & set(one)) == 1 and len(others & set(one)) == 1
         ]
         bad = [one for one in across if one in self.bad]
-        well = [one for one in inside if one in self.good]
+        well = self._clearly_well([one for one in inside if one in self.good], bad)
         here = {name for one in bad for name in one if name in names}
         there = {name for one in bad for name in one if name in others}
         if (
@@ -191,13 +222,28 @@ class _Work:
             ranked = sorted(self.partners, key=lambda name: (-len(self._against(name)), name))
             for name in ranked:
                 bad = self._against(name)
-                well = self.friends[name]
+                slow = [pair(name, other) for other in bad]
+                well = self._clearly_well([pair(name, other) for other in self.friends[name]], slow)
                 clean = [other for other in bad if self.friends[other]]
                 if len(clean) >= 2 and len(well) <= STRAY * len(bad):
-                    self._add("node", name, (name,), [pair(name, other) for other in bad], len(clean))
+                    self._add("node", name, (name,), slow, len(clean))
                     break
             else:
                 return
+
+    def _clearly_well(self, good: Sequence[Pair], bad: Sequence[Pair]) -> list[Pair]:
+        """The good pairs whose rate is nearer to the reference than to that of the bad ones.
+
+        With a node at 0.7 of the rate some pairs are above the bound by chance, and so may be that of two.
+        """
+        slow = [rate for one in bad if self.bad[one] == "slow" for rate in self._rates(one)]
+        if not slow or not self.reference:
+            return list(good)
+        middle = (self.reference + median(slow)) / 2
+        return [one for one in good if median(self._rates(one) or [self.reference]) > middle]
+
+    def _rates(self, one: Pair) -> list[float]:
+        return [each.gbps for each in self.by_pair[one] if each.gbps is not None]
 
     def _listeners(self) -> None:
         """Nodes that can connect and cannot be connected to: of a pair the first listens."""
@@ -226,8 +272,7 @@ class _Work:
         """Whether a pair is bad enough to be blamed alone."""
         if self.bad[one] != "slow" or not self.reference:
             return True
-        rates = [each.gbps for each in self.by_pair[one] if each.gbps is not None]
-        return median(rates) < self._bound(SCATTER_ALONE) * self.reference
+        return median(self._rates(one)) < self._bound(SCATTER_ALONE) * self.reference
 
     def _add(
         self,

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
 from nodedoctor.record import record
 
-Fault = Literal["slow", "loss", "corrupt", "hang", "refused", "filtered", "lost", "error"]
-"""What is wrong with a pair: below the others' rate; retransmits; wrong bytes; no progress until the round's
-deadline; the port answered with a reset; the port did not answer; an end stopped answering its control line;
-the test itself failed."""
+Fault = Literal["slow", "loss", "late", "corrupt", "hang", "refused", "filtered", "lost", "error"]
+"""What is wrong with a pair: below the others' rate; retransmits; small messages take longer; wrong bytes; no
+progress until the round's deadline; the port answered with a reset; the port did not answer; an end stopped
+answering its control line; the test itself failed."""
 CONNECTING: frozenset[str] = frozenset({"refused", "filtered"})
 """Faults that say that no connection came about, so nothing is known of the speed."""
+UNMEASURED: frozenset[str] = CONNECTING | {"error"}
+"""Faults after which the test itself gave nothing."""
 
+What = Literal["tcp", "rdma", "collective"]
+"""What a pair measures: our TCP streams, ib_write_bw on every rail, or all-reduces of torch."""
 Mode = Literal["all", "ring", "sample", "bisect"]
 Pair = tuple[str, str]
 """Two nodes, the lesser name first."""
 Round = tuple[Pair, ...]
-"""Pairs that are measured at once; no node is in two of them, except in the ring of a bisection."""
+"""Pairs that are measured at once; no node is in two of them."""
 
 
 @record
 class Measurement:
     """One pair in one round.
 
-    `gbps` is the lesser rate of the two directions, which run at once; None without a rate. `loss` is the
-    share of segments that were sent again, `rtt_us` the median round trip of a small message before the load.
-    `fault` is what the ends saw; "slow" and "loss" are judged later, against the other pairs.
+    `gbps` is the lesser rate of the two directions; None without a rate. `loss` is the share of segments that
+    were sent again, `rtt_us` the fastest round trip of a small message before the load (of a collective: of a
+    small all-reduce). `fault` is what the ends saw; "slow", "loss" and "late" are judged later, against the
+    other pairs. `rails` are the rates of each rail of RDMA, of which the least is `gbps`.
     """
 
     pair: Pair
@@ -36,6 +43,7 @@ class Measurement:
     rtt_us: float | None = None
     round: int = 0
     note: str = ""
+    rails: Mapping[str, float] = field(default_factory=dict)
 
 
 @record
@@ -60,9 +68,10 @@ class Fit:
     """What all measurements say together.
 
     `reference_gbps` is what a good pair has, `slow_below` the share of it under which a pair is slow (lower
-    where the measurements scatter), `lossy_above` the share of retransmitted segments. `closed` means that
-    most pairs could not connect at all, so that no node is the odd one. `next` are the pairs whose
-    measurement would decide most, `once` those that were odd once and not again yet.
+    where the measurements scatter), `lossy_above` the share of retransmitted segments, `late_above` the round
+    trip in microseconds (None where none was measured). `closed` is what most pairs failed of before anything
+    was measured, so that no node is the odd one. `next` are the pairs whose measurement would decide most,
+    `once` those that were odd once and not again yet.
     """
 
     reference_gbps: float | None
@@ -71,7 +80,8 @@ class Fit:
     culprits: tuple[Culprit, ...] = ()
     next: tuple[Pair, ...] = ()
     once: tuple[Pair, ...] = ()
-    closed: bool = False
+    closed: Fault | None = None
+    late_above: float | None = None
 
 
 def pair(a: str, b: str) -> Pair:

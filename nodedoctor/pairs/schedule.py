@@ -9,7 +9,7 @@ import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from nodedoctor.pairs.fit import fit
-from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, pair
+from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, What, pair
 from nodedoctor.record import record
 
 ALL_UP_TO = 32
@@ -21,10 +21,13 @@ LOOKS_AGAIN = 4
 """Times that doubts are measured again; each takes a few rounds. Our choice, from the simulations."""
 ROUNDS_AGAIN = 16
 """Rounds of one such time at most."""
+ROUNDS_OF_A_TRY = 3
+"""Rounds of disjoint pairs that a ring takes; two where its nodes are even in number."""
 MINUTES = 15.0
 """What a plan may take by default at any size."""
-SETUP_S = 2.0
-"""Seconds of a round beside the load itself: ports, connections, answers. Our measurement: below one."""
+SETUP_S: Mapping[What, float] = {"tcp": 2.0, "rdma": 4.0, "collective": 6.0}
+"""Seconds of a round beside the load itself: ports, connections, answers. Our measurement: below one for TCP,
+three for gloo on a slow core; ours for servers of perftest and for NCCL."""
 
 
 @record
@@ -39,16 +42,22 @@ class Plan:
     rounds: tuple[Round, ...]
     seconds: float
     again: int
+    what: What = "tcp"
+
+    @property
+    def round_s(self) -> float:
+        """Seconds of one round."""
+        return self.seconds + SETUP_S[self.what]
 
     @property
     def expected_s(self) -> float:
         """Seconds when every node is well."""
-        return len(self.rounds) * (self.seconds + SETUP_S)
+        return len(self.rounds) * self.round_s
 
     @property
     def longest_s(self) -> float:
         """Seconds with all doubts settled."""
-        return (len(self.rounds) + self.again) * (self.seconds + SETUP_S)
+        return (len(self.rounds) + self.again) * self.round_s
 
     @property
     def pairs(self) -> int:
@@ -56,7 +65,7 @@ class Plan:
         return len({one for each in self.rounds for one in each})
 
 
-def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, seed: int = 0) -> Plan:
+def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "tcp", seed: int = 0) -> Plan:
     """The plan for some nodes; without a mode all pairs up to 32 nodes and a sample above.
 
     Without a mode the plan is cut so that it takes 15 minutes at most.
@@ -64,11 +73,13 @@ def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, seed: int = 0)
     chosen = mode or ("all" if len(nodes) <= ALL_UP_TO else "sample")
     rounds = _rounds(tuple(nodes), chosen, seed)
     again = LOOKS_AGAIN * ROUNDS_AGAIN
+    if chosen == "bisect":
+        again += ROUNDS_OF_A_TRY * tries_at_most(len(nodes))
     if mode is None:
-        room = int(MINUTES * 60 / (seconds + SETUP_S))
+        room = int(MINUTES * 60 / (seconds + SETUP_S[what]))
         rounds = rounds[: max(1, room // 2)] if len(rounds) > room else rounds
         again = max(0, min(again, room - len(rounds)))
-    return Plan(chosen, tuple(nodes), rounds, seconds, again)
+    return Plan(chosen, tuple(nodes), rounds, seconds, again, what)
 
 
 def all_rounds(nodes: Sequence[str]) -> tuple[Round, ...]:
@@ -113,10 +124,8 @@ def packed(pairs: Iterable[Pair]) -> tuple[Round, ...]:
 def _rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
     if mode == "all":
         return all_rounds(nodes)
-    if mode == "ring":
+    if mode in ("ring", "bisect"):
         return packed(ring(nodes))
-    if mode == "bisect":
-        return (ring(nodes),)
     mixed = list(nodes)
     chance = random.Random(seed)  # the same nodes give the same plan, so that two runs can be compared
     chance.shuffle(mixed)
@@ -145,6 +154,11 @@ def smallest_failing(nodes: Sequence[str]) -> Generator[tuple[str, ...], bool, t
     about 2 k log2(n / k) tries for k culprits and also finds two nodes that fail only with each other.
     """
     return (yield from _smallest((), tuple(nodes), False))
+
+
+def tries_at_most(nodes: int) -> int:
+    """Tries that halving takes for two nodes that fail only together."""
+    return 4 * (nodes.bit_length() + 1)
 
 
 def _smallest(

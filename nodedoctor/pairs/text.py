@@ -8,9 +8,15 @@ from typing import Any
 
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
+from nodedoctor.wording import counted
 
 _WORD = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "unknown": "UNKN", "skip": "SKIP"}
 _ORDER = ("fail", "unknown", "warn", "pass", "skip")
+_WHAT = {
+    "tcp": "TCP",
+    "rdma": "RDMA rail by rail (ib_write_bw)",
+    "collective": "all-reduce (NCCL on GPUs, else gloo)",
+}
 EVIDENCE = 3
 """Measurements shown under a finding."""
 
@@ -19,9 +25,10 @@ def plan(told: Mapping[str, Any]) -> str:
     """What will be done and how long it takes, in three lines."""
     rounds, again = told["rounds"], told["rounds_again"]
     pairs = f"{told['pairs']} of {told['of_pairs']} pairs"
+    load = f"{counted(rounds, 'round')} of {told['seconds_each']:g} s load"
     return (
-        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs} over TCP\n"
-        f"  {rounds} rounds of {told['seconds_each']:g} s load: {told['expected_seconds'] / 60:.1f} minutes;"
+        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs}, {_WHAT[told['what']]}\n"
+        f"  {load}: {told['expected_seconds'] / 60:.1f} minutes;"
         f" with {again} rounds for doubts {told['longest_seconds'] / 60:.1f} at most\n"
         f"  load: the network between these nodes and a core or two on each; nothing is changed\n"
     )
@@ -45,7 +52,7 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
 
     show(
         f"{_WORD[told['verdict']]} ",
-        f"{made['nodes']} nodes measured, {made['rounds_run']} rounds in {told['seconds']:.0f} s",
+        f"{made['nodes']} nodes measured, {counted(made['rounds_run'], 'round')} in {told['seconds']:.0f} s",
     )
     if told["interrupted"]:
         show("     ", "interrupted: what was measured until then")

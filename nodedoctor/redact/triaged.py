@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, objects, words
+from nodedoctor.json_shapes import Json, listed, mapping, objects, words
 from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
 
@@ -44,8 +44,10 @@ def _hosts(document: Json) -> Iterator[str]:
     for part in (document, *objects(document.get("earlier"))):
         for key in _PEOPLE:
             yield from (words(who["host"]) for who in objects(part.get(key)) if who.get("host"))
-    for job in objects(document.get("jobs")):
-        yield from map(words, listed(job.get("hosts")))
+    for silent in objects(mapping(document.get("coverage")).get("silent")):
+        yield words(silent.get("host"))
+    for part in (*objects(document.get("jobs")), *objects(document.get("standings"))):
+        yield from map(words, listed(part.get("hosts")))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@ alone on lines that start with `$`.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +24,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, well, whose
-from nodedoctor.report.steps import StepText, told
+from nodedoctor.report.steps import REPAIR, StepText, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
 from nodedoctor.wording import counted
 
@@ -33,10 +34,11 @@ _FULL = 3
 """Causes that are written out; the others get a line and what to type first."""
 _BLOCK = LINES - 6
 """Lines of one cause: what the head, the foot and the blank lines around it leave."""
-_MOST = {"why": 2, "proof": 3, "fix": 2, "also": 2}
+_MOST = {"why": 2, "proof": 3, "fix": 3, "also": 2}
 """Lines of each part of a cause; the steps have the rest."""
 _BLIND_GROUPS = 3
 _INDENT = "     "
+_SENTENCE = re.compile(r"(?<=[.])(?= [A-Z`])")
 
 
 def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
@@ -80,13 +82,14 @@ class _Page:
             return
         check, finding, why = found
         name = cause["id"] if cause["id"].startswith("probe:") else check
-        self._status(cause, f"{name}  {sentence(finding)}")
+        shared = len(cause["subjects"]) > 1
+        self._status(cause, f"{name}  {inert(cause['headline']) if shared else sentence(finding)}")
         self._labelled("owner", whose(cause), 1)
-        self._labelled("why", why, _MOST["why"])
+        self._prose("why", why, _MOST["why"])
         self._proof(finding)
         follows = ", ".join(self._follows(cause))
         if finding["fix"]:
-            self._labelled("fix", finding["fix"]["text"], _MOST["fix"])
+            self._prose("fix", finding["fix"]["text"], _MOST["fix"])
             self._steps(finding["fix"], _BLOCK - (len(self.lines) - start) - _MOST["also"] * bool(follows))
         self._labelled("also", follows, _MOST["also"])
 
@@ -148,24 +151,24 @@ class _Page:
     def _steps(self, fix: Fix, room: int) -> None:
         """Whole commands in at most so many lines, each under what it is for; a last resort is for -v."""
         steps = told(fix)
-        shown: list[StepText] = []
-        lines: list[str] = []
-        for step in steps:
-            new = [] if shown and shown[-1].heading == step.heading else [step.heading]
-            rest = len(shown) + 1 < len(steps)
-            if step.last or len(lines) + len(new) + 1 + rest + bool(fix["verify"]) > room:
-                break
-            shown.append(step)
-            lines += [*new, f"$ {step.command}"]
-        for line in lines:
-            if line.startswith("$ "):
-                self.lines.append(_INDENT + line)
-            else:
-                self._wrapped(_INDENT, line, 1)
+        shown = _fitting(steps, room - bool(fix["verify"]))
+        for before, step in zip([None, *shown], shown, strict=False):
+            if before is None or before.heading != step.heading:
+                self._wrapped(_INDENT, step.heading, 1)
+            self.lines.append(f"{_INDENT}$ {step.command}")
         if hidden := steps[len(shown) :]:
             last = ", also the last resort" if hidden[-1].last else ""
             self.lines.append(f"{_INDENT}... {counted(len(hidden), 'more step')} with -v{last}")
         self._labelled("verify", fix["verify"] or "", 1)
+
+    def _prose(self, label: str, text: str, most: int) -> None:
+        """Whole sentences, as many as fit in so many lines; a first one that does not fit is cut."""
+        room = self._width - len(_INDENT) - 8
+        told = inert(text)
+        ends = [*(end.start() for end in _SENTENCE.finditer(told)), len(told)]
+        fit = [end for end in ends if len(textwrap.wrap(f"{told[:end]} ...", room)) <= most]
+        whole = fit[-1] if fit and len(textwrap.wrap(told, room)) > most else len(told)
+        self._labelled(label, told if whole == len(told) else f"{told[:whole]} ...", most)
 
     def _labelled(self, label: str, text: str, most: int) -> None:
         if text:
@@ -191,3 +194,19 @@ class _Page:
 
     def _paint(self, status: str, word: str) -> str:
         return f"\x1b[{COLOUR[Status(status)]}m{word}\x1b[0m" if self._colour else word
+
+
+def _fitting(steps: Sequence[StepText], room: int) -> list[StepText]:
+    """The first steps that fit in so many lines; half of a repair is for -v, unless it comes first."""
+    shown: list[StepText] = []
+    used = 0
+    for step in steps:
+        new = not shown or shown[-1].heading != step.heading
+        rest = len(shown) + 1 < len(steps)
+        if step.last or used + new + 1 + rest > room:
+            break
+        shown.append(step)
+        used += new + 1
+    hidden = [step for step in steps[len(shown) :] if not step.last]
+    looks = [step for step in shown if step.word != REPAIR]
+    return shown[: len(looks)] if looks == shown[: len(looks)] and looks and hidden else shown

@@ -9,10 +9,11 @@ from nodedoctor.record import record
 from nodedoctor.report.document import Fix, Step
 from nodedoctor.report.inert import inert
 
+REPAIR = "repair"
 _WORDS = {
     "look": "look",
     "keep": "keep",
-    "repair": "repair",
+    "repair": REPAIR,
     "last-resort": "LAST RESORT",
     "verify": "verify",
 }
@@ -50,7 +51,7 @@ def told_step(step: Step) -> StepText:
     role, disturbs = step["role"], step["disturbs"] or ""
     interrupts = disturbs if role in ("repair", "last-resort") and disturbs != "nothing" else ""
     return StepText(
-        _WORDS.get(role, "repair"),
+        _WORDS.get(role, REPAIR),
         inert(step["when"] or ""),
         inert(interrupts),
         inert(step["command"]),

@@ -123,10 +123,12 @@ class _Page:
             self.line("")
             self._status_line(Status(finding["status"]), f"{name}{sentence(finding)}")
             self._evidence(finding)
+            if finding.get("why"):
+                self._labelled("why", finding["why"])
             self._fix(finding, "fix", result["check"])
         if others:
             self._indented(" ".join(result["check"] for result in group))
-        elif result["why"]:
+        elif result["why"] and not all(finding.get("why") for finding in shown):
             self._labelled("why", result["why"])
 
     def rows(self, results: Iterable[Result]) -> None:
@@ -169,7 +171,7 @@ class _Page:
         self._labelled(label, fix["text"])
         self._steps(fix)
         said = any(step.interrupts for step in told(fix))
-        rest = (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"]))
+        rest = (("interrupts", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"]))
         for name, value in rest[1:] if said else rest:
             if value:
                 self._labelled(name, value)

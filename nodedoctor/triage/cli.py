@@ -15,6 +15,7 @@ from nodedoctor.triage.read import search
 from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
+    from nodedoctor.fleet.gather import Transport
     from nodedoctor.json_shapes import Json
     from nodedoctor.triage.job import Examined
 
@@ -24,6 +25,7 @@ examples:
   nodedoctor triage logs/ fr_dumps/            all ranks' logs and flight-recorder dumps together
   nodedoctor triage logs/ --node node1.json    with a node's report or recording
   nodedoctor triage --live                     a job that hangs on this machine now
+  nodedoctor triage --live --slurm 4711        one that hangs on many nodes (or --ray --ssh --kube)
 
 exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be determined, 64 usage.
 """
@@ -43,10 +45,10 @@ def main(words: list[str]) -> int:
     from nodedoctor.triage.job import examine  # the search runs while this is loaded
     from nodedoctor.triage.nodes import read_node
 
+    if problem := _live_problem(arguments):
+        return complain(problem)
     if arguments.live is not None:
-        from nodedoctor.triage.live.examine import examine_live
-
-        return _show(arguments, examine_live(arguments.live))
+        return _live(arguments)
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
@@ -57,6 +59,64 @@ def main(words: list[str]) -> int:
     except NodeDoctorError as error:
         return complain(error)
     return _show(arguments, examined)
+
+
+def _live(arguments: argparse.Namespace) -> int:
+    """Look at a job that runs, here or on all its nodes, and judge what is seen."""
+    import asyncio
+
+    from nodedoctor.blackbox import live
+    from nodedoctor.triage.live.examine import judge_live
+
+    deadline = arguments.deadline or live.DEADLINE
+    where = live.Where(tuple(arguments.live), arguments.slurm or "", arguments.ray is not None)
+    if arguments.capture:
+        return Exit.OK if emit(live.answer(asyncio.run(live.look_here(where, deadline)))) else Exit.OUTPUT
+    transport = _transport(arguments)
+    if transport is None:
+        return _show(arguments, judge_live(asyncio.run(live.look_here(where, deadline))))
+    from nodedoctor.fleet.model import FleetRequest
+
+    words = ["triage", "--live", "--capture"]
+    words += [f"--slurm={arguments.slurm}"] if arguments.slurm else []
+    words += ["--ray"] if arguments.ray is not None else []
+    request = FleetRequest(tuple(words), deadline, pyz=arguments.pyz or None)
+    try:
+        return _show(arguments, judge_live(asyncio.run(live.look_over(transport, request))))
+    except NodeDoctorError as error:
+        return complain(error)
+
+
+def _transport(arguments: argparse.Namespace) -> Transport | None:
+    """The way to the nodes of the job; None for this machine alone."""
+    if arguments.ssh:
+        from nodedoctor.fleet.transports.ssh import Ssh
+
+        return Ssh(arguments.ssh)
+    if arguments.slurm:
+        from nodedoctor.fleet.transports.slurm.transport import Slurm
+
+        return Slurm(job=arguments.slurm)
+    if arguments.ray is not None:
+        from nodedoctor.fleet.transports.ray import Ray
+
+        return Ray(arguments.ray, arguments.python)
+    if arguments.kube:
+        from nodedoctor.fleet.transports.kube import Kube
+
+        return Kube(arguments.kube, every=True)
+    return None
+
+
+def _live_problem(arguments: argparse.Namespace) -> str:
+    """What is wrong with the words about a running job."""
+    ways = [name for name in ("ssh", "slurm", "ray", "kube") if getattr(arguments, name) not in ("", None)]
+    given = [*ways, *(name for name in ("capture", "pyz", "python") if getattr(arguments, name))]
+    if given and arguments.live is None:
+        return f"triage: --{given[0]} is for a job that runs: add --live"
+    if ways and arguments.live:
+        return f"triage: --{ways[0]} looks at all ranks there; leave the process ids out"
+    return ""
 
 
 def _show(arguments: argparse.Namespace, examined: Examined) -> int:
@@ -95,6 +155,21 @@ def exit_code(verdict: Verdict) -> int:
     return _CODES[verdict.outcome]
 
 
+def _add_live(group: argparse._ArgumentGroup) -> None:
+    from nodedoctor.cli.arguments import seconds
+
+    where = group.add_mutually_exclusive_group().add_argument
+    where("--slurm", type=_job, metavar="JOB", help="on all nodes of this Slurm job")
+    where("--ray", nargs="?", const="auto", metavar="ADDRESS", help="on all nodes of a Ray cluster")
+    where("--ssh", default="", metavar="NODES", help="on a node set: gpu-[001-128]")
+    where("--kube", default="", metavar="NAMESPACE/SELECTOR", help="in these pods (kubectl exec)")
+    add = group.add_argument
+    add("--deadline", type=seconds, metavar="SECONDS", help="for each node (default 60)")
+    add("--pyz", default="", metavar="FILE", help="the single file to bring to nodes without nodedoctor")
+    add("--python", default="", metavar="PATH", help="the Python that has Ray, for --ray")
+    add("--capture", action="store_true", help="only print what this node sees, as JSON that triage reads")
+
+
 def _width() -> int:
     return min(shutil.get_terminal_size((80, 24)).columns, 110) if sys.stdout.isatty() else 100
 
@@ -108,6 +183,12 @@ def _pid(text: str) -> int:
     if pid is None:
         raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
     return pid
+
+
+def _job(text: str) -> str:
+    if not text.isdecimal() or len(text) > 10:
+        raise argparse.ArgumentTypeError(f"expected the number of a Slurm job, not {text[:40]!r}")
+    return text
 
 
 def parser() -> Parser:
@@ -154,6 +235,7 @@ def parser() -> Parser:
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )
+    _add_live(made.add_argument_group("a job that runs (with --live)"))
     add(
         "--redact",
         action="store_true",

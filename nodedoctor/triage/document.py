@@ -10,6 +10,7 @@ from typing import Any
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.physics import physics
+from nodedoctor.triage.live.standing import Standing
 from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, OtherJob, RankState, Verdict, Who
 from nodedoctor.whole_numbers import spans
 
@@ -44,6 +45,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "owner": verdict.owner,
         "weighed": verdict.weighed,
         "ranks": [_rank(state) for state in verdict.ranks],
+        "standings": [_standing(standing) for standing in verdict.standings],
         "incidents": verdict.incidents,
         "coverage": {
             "files": coverage.files,
@@ -53,6 +55,7 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
             "ranks_missing": list(missing[:RANKS_LISTED]),
             "ranks_missing_spans": spans(missing),
             "notes": list(coverage.notes),
+            "silent": [{"host": host, "why": why} for host, why in coverage.silent],
         },
         "unread_lines": coverage.unread,
         "earlier": [_earlier(run, line_of) for run in verdict.earlier],
@@ -139,6 +142,16 @@ def _rank(state: RankState) -> dict[str, Any]:
         "op": state.op,
         "seq": state.seq,
         "source": state.place.source if state.place else None,
+    }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    return {
+        "who": standing.who,
+        "doing": standing.doing,
+        "processes": standing.count,
+        "ranks": spans(standing.ranks),
+        "hosts": list(standing.hosts),
     }
 
 

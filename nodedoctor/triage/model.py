@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
 from nodedoctor.record import record
+from nodedoctor.triage.live.standing import Standing
 
 Cause = Literal[
     "gpu_hardware_xid",
@@ -236,6 +237,8 @@ class Coverage:
     notes: tuple[str, ...] = ()
     unread: int = 0
     """Lines, members of archives and envelopes that could not be opened."""
+    silent: tuple[tuple[str, str], ...] = ()
+    """Nodes that were asked about the running job and gave no answer, each with the reason."""
 
     @property
     def ranks_missing(self) -> tuple[int, ...]:
@@ -295,3 +298,5 @@ class Verdict:
     earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
     ranks: tuple[RankState, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    """Of a job that still runs: what its ranks do, in groups."""

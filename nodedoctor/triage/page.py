@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole, words
+from nodedoctor.nodeset import fold
 from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told
@@ -13,6 +14,7 @@ from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, j
 from nodedoctor.wording import counted
 
 _EVIDENCE = 7
+_STANDINGS = 16
 _WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined": "UNKN"}
 _COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
 
@@ -28,6 +30,7 @@ def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
     page.text(headline[:1].upper() + headline[1:] + ".")
     page.text(text(document, "weighed"))
     page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
+    page.standings(document)
     page.pairs("What it is not", document, "not_the_cause", "claim", "why")
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     page.pairs(maybe, document, "alternatives", "cause", "why_less_likely")
@@ -74,6 +77,14 @@ class _Page:
             for number, fix in enumerate(fixes, 1):
                 self.text(text(fix, "text"), "     ", f"  {number}. ")
                 self.lines += [f"     $ {step.command}" for step in told(fix_of(fix))]
+
+    def standings(self, document: Json) -> None:
+        for number, group in enumerate(parts(document, "standings")[:_STANDINGS]):
+            if not number:
+                self.head("What the ranks do")
+            hosts = texts(group, "hosts")
+            where = f" on {fold(hosts)}" if hosts else ""
+            self.text(f"{text(group, 'who')}{where}: {text(group, 'doing')}", "    ", "  - ")
 
     def runs(self, document: Json) -> None:
         for number, (cause, headline, where) in enumerate(earlier(document)):

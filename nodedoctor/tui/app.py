@@ -14,7 +14,6 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from nodedoctor.cli import headless
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
@@ -134,6 +133,8 @@ class NodeDoctor(App[None]):
 
     def action_repaint(self) -> None:
         """Draw everything again: others may have written on this terminal."""
+        if isinstance(self._driver, SlowLineDriver):
+            self._driver.forget()
         self.screen.refresh()
 
     def action_mouse(self) -> None:
@@ -184,7 +185,8 @@ class NodeDoctor(App[None]):
         """Show what the keys do here."""
         from nodedoctor.tui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(tuple((key, text) for key, text, _ in self._keys(self.screen))))
+        keys = tuple((key, text) for key, text, _ in self._keys(self.screen))
+        self.push_screen(HelpScreen(keys, self.glyphs))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Everything that has a key here, under the words a person would type."""
@@ -212,7 +214,7 @@ class NodeDoctor(App[None]):
 
         await self.switch_mode("probes")
         if isinstance(self.screen, ProbesScreen):
-            self.screen.select(message.probe, message.line)
+            self.screen.select(message.evidence)
 
     async def on_open_node(self, message: OpenNode) -> None:
         """Make one node's report the one that all other screens show."""
@@ -228,6 +230,12 @@ class NodeDoctor(App[None]):
             self.notify(str(error), severity="error", markup=False)
             return
         await self.switch_mode("checks")
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """Leave, at once."""
+        if isinstance(self._driver, SlowLineDriver):
+            self._driver.leaving = True
+        super().exit(result, return_code, message)
 
     def action_interrupt(self) -> None:
         """Leave the way ctrl+c leaves everything else."""
@@ -301,6 +309,8 @@ class NodeDoctor(App[None]):
             self.run_worker(self._write(path), group="save")
 
     async def _write(self, path: str) -> None:
+        from nodedoctor.cli import headless  # loads the engine, which runs in a process of its own
+
         problem = await headless.write(path, await self.engine.recording())
         said = f"{path}: {problem}" if problem else f"saved {path}"
         self.notify(said, severity="error" if problem else "information", markup=False)

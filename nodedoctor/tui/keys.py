@@ -6,7 +6,7 @@ from textual.binding import Binding
 
 EVERYWHERE = (
     Binding("1", "open('checks')", "Checks", id="screen-checks"),
-    Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="who reaches whom"),
+    Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="which nodes reach which"),
     Binding("3", "open('live')", "Live", id="screen-live", tooltip="load of GPUs, ports and host"),
     Binding("4", "open('triage')", "Triage", id="screen-triage", tooltip="why a job died"),
     Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),

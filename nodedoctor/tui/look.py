@@ -28,7 +28,7 @@ QUIET = "dim"
 
 @record
 class Glyphs:
-    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, and the marks of folds."""
+    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, a point; marks of folds."""
 
     rule: str
     bar: str
@@ -38,10 +38,34 @@ class Glyphs:
     point: str
     shut: str
     open: str
+    above: str
+    below: str
 
 
-UNICODE = Glyphs(rule="─", bar="│", more="…", ramp=" ▁▂▃▄▅▆▇█", tile="■", point="·", shut="▸", open="▾")
-ASCII = Glyphs(rule="-", bar="|", more="~", ramp=" .:-=+*#", tile=".", point=".", shut="+", open="-")
+UNICODE = Glyphs(
+    rule="─",
+    bar="│",
+    more="…",
+    ramp=" ▁▂▃▄▅▆▇█",
+    tile="■",
+    point="·",
+    shut="▸",
+    open="▾",
+    above="▲",
+    below="▼",
+)
+ASCII = Glyphs(
+    rule="-",
+    bar="|",
+    more="~",
+    ramp=" .:-=+*#",
+    tile=".",
+    point=".",
+    shut="+",
+    open="-",
+    above="^",
+    below="v",
+)
 
 Part = tuple[str, str]
 """A piece of a line and its style."""
@@ -77,9 +101,13 @@ class Para:
     lead_style: str = LABEL
     verbatim: bool = False
     most: int = 0  # lines at most; 0: all of them
+    here: int = 0  # 1 for what the reader came for, 2 for the next such place
 
     def lines(self, width: int) -> Iterator[tuple[Part, ...]]:
         """The paragraph as lines of at most `width` cells."""
+        if self.verbatim and self.text.isascii() and len(self.text) + len(self.lead) <= width:
+            yield (self.lead, self.lead_style), (self.text, self.style)
+            return
         room = max(width - cell_len(self.lead), 8)
         folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
         if self.most and len(folded) > self.most:

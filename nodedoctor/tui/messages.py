@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.message import Message
+
+from nodedoctor.report.document import Evidence
 
 
 class ShowCheck(Message):
@@ -14,12 +18,11 @@ class ShowCheck(Message):
 
 
 class ShowProbe(Message):
-    """Go to the Probes screen, to what one probe printed, and there to a line."""
+    """Go to the Probes screen, to what the probe of some evidence printed, and there to its line."""
 
-    def __init__(self, probe: str, line: str) -> None:
+    def __init__(self, evidence: Sequence[Evidence]) -> None:
         super().__init__()
-        self.probe = probe
-        self.line = line
+        self.evidence = tuple(evidence)
 
 
 class AskCompare(Message):

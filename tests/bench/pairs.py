@@ -21,6 +21,7 @@ KINDS = (
     "0.1",
     "corrupt",
     "filtered",
+    "late",
     "dies",
     "path 0.5",
     "path loss 2 %",
@@ -43,6 +44,8 @@ def sicken(world: World, kind: str, count: int) -> set[str]:
     for place, name in enumerate(mixed[:count] if kind != "healthy" else []):
         if kind == "corrupt":
             world.corrupt.add(name)
+        elif kind == "late":
+            world.late.add(name)
         elif kind == "filtered":
             world.closed.add(name)
         elif kind == "dies":

@@ -10,8 +10,8 @@ from nodedoctor.engine.peers import Attribute, compared, odd_ones
 
 Device = tuple[int, object]
 SAME = [Attribute[Device]("firmware", "identity", lambda device: device[1])]
-LOW = [Attribute[Device]("power", "level", lambda device: device[1], "low")]
-HIGH = [Attribute[Device]("errors", "growth", lambda device: device[1], "high", 4.0, 60.0)]
+LOW = [Attribute[Device]("power", "level", lambda device: device[1], "low", 0.5)]
+HIGH = [Attribute[Device]("errors", "growth", lambda device: device[1], "high", 3.0, 60.0)]
 
 
 def devices(*values: object) -> list[Device]:

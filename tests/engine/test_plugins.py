@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tiers import some
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -230,7 +231,7 @@ def planting():
         yield folder, mark, f"open({str(mark)!r}, 'w')\n"
 
 
-@pytest.mark.parametrize("name", ["sub/deeper.py", "__pycache__/rack.pyc", "fast.so", "__init__.py"])
+@pytest.mark.parametrize("name", some(["sub/deeper.py", "__pycache__/rack.pyc", "fast.so", "__init__.py"], 4))
 @pytest.mark.parametrize("link", [False, True])
 def test_root_loads_no_folder_with_something_of_others(planting, name, link):
     folder, mark, code = planting

@@ -66,7 +66,7 @@ def test_without_a_majority_nobody_is_blamed():
     for nodes in (*few, [*many(4), *many(4, 10, driver="x")]):
         found = only(nodes)
         assert found.odd == () and found.majority is None and found.status is Status.WARN
-        doubt = "too few nodes to tell which is right" if nodes in few else "no majority"
+        doubt = "too few nodes to know which is right" if nodes in few else "no majority"
         assert found.summary.startswith(f"{doubt}: gpu-")
 
 
@@ -208,7 +208,7 @@ def test_one_machine_counted_twice_is_named():
     one = Node("a", boot_id="b1", hostname="gpu-7")
     found = only([one, Node("b", boot_id="b1", hostname="gpu-7"), Node("c", boot_id="b2", hostname="gpu-8")])
     assert (found.key, found.odd) == ("same-machine", ("a", "b"))
-    assert found.summary == "a,b are one machine, by its boot id: b1"
+    assert found.summary == "a,b are one machine (same boot id): b1"
     found = only([one, Node("b", boot_id="b2", hostname="gpu-7")])
     assert (found.key, found.odd) == ("same-name", ("a", "b"))
     assert judge([Node("a"), Node("b")]) == ()

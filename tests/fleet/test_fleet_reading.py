@@ -76,10 +76,10 @@ def test_a_node_survives_the_way_through_our_reader():
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("Authorized use only.\n\nSee {policy: 7}\n", "", "a banner of 2 lines stood before"),
-        ('motd {"schema": "x"} {\n', "", "a banner of 1 line stood before"),
-        ("", "\nlogout\nbye\n", "2 lines stood behind"),
-        ("hello\n", "bye", "stood before the report: it breaks scp and Slurm too; 1 line stood behind"),
+        ("Authorized use only.\n\nSee {policy: 7}\n", "", "a banner of 2 lines before"),
+        ('motd {"schema": "x"} {\n', "", "a banner of 1 line before"),
+        ("", "\nlogout\nbye\n", "2 lines after"),
+        ("hello\n", "bye", "before the report: it breaks scp and Slurm too; 1 line after"),
     ],
 )
 def test_banners_are_passed_over_and_named(before: str, after: str, said: str):

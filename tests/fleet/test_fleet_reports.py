@@ -89,7 +89,7 @@ def test_malformed_files_are_named_and_the_others_read(folder: Path):
     (folder / "ignored.txt").write_text("notes")
     told = notes(fleet("--reports", str(folder), rc=3))
     assert told.pop("gpu-001") == ("answered", "")
-    assert told["gpu-a3-016"][1].startswith("a banner of 2 lines stood before the report")
+    assert told["gpu-a3-016"][1].startswith("a banner of 2 lines before the report")
     assert told["packed"] == ("answered", "")
     said = {
         "cut": "cut.json: cut off after",
@@ -251,7 +251,7 @@ def test_exit_codes(folder: Path):
     ("words", "said"),
     [
         (["--reports", "/nowhere/at/all"], "/nowhere/at/all: no such file or folder"),
-        ([], "one of the arguments --ssh --slurm --ray --reports is required"),
+        ([], "one of the arguments --ssh --slurm --ray --kube --reports is required"),
         (["--reports", ".", "--ssh", "a"], "not allowed with argument"),
         (["--reports", ".", "--peers"], "--peers is for nodes that are asked now"),
         (["--slurm", "nvlink"], "--slurm nvlink: a CHECK stands before --slurm"),

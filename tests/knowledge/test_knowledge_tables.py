@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.knowledge import causes, env_vars, gpus, infiniband, limits, seen_on, xids
+from nodedoctor.knowledge import causes, env_vars, gpus, infiniband, limits, pair_floors, seen_on, xids
 from nodedoctor.knowledge.catalogue import tables
 from nodedoctor.knowledge.table import FOLDER, load, rows
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
@@ -51,6 +51,7 @@ ROW_TYPES = {
     ("ib", "rates"): infiniband.Rate,
     ("ib", "rules"): infiniband.IbRule,
     ("limits", "limits"): limits.Limit,
+    ("pair_floors", "pair_floors"): pair_floors.PairFloor,
     ("nccl_bad", "traits"): nccl.NcclTrait,
     ("nccl_bad", "versions"): nccl.BadVersion,
     ("seen_on", "outputs"): seen_on.Output,

@@ -14,14 +14,16 @@ import pytest
 from nodedoctor.cli.main import main
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.breaker import limit, tripped
-from nodedoctor.pairs import agent
+from nodedoctor.pairs import crew
 from nodedoctor.pairs.topology import leaves
 
 
 @pytest.fixture
 def talk():
-    argv = [sys.executable, "-I", "-S", agent.__file__]
+    argv = ["/bin/sh", "-c", crew.script("tcp", sys.executable)]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin
+    process.stdin.write(crew.program().decode())
     yield process
     process.kill()
     process.wait()
@@ -31,9 +33,9 @@ def talk():
 
 def hello(process: subprocess.Popen[str], quiet: float) -> dict[str, object]:
     assert process.stdin and process.stdout
-    process.stdin.write(json.dumps({"do": "hello", "toward": [], "quiet": quiet}) + "\n")
+    process.stdin.write(json.dumps({"do": "hello", "toward": [], "quiet": quiet, "what": "tcp"}) + "\n")
     process.stdin.flush()
-    return json.loads(process.stdout.readline().removeprefix(agent.MARK))
+    return json.loads(process.stdout.readline().removeprefix(crew.MARK))
 
 
 def test_an_agent_ends_with_its_stdin(talk: subprocess.Popen[str]):
@@ -68,7 +70,8 @@ def test_a_plan_is_printed_and_nothing_run(capsys: pytest.CaptureFixture[str]):
     "words",
     [
         ["--ssh", "a1", "--pairs"],
-        ["--slurm", "--pairs"],
+        ["--reports", "x", "--pairs"],
+        ["--ssh", "a[1-4]", "--pairs", "--deep"],
         ["--ssh", "a[1-4]", "--pairs", "--expect", "gpus=8"],
         ["--ssh", "a[1-4]", "nvlink", "--pairs=ring"],
     ],

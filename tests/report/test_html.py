@@ -19,10 +19,11 @@ from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
+from recorded import judged
 
-from nodedoctor.cli.compare import document_of
 from nodedoctor.nodeset import expand
 from nodedoctor.report import html
+from nodedoctor.report import json as report_json
 from nodedoctor.report.comparison import compare, heading
 from nodedoctor.report.comparison import render as comparison_text
 from nodedoctor.report.inert import inert
@@ -116,6 +117,10 @@ def follow(text: str, parts: list[str]) -> None:
         found = text.find(part, place)
         assert found >= 0, f"{part!r} does not follow in {text[place : place + 300]!r}"
         place = found + len(part)
+
+
+def document_of(node: Path) -> dict[str, Any]:
+    return dict(report_json.document(judged(node)))
 
 
 @pytest.fixture(scope="module")

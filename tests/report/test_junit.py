@@ -12,8 +12,8 @@ from xml.etree import ElementTree as xml
 import pytest
 from any_report import documents
 from hypothesis import given
+from recorded import judged
 
-from nodedoctor.cli.compare import document_of
 from nodedoctor.fleet import document as fleet_document
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Evidence, Finding, Fix, Report, Result, Status
@@ -227,7 +227,7 @@ def test_whatever_a_report_says_the_file_parses_and_follows_the_schemas(document
 
 @pytest.mark.parametrize("node", NODES, ids=lambda path: path.parent.name)
 def test_every_recorded_node_can_be_told(node: Path):
-    document = document_of(node.parent)
+    document = json.document(judged(node.parent))
     root = parsed(plain_json.loads(plain_json.dumps(document)))
     assert int(root.attrib["tests"]) == len(document["results"]) > 50
     assert int(root.attrib["failures"]) == document["counts"]["fail"]

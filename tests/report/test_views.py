@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from any_report import reports
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recorded import judged
 from test_html import JSON, KEYS
+from tiers import some
 
 from nodedoctor import model
 from nodedoctor.cli.compare import document_of
@@ -63,7 +65,7 @@ def screens(state: State) -> Iterator[tuple[str, Any]]:
     yield "file", file_name(state.report)
 
 
-@pytest.mark.parametrize("node", NODES, ids=lambda node: node.name)
+@pytest.mark.parametrize("node", some(NODES, 5), ids=lambda node: node.name)
 def test_a_saved_report_is_shown_as_the_run_was(node: Path):
     live = report_json.document(judged(node))
     saved = read(json.loads(report_json.render(live)))
@@ -127,7 +129,7 @@ RESULTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.lists(RESULTS | JSON, max_size=4), st.lists(DOCUMENTS, max_size=3))
 def test_any_document_is_read_into_a_report_that_every_view_shows(
     document: dict[str, Any], results: list[Any], asked: list[Any]
@@ -138,7 +140,7 @@ def test_any_document_is_read_into_a_report_that_every_view_shows(
     assert not comparison.compare(report, read(report)).changes
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.integers(0, 200))
 def test_any_document_of_triage_has_a_page(document: dict[str, Any], width: int):
     shown = page.render(document, width=width)

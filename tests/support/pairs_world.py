@@ -23,6 +23,7 @@ class World:
         self.paths: dict[Pair, float] = {}
         self.lossy: dict[Pair, float] = {}
         self.leaves: dict[str, float] = {}
+        self.late: set[str] = set()
         self.corrupt: set[str] = set()
         self.closed: set[str] = set()
         self.dies: dict[str, int] = {}
@@ -42,7 +43,8 @@ class World:
         noisy = share * max(0.01, self.chance.gauss(1, self.noise))
         loss = max(0.0, self.chance.gauss(0.0005, 0.0003)) + self.lossy.get(one, 0)
         fault = "corrupt" if self.corrupt & set(one) else None
-        return Measurement(one, 200 * noisy, fault, loss, 10.0, place)  # type: ignore[arg-type]
+        trip = 40 * max(0.3, self.chance.gauss(1, 0.3)) + (900 if self.late & set(one) else 0)
+        return Measurement(one, 200 * noisy, fault, loss, trip, place)  # type: ignore[arg-type]
 
     def run(
         self, mode: Mode | None = None, *, topology: bool = False, seconds: float = 3
@@ -65,4 +67,4 @@ class World:
 
 
 def minutes(rounds: int, seconds: float = 3) -> float:
-    return rounds * (seconds + SETUP_S) / 60
+    return rounds * (seconds + SETUP_S["tcp"]) / 60

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import logging
+import os
+import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fakes.tree import SLOTS, VERSION
 
-from nodedoctor.engine import child_process
+from nodedoctor import demo
+from nodedoctor.engine import child_process, proof
+from nodedoctor.engine.causes import Devices
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report
@@ -21,10 +28,67 @@ DRIVER = "570.86.10"  # as the fake NVML has it
 NIC = ("15b3", "1021", "020000")
 
 
+STORE = "NODEDOCTOR_TEST_REPORTS"
+"""Variable with the folder in which the workers of one test run keep what they have judged (see conftest)."""
+
+
+KEPT = (Path(__file__).parents[1] / "nodes", Path(demo.__file__).parent)
+"""The folders of the repository's recorded nodes."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One replay of a recorded node."""
+
+    report: Report
+    devices: Devices
+    unproven: tuple[str, ...]
+    """What the engine could not prove and logged."""
+
+
 @cache
+def judgement(folder: Path, *, preview: bool = False) -> Judgement:
+    """What every check says of a node: one of the repository is judged once for all workers of a test run."""
+    store = os.environ.get(STORE)
+    if not store or folder.parent not in KEPT:
+        return _judgement(folder, preview)
+    file = Path(store) / f"{folder.parent.name}-{folder.name}-{preview}"
+    with file.open("a+b") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        if kept.seek(0, os.SEEK_END) == 0:
+            kept.write(pickle.dumps(_judgement(folder, preview)))
+        kept.seek(0)
+        found = pickle.loads(kept.read())
+    assert isinstance(found, Judgement)
+    return found
+
+
+def _judgement(folder: Path, preview: bool) -> Judgement:
+    log, said = logging.getLogger(proof.__name__), _Said()
+    level = log.level
+    log.addHandler(said)
+    log.setLevel(logging.DEBUG)
+    try:
+        diagnosis = Session(Request(replay=folder, preview=preview)).diagnosis()
+        report = asyncio.run(diagnosis.run())
+    finally:
+        log.removeHandler(said)
+        log.setLevel(level)
+    return Judgement(report, diagnosis.devices(), tuple(said.lines))
+
+
+class _Said(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
 def judged(folder: Path, *, preview: bool = False) -> Report:
-    """What every check says of a recorded node: reports are frozen, so all tests of a worker share one."""
-    return asyncio.run(Session(Request(replay=folder, preview=preview)).diagnosis().run())
+    """The report of a recorded node; reports are frozen, so all tests share one."""
+    return judgement(folder, preview=preview).report
 
 
 def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | None = None) -> Report:

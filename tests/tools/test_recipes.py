@@ -88,6 +88,7 @@ DRAIN = (
     "scontrol update NodeName=gpu-1 State=DRAIN"
     " Reason=nodedoctor: NODE: GPU 3 lost 2 NVLinks; request a replacement"
 )
+NAMED = DRAIN.replace(" State=DRAIN", "")
 RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
 
 
@@ -104,6 +105,8 @@ RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
         ("nvlinks-down", "IDLE", "", [DRAIN]),
         ("nvlinks-down", "ALLOCATED", "", [DRAIN]),
         ("nvlinks-down", "IDLE+DRAIN", "the door is open", []),
+        ("nvlinks-down", "IDLE+DRAIN", "Prolog error", [NAMED]),
+        ("healthy", "IDLE+DRAIN", "Prolog error", []),
         ("nvlinks-down", "IDLE+DRAIN", "nodedoctor: FAIL x", []),
     ],
 )
@@ -138,8 +141,12 @@ def test_a_controller_that_does_not_answer_is_logged(node: Node):
 def test_the_prolog_refuses_a_job_on_a_sick_node(node: Node):
     assert node.run("slurm/prolog.sh").returncode == 0 and node.asked.read_text() == ""
     node.is_like(demo("nvlinks-down"))
-    assert node.run("slurm/prolog.sh").returncode == 1
-    assert node.changes() == [DRAIN]
+    done = node.run("slurm/prolog.sh")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == "nodedoctor: NODE: GPU 3 lost 2 NVLinks; request a replacement\n"
+    asked = node.asked.read_text()
+    assert "logger -t nodedoctor -- refused a job: NODE: GPU 3 lost 2 NVLinks" in asked
+    assert "scontrol" not in asked, "Slurm's commands have no place in a prolog"
 
 
 @pytest.mark.slow

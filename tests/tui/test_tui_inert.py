@@ -17,7 +17,6 @@ from nodedoctor.tui.lines import detail, diagnosis
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
 from nodedoctor.tui.screens import probes
-from nodedoctor.tui.slow_lines import squeezed
 from nodedoctor.tui.state import State, Waiting
 
 LIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -154,12 +153,3 @@ def test_any_filter_is_a_filter(text: str, result: Result, running: bool):
     (shown,) = state(result, Observation("probe")).report["results"]
     assert Filter(text).fits(shown, running) in (True, False)
     assert Filter("").fits(shown, running) and not Filter("is:nothing").fits(shown, running)
-
-
-def test_blanks_are_erased_only_where_nothing_else_is_drawn():
-    plain_blanks = "\x1b[39;49mabc" + " " * 40 + "\x1b[0m"
-    assert squeezed(plain_blanks) == "\x1b[39;49mabc\x1b[0m\x1b[40X\x1b[40C"
-    assert squeezed("\x1b[1;39;49m" + " " * 40 + "\x1b[0m") == "\x1b[0m\x1b[40X\x1b[40C"
-    for other in ("\x1b[7;39;49m", "\x1b[39;44m", "\x1b[4;39;49m"):
-        assert squeezed(f"{other}{' ' * 40}\x1b[0m") == f"{other}{' ' * 40}\x1b[0m"
-    assert squeezed("\x1b[39;49ma   b\x1b[0m") == "\x1b[39;49ma   b\x1b[0m"

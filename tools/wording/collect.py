@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 
-NOT_SPOKEN = ("nodedoctor/probes/", "nodedoctor/cli/completion/")
-"""Code whose strings are programs and protocols between processes."""
+NOT_SPOKEN = ("nodedoctor/probes/", "nodedoctor/cli/completion/", "nodedoctor/redact/words.py")
+"""Code whose strings are programs, protocols between processes and lists of names."""
 NOT_READ = {
     "source",
     "sources",

@@ -29,8 +29,11 @@ case $code in
     esac
     ;;
 2) # something failed
-    case $state in
-    *DRAIN*) ;;
+    case $state:$reason in
+    *DRAIN*:"Prolog error"*) # of prolog.sh, or another prolog failed on a node that is sick: say of what
+        scontrol update NodeName="$node" Reason="nodedoctor: $summary"
+        ;;
+    *DRAIN*:*) ;;
     *) scontrol update NodeName="$node" State=DRAIN Reason="nodedoctor: $summary" ;;
     esac
     ;;

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Slurm's Prolog: the quick checks before a job gets this node. When one fails, the node is drained with the
-# finding as its reason, and Slurm puts the job back into the queue.
+# Slurm's Prolog: the quick checks before a job gets this node. When one fails, Slurm drains the node ("Prolog
+# error") and puts the job back into the queue; the health check then gives the finding as the reason.
 
 nodedoctor=/usr/local/bin/nodedoctor
-node=${SLURMD_NODENAME:-$(hostname -s)}
 PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin
 export PATH
 
@@ -11,6 +10,8 @@ export PATH
 summary=$("$nodedoctor" --summary --passive --tag fast --deadline 8)
 [ $? -eq 2 ] || exit 0
 
-# Without this the reason would be "Prolog error". It is the only question to the controller, and a rare one.
-scontrol update NodeName="$node" State=DRAIN Reason="nodedoctor: $summary"
+# No scontrol here: a prolog runs on every node of a job at once, and Slurm's guide says to call none of its
+# commands in one. The reason goes to stdout, and to the log because Slurm keeps no output of a prolog.
+echo "nodedoctor: $summary"
+logger -t nodedoctor -- "refused a job: $summary"
 exit 1

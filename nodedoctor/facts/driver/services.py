@@ -24,6 +24,7 @@ UNITS = (
     "ntp",
     "ntpd",
     "systemd-timesyncd",
+    "phc2sys",
     "unattended-upgrades",
 )
 _PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"
@@ -35,7 +36,7 @@ WAY_OUT = "Run on the host: services are not visible from inside a container."
 def services(options: Options) -> Command | Observation:
     """State of NVIDIA's, Slurm's, container and time services, in one call."""
     if options.root not in ("", "/"):
-        return skipped("services", "systemctl speaks to the systemd of this root, not of another one")
+        return skipped("services", "systemctl queries the systemd of this root only, not of another one")
     units = tuple(f"{unit}.service" for unit in UNITS)
     return Command(("systemctl", "show", "--no-pager", "-p", _PROPERTIES, "--", *units))
 
@@ -60,6 +61,12 @@ class Service:
     def running(self) -> bool:
         """Whether it is up."""
         return self.active == "active"
+
+    @property
+    def state(self) -> str:
+        """What it does, as the end of a sentence: `has failed`, `is inactive (dead)`."""
+        sub = f" ({self.sub})" if self.sub and self.sub != self.active else ""
+        return "has failed" if self.active == "failed" else f"is {self.active}{sub}"
 
     @property
     def said(self) -> Evidence:

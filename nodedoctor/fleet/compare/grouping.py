@@ -17,7 +17,7 @@ SUBJECTS = 8
 """Subjects of one group of nodes that are named; ours."""
 PLACES = 4
 """Groups of nodes that are named where subjects differ; ours."""
-CUT_FIX = "What differs between them, such as serials, stands in each node's own report."
+CUT_FIX = "What differs between them, such as serials, is in each node's own report."
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

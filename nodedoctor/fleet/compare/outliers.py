@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from statistics import median
 
+from nodedoctor.engine.peers import DEVIATION, Attribute, decides, middle, odd_ones
 from nodedoctor.fleet.compare import traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait
@@ -22,12 +22,11 @@ MAJORITY = 3
 """Nodes that must agree, beside being more than half: two against one may be two mistakes. Ours."""
 SHAPES = frozenset({1, 2, 4, 8, 10, 16, 32, 64, 72})
 """GPUs that machines are built with; any other number is one of these with GPUs missing. Ours."""
-SPREAD = 6.0
-"""Times the usual spread (the median distance from the median, scaled to a standard deviation) that a node
-has to be away. Ours: of a million healthy nodes with normal noise none is."""
-SCALE = 1.4826  # a standard deviation in medians of distances, for normal noise
-MANY_TIMES = 10
-"""Times what nine nodes of ten stay below that a counter has to be; ours."""
+DEVIATIONS = 6.0
+"""Standard deviations that a node has to be away: of a million healthy nodes with normal noise none is. Our
+threshold, no external source."""
+NINE_OF_TEN, MANY_TIMES = 0.9, 10
+"""A counter has to be so many times what nine nodes of ten stay below: our threshold."""
 SHOWN = 3
 """Groups named in a summary."""
 
@@ -80,11 +79,11 @@ def twins(nodes: Sequence[Node]) -> Iterator[Oddity]:
     once = [group for group in booted if len(group.hosts) > 1]
     same = {host for group in once for host in group.hosts}
     if once:
-        yield _twins("same-machine", "One machine, one node", once, "are one machine, by its boot id")
+        yield _twins("same-machine", "Machines counted once", once, "are one machine (same boot id)")
     named = _groups((node.host, node.hostname) for node in nodes if node.host not in same)
     shared = [group for group in named if len(group.hosts) > 1 and group.value != "localhost"]
     if shared:
-        yield _twins("same-name", "Every node has a name of its own", shared, "call themselves alike")
+        yield _twins("same-name", "Node names", shared, "have the same host name")
 
 
 def _twins(key: str, title: str, groups: list[ValueGroup], what: str) -> Oddity:
@@ -93,7 +92,7 @@ def _twins(key: str, title: str, groups: list[ValueGroup], what: str) -> Oddity:
         title,
         Status.WARN,
         "; ".join(f"{fold(group.hosts)} {what}: {group.value}" for group in groups[:SHOWN]),
-        "schedulers, Ray and logs tell nodes apart by their names, and a job gets fewer GPUs than it counts.",
+        "schedulers, Ray and logs identify nodes by name; a job gets fewer GPUs than it counts.",
         tuple(groups),
         None,
         tuple(host for group in groups for host in group.hosts),
@@ -145,7 +144,7 @@ def _by_majority(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity |
         )
     if total > MAJORITY and 2 * len(groups) > total:
         return None  # nearly every node has its own: that is its nature
-    doubt = "too few nodes to tell which is right" if total <= MAJORITY else "no majority"
+    doubt = "too few nodes to know which is right" if total <= MAJORITY else "no majority"
     summary = f"{doubt}: {_listed(groups)}"
     return _oddity(trait, label, Status.WARN, summary, tuple(groups), None, ())
 
@@ -179,7 +178,7 @@ def _of_optional(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity |
 
 def _decides(group: ValueGroup, total: int) -> bool:
     """Whether these nodes are enough and most, so that they can be taken as right."""
-    return len(group.hosts) >= MAJORITY and 2 * len(group.hosts) > total
+    return decides(len(group.hosts), total, MAJORITY)
 
 
 def _split(oddity: Oddity) -> set[frozenset[str]]:
@@ -194,26 +193,31 @@ def _of_reading(reading: Measure, nodes: Sequence[Node], label: str) -> Oddity |
     told = {node.host: node.readings[reading.key] for node in nodes if reading.key in node.readings}
     if len(told) <= MAJORITY:
         return None
-    stands_out, usual = _rule(reading, list(told.values()))
-    odd = tuple(sorted((host for host, value in told.items() if stands_out(value)), key=counted))
-    if not odd or 2 * len(odd) >= len(told):
+    attribute = _attribute(reading, told.__getitem__)
+    odd = tuple(sorted((one.device for one in odd_ones(list(told), [attribute])), key=counted))
+    if not odd:
         return None
+    usual = middle(list(told.values()), attribute.quantile)
     most = "most at the median" if reading.bad != "counter" else "9 of 10 at most"
     rest = ValueGroup(f"{_with_unit(usual, reading)} ({most})", tuple(h for h in told if h not in set(odd)))
     others = _groups((host, _with_unit(told[host], reading)) for host in odd)
     return _oddity(reading, label, Status.WARN, _summary(others, rest), (rest, *others), rest, odd)
 
 
-def _rule(reading: Measure, values: list[float]) -> tuple[Callable[[float], bool], float]:
-    """What a value has to be to stand out, and the usual value."""
+def _attribute(reading: Measure, read: Callable[[str], float]) -> Attribute[str]:
+    """How hosts are compared in a reading."""
     if reading.bad == "counter":
-        usual = sorted(values)[int(0.9 * (len(values) - 1))]
-        return lambda value: value >= reading.absolute and value > MANY_TIMES * usual, usual
-    usual = median(values)
-    spread = SPREAD * SCALE * median(abs(value - usual) for value in values)
-    least = max(reading.relative * usual, reading.absolute, spread)
-    sign = -1 if reading.bad == "low" else 1
-    return lambda value: sign * (value - usual) > least, usual
+        return Attribute(
+            reading.key,
+            "growth",
+            read,
+            share=MANY_TIMES - 1,
+            least=reading.absolute,
+            spreads=0,
+            quantile=NINE_OF_TEN,
+        )
+    spreads = DEVIATIONS * DEVIATION
+    return Attribute(reading.key, "level", read, reading.bad, reading.relative, reading.absolute, spreads)
 
 
 def _oddity(
@@ -252,7 +256,7 @@ def _listed(groups: Sequence[ValueGroup]) -> str:
     told = [
         f"{fold(group.hosts)} {'has' if len(group.hosts) == 1 else 'have'} {group.value}" for group in groups
     ]
-    more = f", and {len(groups) - SHOWN} values more" if len(groups) > SHOWN else ""
+    more = f", and {len(groups) - SHOWN} more values" if len(groups) > SHOWN else ""
     return ", ".join(told[:SHOWN]) + more
 
 

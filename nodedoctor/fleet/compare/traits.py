@@ -112,7 +112,7 @@ TRAITS: tuple[Trait, ...] = (
         "on-bus",
         "GPUs on the PCI bus",
         said("board", "on_bus"),
-        "a GPU that fell off the bus is gone until the node is power-cycled.",
+        "a GPU that fell off the bus does not return until the node is power-cycled.",
         "Run `nodedoctor driver pcie` there, and power-cycle the node.",
         Status.FAIL,
         rank=amount,
@@ -139,7 +139,7 @@ TRAITS: tuple[Trait, ...] = (
     Trait("ray", "Ray", package("ray"), _RAY, _IMAGE, Status.FAIL, optional=True),
     Trait(
         "python",
-        "Python that trains",
+        "training Python",
         said("target-python", "version"),
         "what is pickled on one node is read on another; Ray refuses another minor version.",
         _IMAGE,

@@ -103,7 +103,7 @@ def nccl(facts: Facts) -> str:
 
 
 def package(name: str) -> Callable[[Facts], str]:
-    """The version of a package of the Python that trains; none where all its packages are known."""
+    """The version of a package of the training Python; none where all its packages are known."""
 
     def read(facts: Facts) -> str:
         python = part(facts, "target-python")

@@ -19,6 +19,7 @@ from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
 from nodedoctor.report.document import finding, severity, status_of
+from nodedoctor.wording import counted
 
 LONGEST = 600
 """Characters kept of a summary, twice the longest of ours."""
@@ -143,10 +144,11 @@ def _contradiction(said: Any, found: Status) -> str:
 def _banner(found: Skimmed) -> str:
     told = []
     if found.before:
-        lines = "a banner of 1 line" if found.before == 1 else f"a banner of {found.before} lines"
-        told.append(f"{lines} stood before the report: it breaks scp and Slurm too")
+        told.append(
+            f"a banner of {counted(found.before, 'line')} before the report: it breaks scp and Slurm too"
+        )
     if found.after:
-        told.append(f"{found.after} line{'s' if found.after > 1 else ''} stood behind the report")
+        told.append(f"{counted(found.after, 'line')} after the report")
     return "; ".join(told)
 
 

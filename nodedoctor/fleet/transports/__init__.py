@@ -1,1 +1,1 @@
-"""Ways to the nodes: ssh, Ray, Slurm."""
+"""Ways to the nodes: ssh, Ray, Slurm, Kubernetes."""

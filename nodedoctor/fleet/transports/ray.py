@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
 import time
@@ -59,6 +60,41 @@ class Member:
     why: str = ""
 
 
+class RayTalk:
+    """A line to a script on one node; all of them go through the one child that is Ray's driver."""
+
+    def __init__(self, talk: ChildStream, node: str) -> None:
+        self._talk, self._node = talk, node
+        self._came: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+        self._ended = asyncio.Event()
+
+    def say(self, data: bytes) -> None:
+        """Tell it something."""
+        told = {"node": self._node, "data": base64.b64encode(data).decode()}
+        self._talk.say(json.dumps(told).encode() + b"\n")
+
+    def came(self, said: Json) -> None:
+        """Take in what the child says of this node."""
+        lines = said.get("lines")
+        if not isinstance(lines, list):
+            if lost := text(said, "lost"):
+                self._came.put_nowait((2, _error(lost)))
+            self._came.put_nowait(None)
+            self._ended.set()
+            return
+        for number, line in lines:
+            self._came.put_nowait((int(number), str(line)))
+
+    async def line(self) -> tuple[int, str] | None:
+        """The next line and its descriptor; None when it has ended."""
+        return await self._came.get()
+
+    async def leave(self, parting: float = 0.0) -> None:
+        """It has so many seconds to end by what it was told; else it ends with the child."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), parting)
+
+
 class Ray:
     """The way to the nodes of a Ray cluster; `python` is one that has Ray, else one is looked for."""
 
@@ -69,6 +105,8 @@ class Ray:
         self._python = python
         self._talk: ChildStream | None = None
         self._members: tuple[Member, ...] = ()
+        self._lines: dict[str, RayTalk] = {}
+        self._pump: asyncio.Task[None] | None = None
 
     async def hosts(self) -> tuple[str, ...]:
         """All nodes Ray knows, dead ones too; FleetError when no Python has Ray or there is no cluster."""
@@ -110,8 +148,35 @@ class Ray:
         finally:
             await self.close()
 
+    async def talk(self, host: str, script: str, first: bytes) -> RayTalk:
+        """A line to a script on a node; FleetError where Ray has the node as dead."""
+        member = next(member for member in self._members if member.host == host)
+        if not member.alive:
+            raise FleetError(f"Ray has it as dead{f': {_plain(member.why)}' if member.why else ''}")
+        if self._talk is None:
+            raise FleetError("Ray's driver ended")
+        if self._pump is None:
+            self._talk.say(json.dumps({"talk": script}).encode() + b"\n")
+            self._pump = asyncio.create_task(self._pumped(self._talk))
+        made = self._lines[member.id] = RayTalk(self._talk, member.id)
+        made.say(first)
+        return made
+
+    async def _pumped(self, talk: ChildStream) -> None:
+        """Hand what the child says to the line of its node, until it ends."""
+        complaint = ""
+        while (line := await talk.line()) is not None:
+            said = _object(line[1])
+            complaint = line[1] if not said and line[1].strip() else complaint
+            if made := self._lines.get(text(said, "node")):
+                made.came(said)
+        for made in self._lines.values():
+            made.came({"lost": complaint})
+
     async def close(self) -> None:
         """End the child, and with it the tasks."""
+        if self._pump is not None:
+            self._pump.cancel()
         talk, self._talk = self._talk, None
         if talk is not None:
             await talk.leave(PARTING)

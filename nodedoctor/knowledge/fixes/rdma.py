@@ -1,6 +1,7 @@
 """What to do about an RDMA port: fixes that several checks give.
 
-Sources: linux-rdma/rdma-core (ibportstat(8), sminfo(8)), NVIDIA/nccl networking troubleshooting.
+Sources: linux-rdma/rdma-core (ibportstat(8), sminfo(8)), iproute2 (rdma-link(8)), mlxlink of NVIDIA MFT,
+NVIDIA/nccl networking troubleshooting.
 """
 
 from __future__ import annotations
@@ -16,18 +17,27 @@ def port_fix(text: str, steps: tuple[Step, ...] = (), action: Action = "investig
     return Fix(text, steps, action, "traffic on this port", "nodedoctor ib", NCCL_DOCS)
 
 
-def cable() -> Fix:
+def cable(hca: str, number: int) -> Fix:
     """The usual suspects of a link that is down, slow, narrow or full of errors."""
-    return port_fix("Reseat or replace cable and transceiver; check the switch port and its counters.")
+    text = "Reseat or replace cable and transceiver; check the switch port and its counters."
+    cages = (look("sudo mlxlink -d {} -m -c", hca),) if hca.startswith("mlx5_") else ()
+    return port_fix(text, (_link(hca, number), *cages))
 
 
 def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
     """A port that somebody or something has switched off."""
     if infiniband:
         text = "Enable the port. Firmware disables a port whose link fails too often: then replace its cable."
-        return port_fix(text, (repair("sudo ibportstat -C {} -P {} -D 0 enable", hca, number),))
+        up = repair("sudo ibportstat -C {} -P {} -D 0 enable", hca, number)
+        return port_fix(text, (_link(hca, number), up))
     text = "Bring its interface up; if it stays down, check the switch port and the cable."
-    return port_fix(text, (repair("sudo ip link set {} up", netdev),) if netdev else (), "config")
+    raised = (repair("sudo ip link set {} up", netdev),) if netdev else ()
+    return port_fix(text, (_link(hca, number), *raised), "config")
+
+
+def _link(hca: str, number: int) -> Step:
+    """State, physical state and network device of the port, in one line."""
+    return look("rdma link show {}", f"{hca}/{number}")
 
 
 def subnet_manager() -> Fix:

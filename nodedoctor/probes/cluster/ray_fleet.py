@@ -4,7 +4,9 @@
 
 Every line it says is an object behind MARK. First `{"nodes": [...]}`, or `{"error": KIND, "text": ...}`; then
 it reads one errand, `{"script", "file_script", "file", "lacks", "seconds", "hosts"}`, and answers with one
-object a node as its task ends. It ends when nobody listens any more: when its stdin does.
+object a node as its task ends. The errand `{"talk": SCRIPT}` instead holds a line to each node: what comes
+as `{"node", "data"}` is told to the script there, and `{"node", "lines"}` is what it says, null when it has
+ended. It ends when nobody listens any more: when its stdin does.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 MARK = "@nodedoctor "
@@ -43,6 +46,9 @@ def main() -> None:
         tell(error="no-cluster", text=f"{type(error).__name__}: {error}"[-2000:])
         return
     errand = json.loads(sys.stdin.readline() or "{}")
+    if "talk" in errand:
+        talk(ray, errand["talk"])
+        return
     threading.Thread(target=leave_with_parent, daemon=True).start()
     if errand:
         run(ray, errand)
@@ -112,6 +118,104 @@ def run(ray: Any, errand: dict[str, Any]) -> None:
                 running[start(node, errand["file_script"], file)] = (node, True)
             else:
                 tell(node=node, **answer)
+
+
+def talk(ray: Any, script: str) -> None:
+    """Hand lines to and fro between stdin and an actor on each node that is spoken to; ends with stdin."""
+    strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
+    groups = {"say": 1, "hear": 1}  # each in order, and neither waits for the other
+    held = ray.remote(num_cpus=0, max_restarts=0, concurrency_groups=groups)(held_on_node())
+    actors: dict[str, Any] = {}
+    fresh: list[str] = []
+
+    def read() -> None:
+        for line in sys.stdin:
+            told = json.loads(line)
+            node = told["node"]
+            if node not in actors:
+                pinned = strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+                actors[node] = held.options(scheduling_strategy=pinned).remote(script)
+                fresh.append(node)
+            actors[node].say.options(concurrency_group="say").remote(base64.b64decode(told["data"]))
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    hearing: dict[Any, str] = {}
+    while True:
+        while fresh:
+            node = fresh.pop()
+            hearing[actors[node].hear.options(concurrency_group="hear").remote()] = node
+        if not hearing:
+            time.sleep(0.02)
+            continue
+        for reference in ray.wait(list(hearing), num_returns=1, timeout=0.1)[0]:
+            node = hearing.pop(reference)
+            try:
+                lines = ray.get(reference)
+            except Exception as error:  # the node died, the worker crashed, it cannot be placed
+                tell(node=node, lines=None, lost=f"{type(error).__name__}: {error}"[:2000])
+                continue
+            tell(node=node, lines=lines)
+            if lines is not None:
+                hearing[actors[node].hear.options(concurrency_group="hear").remote()] = node
+
+
+def held_on_node() -> Any:
+    """The class of the actor; what it needs is imported inside, because Ray ships it."""
+
+    class Held:
+        """A script on the node whose stdin stays open for as long as the actor lives."""
+
+        def __init__(self, script: str) -> None:
+            import os
+            import queue
+            import subprocess
+            import threading
+
+            pipe = subprocess.PIPE
+            env = dict(os.environ)
+            for name in (
+                "CUDA_VISIBLE_DEVICES",
+                "OMP_NUM_THREADS",
+            ):  # Ray's, for a task that asks for neither
+                env.pop(name, None)
+            argv = ["/bin/sh", "-c", script]
+            self.child: Any = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd="/")
+            self.said: Any = queue.Queue()
+            self.ended = 0
+
+            def read(number: int, source: Any) -> None:
+                for line in source:
+                    self.said.put([number, line.decode("utf-8", "replace").rstrip("\n")])
+                self.said.put(None)
+
+            for number, source in ((1, self.child.stdout), (2, self.child.stderr)):
+                threading.Thread(target=read, args=(number, source), daemon=True).start()
+
+        def say(self, data: bytes) -> None:
+            """Tell the script something."""
+            import contextlib
+
+            with contextlib.suppress(OSError):
+                self.child.stdin.write(data)
+                self.child.stdin.flush()
+
+        def hear(self) -> Any:
+            """What it has said since, waiting a second for the first of it; None when it has ended."""
+            import queue
+
+            lines: list[Any] = []
+            try:
+                lines.append(self.said.get(timeout=1.0))
+                while True:
+                    lines.append(self.said.get_nowait())
+            except queue.Empty:
+                pass
+            self.ended += lines.count(None)
+            lines = [line for line in lines if line is not None]
+            return lines if lines or self.ended < 2 else None
+
+    return Held
 
 
 def on_node(script: str, brought: bytes, seconds: float) -> dict[str, Any]:

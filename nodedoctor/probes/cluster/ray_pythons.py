@@ -59,7 +59,9 @@ def behind(script: str) -> str:
 
 def on_path(name: str) -> str:
     """Where a command is; relative items of PATH would let the working directory decide."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    folders = (os.environ.get("NODEDOCTOR_CALLER_PATH") or os.environ.get("PATH", os.defpath)).split(
+        os.pathsep
+    )
     return shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
 
 

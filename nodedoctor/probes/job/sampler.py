@@ -3,6 +3,7 @@
     python -I -S sampler.py '{"pids": [4242]}'        that process and all below it
     python -I -S sampler.py '{"slurm": "4711"}'       the tasks of a Slurm job on this node
     python -I -S sampler.py '{"ray": true}'           the workers of the raylets on this node
+    python -I -S sampler.py '{"all": true}'           every rank on this machine
 
 Further keys: "files" (outputs to follow besides those of the processes: path and where to begin),
 "heartbeat" (a file that the
@@ -29,15 +30,17 @@ WANTED = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_PORT", "SLURM_JOB_ID",
     "NCCL_RAS_ADDR", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "NODEDOCTOR_STACKS",
 )  # fmt: skip
 """Variables by which launchers give a process its place, and those by which it can be asked for more."""
 IDENTITIES = (
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
-)
-"""Rank, size and local rank, the nearest launcher first: torchrun started by srun sees both."""
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""),
+)  # fmt: skip
+"""Rank, size, local rank and local size, the nearest launcher first: torchrun started by srun sees both."""
 HEAP = 512 << 20
 """Bytes of a process's heap that are searched for what it set itself; Ray Train sets RANK inside the
 worker."""
@@ -55,6 +58,8 @@ PROCESSES = 1024
 PYTHON = re.compile(r"^(?:python|pt_main_thread|ray::)")
 RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
 PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
+OURS = re.compile(r"(?:^|[\0/])nodedoctor(?:\.pyz)?\0|/nodedoctor-\d+/[0-9a-f]{32}\.pyz\0")
+"""Command lines of nodedoctor itself, which a task of Slurm's may have started with a rank's environment."""
 JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
@@ -123,18 +128,26 @@ class Watch:
         for pid, parent in parents.items():
             below.setdefault(parent, []).append(pid)
         self.roots = [pid for pid in self.starts(parents) if pid in parents]
-        inside = descendants(self.roots, below)
-        inside.discard(os.getpid())
+        inside = descendants(self.roots, below) - self.ours(parents, below)
         self.members = {
             pid: one for pid, one in self.chosen(inside, parents).items() if one["start"] is not None
         }
         self.below = {pid: sorted(descendants([pid], below) - {pid}) for pid in self.members}
+
+    def ours(self, parents: dict[int, int], below: dict[int, list[int]]) -> set[int]:
+        """Whoever started this child, what else it started apart from the job, and other nodedoctors: no
+        ranks, although tasks of Slurm and Ray hand them the environment of one."""
+        job = descendants(map(int, self.wanted.get("pids", ())), below)
+        found = set(above(os.getpid(), parents)) | (descendants([os.getppid()], below) - job)
+        return found | {pid for pid in parents if OURS.search(read(f"/proc/{pid}/cmdline", 4096))}
 
     def starts(self, parents: dict[int, int]) -> list[int]:
         """The processes that the job hangs from."""
         found = [int(pid) for pid in self.wanted.get("pids", ())]
         if self.wanted.get("ray"):
             found += [pid for pid in parents if name(pid) == "raylet"]
+        if self.wanted.get("all"):
+            found += [pid for pid, parent in parents.items() if parent == 0]
         if job := self.wanted.get("slurm"):
             mine = {pid for pid in parents if job_of(pid) == job}
             found += sorted(pid for pid in mine if parents[pid] not in mine)
@@ -167,11 +180,11 @@ class Watch:
             self.looks[pid] = self.looks.get(pid, 0) + 1
             told.update(set_later(pid))
         one: dict[str, Any] = {"start": start, "title": title(pid)[:200], "environment": told}
-        for rank, size, local in IDENTITIES:
+        for rank, size, local, local_size in IDENTITIES:
             if told.get(rank, "").isdecimal():
                 one |= {"by": rank, "rank": int(told[rank])}
-                one |= {key: int(told[word]) for key, word in (("world", size), ("local", local))
-                        if told.get(word, "").isdecimal()}  # fmt: skip
+                places = (("world", size), ("local", local), ("local_world", local_size))
+                one |= {key: int(told[word]) for key, word in places if told.get(word, "").isdecimal()}
                 break
         return one
 
@@ -230,12 +243,18 @@ class Watch:
         return said
 
 
+SHOWN = ("start", "rank", "world", "local", "local_world", "by", "title", "prefix")
+
+
 def shown(one: dict[str, Any]) -> dict[str, Any]:
     """What of a rank's identity is handed on."""
     told = one["environment"]
     kept: dict[str, Any] = {
-        key: one[key] for key in ("start", "rank", "world", "local", "by", "title", "prefix") if key in one
+        key: one[key]
+        for key in ("start", "rank", "world", "local", "local_world", "by", "title", "prefix")
+        if key in one
     }
+    kept["job"] = told.get("MASTER_PORT") or told.get("SLURM_JOB_ID") or ""
     for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
                           ("stacks", "NODEDOCTOR_STACKS")):  # fmt: skip
         if variable in told:
@@ -246,6 +265,14 @@ def shown(one: dict[str, Any]) -> dict[str, Any]:
 def pids() -> list[int]:
     """All processes."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
+
+
+def above(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    """A process and all that it hangs from: whoever started us is no rank, in a task of Slurm's or Ray's
+    too."""
+    while pid in parents:
+        yield pid
+        pid = parents[pid]
 
 
 def descendants(roots: Iterable[int], below: dict[int, list[int]]) -> set[int]:

@@ -196,7 +196,9 @@ def _project() -> Iterator[Interpreter]:
 
 def _on_path(name: str) -> str:
     """Where a command is; relative items of PATH would let the working directory decide."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    folders = (os.environ.get("NODEDOCTOR_CALLER_PATH") or os.environ.get("PATH", os.defpath)).split(
+        os.pathsep
+    )
     paths = (os.path.join(folder, name) for folder in folders if os.path.isabs(folder))
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 

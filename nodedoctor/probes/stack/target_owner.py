@@ -31,7 +31,9 @@ else:  # python -I leaves our own folders out; that of the package comes last, i
 
 NOBODY = 65534
 WAY_OUT = "run nodedoctor as the user who trains"
-KEPT = re.compile(r"PATH|LANG|LC_.*|LD_.*|CUDA_.*|NCCL_.*|PYTHONPATH|VIRTUAL_ENV|CONDA_PREFIX|TZ")
+KEPT = re.compile(
+    r"(?:NODEDOCTOR_CALLER_)?PATH|LANG|LC_.*|LD_.*|CUDA_.*|NCCL_.*|PYTHONPATH|VIRTUAL_ENV|CONDA_PREFIX|TZ"
+)
 """What goes along when root becomes somebody else: what decides the answer, and none of root's secrets."""
 LOADED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT")
 """Lists of what the dynamic loader puts into every program."""

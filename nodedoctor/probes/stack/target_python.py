@@ -188,7 +188,7 @@ def torch_facts(folder: str) -> dict[str, object]:
 def toolkit() -> dict[str, str]:
     """The CUDA toolkit that would compile extensions, looked for as torch.utils.cpp_extension does."""
     places = [(name, os.environ.get(name, "")) for name in ("CUDA_HOME", "CUDA_PATH")]
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
+    for folder in os.environ.get("NODEDOCTOR_CALLER_PATH", os.environ.get("PATH", "")).split(os.pathsep):
         nvcc = os.path.join(folder, "nvcc")
         if os.path.isabs(nvcc) and os.access(nvcc, os.X_OK):
             places.append(("nvcc on PATH", _home_of_nvcc(nvcc)))

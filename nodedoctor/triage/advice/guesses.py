@@ -34,7 +34,10 @@ def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
     if _everybody(story):
         told.insert(
             0,
-            ("p2p_pcie_acs_iommu", "all ranks came and none finished: the data path, but which is not told"),
+            (
+                "p2p_pcie_acs_iommu",
+                "all ranks entered and none finished: a data path, the log does not say which",
+            ),
         )
         told.insert(1, ("network_ib", "the same; no adapter or port reported a fault"))
     if story.of(Heartbeat):

@@ -123,7 +123,7 @@ def _exit(signal: int | None) -> Fixes:
         text = "Find out who killed it: the kernel's log of its node first, for an out-of-memory kill."
         return (Fix(text, (look("dmesg -T | grep -iE 'killed process|oom'"),)),)
     if signal == 6:
-        text = "It ended itself: the reason stands above its abort, in its own log."
+        text = "It ended itself: the reason is above its abort, in its own log."
         return (Fix(text, (look("export PYTHONFAULTHANDLER=1"),)),)
     if signal not in (4, 7, 8, 11):
         return ()

@@ -21,7 +21,7 @@ def heartbeat(story: Story) -> Iterator[Candidate]:
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
     ground: Ground = "absence" if culprits else "hint"
     who = called(culprits) or "the process"
-    headline = f"{who} stood still in a call that its watchdog could not pass (GIL, CUDA, storage)"
+    headline = f"{who} was stuck in a call that its watchdog could not pass (GIL, CUDA, storage)"
     yield Candidate(
         "cpu_stuck_or_slow_rank",
         ground,

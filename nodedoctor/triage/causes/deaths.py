@@ -130,7 +130,7 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
     parties = () if known else tuple(Who(rank=rank) for rank in silent)
     suspects = f"a peer, at least one of {called(parties)}," if parties else "a peer"
     if culprits[1:]:
-        headline = f"{called(culprits)} ended together without a word, as when a node is lost"
+        headline = f"{called(culprits)} ended together without a message, as when a node is lost"
     elif culprits:
         headline = (
             f"{called(culprits)} closed its connections: its process ended, and it left no line of its own"

@@ -72,7 +72,7 @@ def frozen(story: Story) -> Iterator[Candidate]:
             "cpu_stuck_or_slow_rank",
             "absence",
             "medium",
-            f"the processes or their machine stood still: the watchdog fired {hours} after its limit, and it"
+            f"the processes or their machine were stopped: the watchdog fired {hours} after its limit, and it"
             " looks every second (a suspended machine, a stopped process, memory that is swapped out)",
             tuple(wait.event for wait in story.waits[:3]),
             collective=story.waits[0].work,

@@ -166,7 +166,7 @@ def unpublished(story: Story) -> Iterator[Candidate]:
     waits = [event for event in story.of(StoreWait) if not event.what.dead and event.what.rank is not None]
     culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
     if culprits:
-        doing = "had not published what the others needed to start: alive or not cannot be told"
+        doing = "had not published what the others needed to start: whether it was alive is unknown"
         yield _absent(story, culprits, tuple(waits[:3]), doing, "absence", "low")
 
 

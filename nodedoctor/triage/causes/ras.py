@@ -27,7 +27,7 @@ def silent(story: Story) -> Iterator[Candidate]:
         "death",
         "high" if dead else "medium",
         f"{called(culprits)} does not answer NCCL's RAS service: "
-        + ("its process is gone" if dead else "its process is gone or frozen"),
+        + ("its process ended" if dead else "its process ended or is frozen"),
         tuple([*dead, *missing, *processes][:5]),
         culprits,
     )

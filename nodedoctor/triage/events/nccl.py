@@ -128,7 +128,7 @@ SIGNS: tuple[Sign, ...] = (
         _IB,
         "ib-completion-error",
         r"Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)",
-        "InfiniBand gave up on a peer: its port, the cable, the switch, or its process is gone",
+        "InfiniBand gave up on a peer: its port, the cable, the switch, or its process ended",
     ),
     symptom(
         _IB,

@@ -155,7 +155,7 @@ SIGNS: tuple[Sign, ...] = (
         _SOCKET,
         "interface-missing",
         r"Unable to find (?:address|interface) for: ?\S+",
-        "the network interface that gloo was told to use does not exist here",
+        "the network interface that gloo is set to use does not exist here",
     ),
     symptom(
         _SOCKET,

@@ -1,45 +1,74 @@
-"""One triage of a job that runs on this machine now: look, tell, judge."""
+"""One triage of a job that runs now: tell what was seen of it, and judge."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 
 from nodedoctor.triage import verdict
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.job import Examined, advised
 from nodedoctor.triage.live import fixes, judge
-from nodedoctor.triage.live.running_job import LiveJob, look
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.story import tell
-
-
-def examine_live(pids: Sequence[int]) -> Examined:
-    """Judge a job that runs on this machine now, by its processes, their stacks and NCCL's RAS service."""
-    return judge_live(asyncio.run(look(pids)))
+from nodedoctor.wording import counted, listed
 
 
 def judge_live(live: LiveJob) -> Examined:
-    """The verdict on what was seen of a running job, now or by whoever kept it."""
+    """The verdict on what was seen of a running job, now or by whoever kept it.
+
+    Of several jobs on the same nodes the first that somebody holds up is judged, and the others are named.
+    """
+    jobs = _jobs(live)
+    judged = [_judged(job) for job in jobs]
+    chosen = next((n for n, one in enumerate(judged) if one.verdict.outcome == "failure"), 0)
+    others = tuple(_named(job) for n, job in enumerate(jobs) if n != chosen)
+    if not others:
+        return judged[chosen]
+    found = judged[chosen].verdict
+    coverage = replace(found.coverage, notes=(*found.coverage.notes, *others))
+    return replace(judged[chosen], verdict=replace(found, coverage=coverage))
+
+
+def _jobs(live: LiveJob) -> list[LiveJob]:
+    """The jobs among the processes, the largest first."""
+    apart: dict[str, list[RankProcess]] = {}
+    for process in live.processes:
+        apart.setdefault(process.job, []).append(process)
+    sizes = sorted(apart.values(), key=len, reverse=True)
+    return [replace(live, processes=tuple(processes)) for processes in sizes] or [live]
+
+
+def _named(job: LiveJob) -> str:
+    first = job.processes[0]
+    count = counted(len(job.processes), "process")
+    return f"another job runs there ({count}): `nodedoctor triage --live {first.pid}` looks at it alone"
+
+
+def _judged(live: LiveJob) -> Examined:
     told = judge.events(live)
     story = tell(told)
     moving = bool(story.of(RasRunning))
     found = [] if moving else judge.candidates(live)
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]
-    coverage = Coverage(0, 0, tuple(sorted(ranks)), max(sizes, default=None), live.notes)
+    silent = tuple(f"{host} gave no answer: {why}" for host, why in live.silent)
+    coverage = Coverage(
+        0, 0, tuple(sorted(ranks)), max(sizes, default=None), (*silent, *live.notes), silent=live.silent
+    )
     judged = verdict.judge(story, coverage, found)
     if judged.outcome == "undetermined":
         processes = (
-            f"{len(live.processes)} processes of the job were seen"
-            if live.processes
-            else "no rank was found here"
+            f"{len(live.processes)} processes of the job were seen" if live.processes else "no rank was found"
         )
         judged = replace(
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )
     judged = advised(judged, story)
     now = fixes.fixes(live, judged.culprits)
-    return Examined(replace(judged, fixes=now or judged.fixes), LineNumbers((), {}))
+    if live.silent:
+        hosts = listed((host for host, _ in live.silent), most=3)
+        judged = replace(judged, headline=f"{judged.headline}; {hosts} gave no answer")
+    judged = replace(judged, fixes=now or judged.fixes, standings=tuple(judge.standings(live)))
+    return Examined(judged, LineNumbers((), {}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes.who import called
@@ -44,7 +44,7 @@ def events(live: LiveJob) -> list[Event[Any]]:
     """What every process does, and what RAS says; counts that moved between the two answers prove life."""
     told = [_event(live, process, _doing(process)) for process in live.processes]
     first, second = live.ras
-    if second and _counts(first) != _counts(second):
+    if first and second and _counts(first) != _counts(second):
         told.append(
             Event(RasRunning(), Place("NCCL RAS", 0), Who(), None, "operation counts moved: not stuck")
         )
@@ -66,18 +66,32 @@ def _states(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _gone(live: LiveJob) -> Iterator[Candidate]:
-    """All ranks should be on this machine, and some are not."""
-    sizes = {(p.world_size, p.local_world_size) for p in live.processes}
-    if len(sizes) != 1:
+    """A node should have so many ranks, and some of them are not there."""
+    if any(process.states[1] in _DEAD for process in live.processes):
         return
-    world, local = sizes.pop()
-    ranks = {process.rank for process in live.processes}
-    missing = [rank for rank in range(world or 0) if rank not in ranks]
-    seen_dead = any(process.states[1] in _DEAD for process in live.processes)
-    if world is not None and world == local and missing and ranks != {None} and not seen_dead:
-        who = tuple(Who(rank=rank, host=live.host) for rank in missing)
+    who: list[Who] = []
+    for host in dict.fromkeys(process.host for process in live.processes):
+        here = [process for process in live.processes if process.host == host]
+        who += [Who(rank=rank, host=host or live.host or None) for rank in _absent(here)]
+    if who:
         evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:3])
-        yield Candidate("peer_died", "death", "high", f"{called(who)} has no process any more", evidence, who)
+        headline = f"{called(tuple(who))} {agree(len(who), 'has', 'have')} no process any more"
+        yield Candidate("peer_died", "death", "high", headline, evidence, tuple(who))
+
+
+def _absent(here: Sequence[RankProcess]) -> list[int]:
+    """The ranks a launcher started on a node that have no process there; none where that is not certain."""
+    sizes = {process.local_world_size for process in here}
+    size = sizes.pop() if len(sizes) == 1 else None
+    if size is None or any(process.rank is None for process in here):
+        return []
+    begins = {(process.rank or 0) - process.local_rank for process in here if process.local_rank is not None}
+    if not begins and {process.world_size for process in here} == {size}:
+        begins = {0}
+    if len(begins) != 1:
+        return []
+    begin = begins.pop()
+    return sorted(set(range(begin, begin + size)) - {process.rank for process in here})
 
 
 def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
@@ -199,7 +213,8 @@ def _doing(process: RankProcess) -> str:
 def standings(live: LiveJob) -> list[Standing]:
     """What the ranks do, in groups; the smallest stands first."""
     return grouped(
-        (process.rank, _in_a_list(_doing(process) + _loading(process))) for process in live.processes
+        (process.rank, process.host, _in_a_list(_doing(process) + _loading(process)))
+        for process in live.processes
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, objects, text, texts, whole
+from nodedoctor.json_shapes import Json, listed, number, objects, text, texts, whole
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread
 
@@ -46,10 +46,10 @@ def read(data: bytes) -> LiveJob | None:
     )
 
 
-def merged(looks: Iterable[LiveJob]) -> LiveJob:
-    """The looks of several nodes as one job."""
-    every = list(looks)
-    if len(every) == 1:
+def merged(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> LiveJob:
+    """The looks of several nodes as one job; `silent` are those that gave none, and why."""
+    every, without = list(looks), tuple(silent)
+    if len(every) == 1 and not without:
         return every[0]
     ras = next((look.ras for look in every if look.ras[1]), ("", ""))
     return LiveJob(
@@ -57,6 +57,7 @@ def merged(looks: Iterable[LiveJob]) -> LiveJob:
         tuple(replace(process, host=look.host) for look in every for process in look.processes),
         ras,
         tuple(f"{look.host}: {note}" for look in every for note in look.notes),
+        without,
     )
 
 
@@ -66,6 +67,11 @@ def _process(process: RankProcess) -> dict[str, Any]:
         "rank": process.rank,
         "world_size": process.world_size,
         "local_world_size": process.local_world_size,
+        "local_rank": process.local_rank,
+        "ticks": process.ticks,
+        "gpu_percent": process.gpu_percent,
+        "computing": process.computing,
+        "job": process.job,
         "states": list(process.states),
         "wchan": process.wchan,
         "moved": process.moved,
@@ -94,6 +100,11 @@ def _read_process(row: Json, host: str) -> RankProcess:
         whole(row, "local_world_size"),
         (states[0], states[1]) if len(states) == 2 else ("", ""),
         text(row, "wchan"),
+        whole(row, "ticks") or 0,
+        local_rank=whole(row, "local_rank"),
+        gpu_percent=whole(row, "gpu_percent"),
+        computing=number(row.get("computing")) or 0.0,
+        job=text(row, "job"),
         threads=_read_threads(row.get("threads")),
         moved=row.get("moved") is True,
         workers=tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodedoctor.nodeset import counted
 from nodedoctor.record import record
 from nodedoctor.whole_numbers import spans
 
@@ -17,11 +18,12 @@ def numbered(ranks: Iterable[int]) -> str:
 
 @record
 class Standing:
-    """Ranks that do the same."""
+    """Ranks that do the same; `hosts` are their nodes, where several nodes were looked at."""
 
     doing: str
     ranks: tuple[int, ...]
     others: int = 0
+    hosts: tuple[str, ...] = ()
 
     @property
     def who(self) -> str:
@@ -39,17 +41,18 @@ class Standing:
         return len(self.ranks) + self.others
 
 
-def grouped(found: Iterable[tuple[int | None, str]]) -> list[Standing]:
-    """Ranks and what each does, as groups; the smallest group first."""
-    ranks: dict[str, list[int]] = {}
-    others: dict[str, int] = {}
-    for rank, doing in found:
-        if rank is None:
-            others[doing] = others.get(doing, 0) + 1
-        else:
-            ranks.setdefault(doing, []).append(rank)
-    groups = [
-        Standing(doing, tuple(sorted(ranks.get(doing, ()))), others.get(doing, 0))
-        for doing in {**ranks, **others}
+def grouped(found: Iterable[tuple[int | None, str, str]]) -> list[Standing]:
+    """Ranks, their hosts, and what each does, as groups; the smallest group first."""
+    groups: dict[str, list[tuple[int | None, str]]] = {}
+    for rank, host, doing in found:
+        groups.setdefault(doing, []).append((rank, host))
+    standings = [
+        Standing(
+            doing,
+            tuple(sorted(rank for rank, _ in members if rank is not None)),
+            sum(rank is None for rank, _ in members),
+            tuple(sorted({host for _, host in members if host}, key=counted)),
+        )
+        for doing, members in groups.items()
     ]
-    return sorted(groups, key=lambda group: (group.count, group.ranks[:1]))
+    return sorted(standings, key=lambda group: (group.count, group.ranks[:1]))

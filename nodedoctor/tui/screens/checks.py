@@ -227,7 +227,9 @@ class ChecksScreen(Screen[None]):
         if result is None or not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
         else:
-            self.app.push_screen(StepsScreen(cause["headline"] if cause else result["check"], found))
+            self.app.push_screen(
+                StepsScreen(cause["headline"] if cause else result["check"], found, self._glyphs)
+            )
 
     def action_evidence(self) -> None:
         """Open the evidence in all that its probe printed, at its line."""
@@ -237,8 +239,7 @@ class ChecksScreen(Screen[None]):
         if finding is None or not finding["evidence"]:
             self.notify("no evidence here", markup=False)
             return
-        evidence = finding["evidence"][0]
-        self.post_message(ShowProbe(evidence["probe"], evidence["text"].strip().partition("\n")[0]))
+        self.post_message(ShowProbe(finding["evidence"]))
 
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""

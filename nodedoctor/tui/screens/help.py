@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Status
-from nodedoctor.tui.look import LABEL, RUN, STYLE, Para
+from nodedoctor.tui.look import LABEL, RUN, STYLE, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page
@@ -44,14 +44,15 @@ class HelpScreen(Screen[None]):
         Binding("escape,q,question_mark", "app.pop_screen", "Back", id="help-back"),
     ]
 
-    def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, keys: Sequence[tuple[str, str]], glyphs: Glyphs) -> None:
         super().__init__()
+        self._glyphs = glyphs
         self._keys = tuple(keys)
 
     def compose(self) -> ComposeResult:
         """A title, the page, the way back."""
         yield Lines(classes="title")
-        yield Page()
+        yield Page(self._glyphs)
         yield Hints((("esc", "Back"),), always=())
 
     def on_mount(self) -> None:

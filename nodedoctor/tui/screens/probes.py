@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.model import Outcome
-from nodedoctor.report.document import Probe
+from nodedoctor.model import Observation, Outcome
+from nodedoctor.report.document import Evidence, Probe
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.tui.lines.detail import LONGEST, probe_line
+from nodedoctor.tui.lines.output import Output, output
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
 
-MOST_LINES = 3000
+FOUND = "bold yellow"
+"""The lines of the evidence."""
+MOST_LINES = 6000
 """Lines of output shown; the snapshot has them all."""
 
 STYLE = {
@@ -37,12 +41,23 @@ _ORDER = (Outcome.STUCK, Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED, Outcome
 class ProbesScreen(Screen[None]):
     """A list of probes, and what the selected one said."""
 
-    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("z", "Zoom"), ("1", "Checks"))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "evidence(1)", "Next line of the evidence", id="next-problem"),
+        Binding("N", "evidence(-1)", "Previous line of the evidence", id="previous-problem"),
+    ]
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("/", "Find"), ("z", "Zoom"))
+    READING: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("esc", "Back to the cause"),
+        ("n", "Next line of the evidence"),
+        ("/", "Find"),
+    )
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
         self._engine = engine
         self._state: State | None = None
+        self._evidence: tuple[Evidence, ...] = ()
+        self._read: tuple[Observation, Output] | None = None
         self.panes = Panes(glyphs)
 
     def compose(self) -> ComposeResult:
@@ -63,17 +78,33 @@ class ProbesScreen(Screen[None]):
             self.panes.listing.show(list(_rows(state)))
             self.on_listing_moved()
 
-    def select(self, probe: str, line: str) -> None:
-        """Read what a probe printed, at the line that has this text; words of ours are not in it."""
+    def select(self, evidence: Sequence[Evidence]) -> None:
+        """Read what the probe of some evidence printed, at the line of the evidence; escape goes back."""
+        probe = evidence[0]["probe"]
+        self._evidence = tuple(one for one in evidence if one["probe"] == probe)
         self.panes.listing.select(probe)
         self.on_listing_moved()
         self.panes.zoom("page")
-        self.call_after_refresh(self._find, inert(line))
+        self.query_one(Hints).show(self.READING)
+        self.call_after_refresh(self.panes.page.reveal)
 
-    def _find(self, line: str) -> None:
-        for text in (line, line.partition(": ")[2], line[:40]):
-            if text and self.panes.page.find(text):
-                return
+    def action_evidence(self, step: int) -> None:
+        """Go to the next or previous line of the evidence that is read."""
+        self.panes.page.reveal(step)
+
+    def on_panes_zoomed(self, event: Panes.Zoomed) -> None:
+        """Back to the cause whose evidence was read."""
+        if not event.pane and self._evidence:
+            self._evidence = ()
+            self.query_one(Hints).show(self.HINTS)
+            self.on_listing_moved()
+            self.app.switch_mode("checks")
+
+    def _output(self, seen: Observation) -> Output:
+        """What a probe printed, as lines; kept while it is on the screen."""
+        if self._read is None or self._read[0] is not seen:
+            self._read = seen, output(seen)
+        return self._read[1]
 
     def on_listing_moved(self) -> None:
         """Show what the selected probe said."""
@@ -85,7 +116,9 @@ class ProbesScreen(Screen[None]):
         else:
             seen = next(seen for seen in state.report["probes"] if seen["name"] == name)
             about = self._engine.about.probes.get(name, "")
-            self.panes.page.show(name, list(_told(seen, about, _printed(state, name))))
+            answer = self._output(state.answers[name]) if name in state.answers else Output((), {})
+            marked = answer.lines_of([one for one in self._evidence if one["probe"] == name])
+            self.panes.page.show(name, list(_told(seen, about, answer, marked)))
 
 
 def _title(state: State) -> Iterator[tuple[str, str]]:
@@ -131,7 +164,7 @@ def _end(seen: Probe) -> str:
     return f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
 
 
-def _told(seen: Probe, about: str, printed: str) -> Iterator[Para]:
+def _told(seen: Probe, about: str, answer: Output, marked: Sequence[int]) -> Iterator[Para]:
     yield Para(probe_line(seen), f"{seen['name']}  ", STYLE[Outcome(seen["outcome"])])
     if about:
         yield Para(about)
@@ -140,10 +173,26 @@ def _told(seen: Probe, about: str, printed: str) -> Iterator[Para]:
     for line in inert_lines(seen["note"] or ""):
         yield Para(line, "note  ")
     yield Para()
-    lines = printed.split("\n") if printed else []
+    lines = answer.lines
+    if answer.document is not None:
+        yield Para(f"{len(lines)} values of its JSON output, one a line", style=QUIET)
     if seen["truncated"]:
         yield Para("the beginning was not kept", style=QUIET)
-    for line in lines[:MOST_LINES]:
-        yield Para(inert(line.rstrip("\r"))[:LONGEST], verbatim=True)
-    if len(lines) > MOST_LINES:
-        yield Para(f"... {len(lines) - MOST_LINES} more lines; a snapshot (s) holds them all", style=QUIET)
+    first = max(0, (marked[0] if marked else 0) - MOST_LINES // 2) if len(lines) > MOST_LINES else 0
+    if first:
+        yield Para(f"... {first} lines before", style=QUIET)
+    for number, line in enumerate(lines[first : first + MOST_LINES], first):
+        here = number in marked
+        lead = "> " if here else "  " if marked else ""
+        text = inert(line.rstrip("\r"))[:LONGEST]
+        yield Para(
+            text,
+            lead,
+            FOUND if here else "",
+            FOUND,
+            verbatim=True,
+            here=marked.index(number) + 1 if here else 0,
+        )
+    if len(lines) > first + MOST_LINES:
+        more = len(lines) - first - MOST_LINES
+        yield Para(f"... {more} more lines; a snapshot (key s) has them all", style=QUIET)

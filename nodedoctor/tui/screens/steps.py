@@ -14,7 +14,7 @@ from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told_step
 from nodedoctor.tui.lines.ticket import LAST_KEYS, SAFE_KEYS, keyed
-from nodedoctor.tui.look import LABEL, QUIET, Para
+from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page
@@ -27,15 +27,16 @@ class StepsScreen(Screen[None]):
         Binding("escape,q,c", "app.pop_screen", "Back", id="steps-back"),
     ]
 
-    def __init__(self, title: str, steps: Sequence[Step]) -> None:
+    def __init__(self, title: str, steps: Sequence[Step], glyphs: Glyphs) -> None:
         super().__init__()
+        self._glyphs = glyphs
         self._title = title
         self._keys = keyed(steps)
 
     def compose(self) -> ComposeResult:
         """A title, the steps, the way back."""
         yield Lines(classes="title")
-        yield Page()
+        yield Page(self._glyphs)
         last = any(step["role"] == "last-resort" for step in self._keys.values())
         yield Hints((("1-9", "Copy that step"), *((("A-Z", "Last resort"),) if last else ())), _BACK)
 

@@ -40,6 +40,7 @@ class TriageScreen(Screen[None]):
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
+        self._glyphs = glyphs
         self._entries: dict[str, diagnosis.Entry] = {}
         self._around: dict[str, tuple[Para, ...]] = {}
         self.panes = Panes(glyphs, stacked=True)
@@ -84,7 +85,7 @@ class TriageScreen(Screen[None]):
         if entry is None or not entry.steps:
             self.notify("no command to copy here; the first row, fix and next have them", markup=False)
             return
-        self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps))
+        self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps, self._glyphs))
 
     @work(group="around", exclusive=True)
     async def _read_around(self, key: str, source: str, line: int) -> None:

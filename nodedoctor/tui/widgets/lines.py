@@ -8,16 +8,31 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nodedoctor.tui.look import Part
+from nodedoctor.tui.look import LABEL, Glyphs, Part
 
 
 def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
     """A drawn line, exactly as wide as asked for."""
     segments = [Segment(text, base + Style.parse(style)) for text, style in parts if text]
     return Strip(segments).adjust_cell_length(width, base)
+
+
+def scrolled(parts: Iterable[Part], view: ScrollView, y: int, glyphs: Glyphs) -> Strip:
+    """A drawn line of a view; the last column of its ends says whether there is more above and below.
+
+    A scroll bar takes part in the layout: Textual would draw a text of another length twice.
+    """
+    width, height = view.size.width, view.size.height
+    top, total = int(view.scroll_offset.y), view.virtual_size.height
+    mark = (
+        glyphs.above if not y and top else glyphs.below if y == height - 1 and top + height < total else " "
+    )
+    line = strip(parts, width - 1, view.rich_style)
+    return Strip.join([line, strip([(mark, LABEL)], 1, view.rich_style)])
 
 
 class Lines(Widget):

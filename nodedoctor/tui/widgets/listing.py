@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from nodedoctor.tui.look import Glyphs, Part, Row, fit
-from nodedoctor.tui.widgets.lines import strip
+from nodedoctor.tui.widgets.lines import scrolled
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 
@@ -70,7 +70,7 @@ class Listing(ScrollView, can_focus=True):
     @property
     def room(self) -> int:
         """Cells for a row, the scroll bar left out."""
-        return self.scrollable_content_region.width
+        return max(self.size.width - 1, 0)
 
     @property
     def key(self) -> str | None:
@@ -160,9 +160,7 @@ class Listing(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One row, or an empty line below the last."""
         index = y + self.scroll_offset.y
-        if index >= len(self._rows):
-            return Strip.blank(self.room, self.rich_style)
-        return strip(self._parts(index), self.room, self.rich_style)
+        return scrolled(self._parts(index) if index < len(self._rows) else (), self, y, self._glyphs)
 
     def _parts(self, index: int) -> tuple[Part, ...]:
         row, (word, name, end) = self._rows[index], self._widths

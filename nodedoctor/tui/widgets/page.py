@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -10,8 +10,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from nodedoctor.tui.look import Para, Part
-from nodedoctor.tui.widgets.lines import strip
+from nodedoctor.tui.look import Glyphs, Para, Part
+from nodedoctor.tui.widgets.lines import scrolled
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
 
@@ -28,12 +28,15 @@ class Page(ScrollView, can_focus=True):
         Binding("slash", "find", "Find in the text", id="filter"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._glyphs = glyphs
         self._about = ""
         self._paras: tuple[Para, ...] = ()
         self._wrapped: list[tuple[Part, ...]] = []
         self._width = 0
+        self._places: dict[int, int] = {}
+        self._at = 0
 
     def show(self, about: str, paras: Sequence[Para]) -> None:
         """Show a text about something; another text about the same thing does not move the reader."""
@@ -43,6 +46,13 @@ class Page(ScrollView, can_focus=True):
         if tuple(paras) != self._paras:
             self._paras = tuple(paras)
             self._wrap()
+
+    def reveal(self, by: int = 0) -> None:
+        """Scroll to the first place that the reader came for, or to the next or previous one, in a circle."""
+        if self._places:
+            self._at = (self._at + by) % len(self._places) if by else 0
+            top = max(0, self._places[sorted(self._places)[self._at]] - self.size.height // 3)
+            self.scroll_to(y=top, animate=False, immediate=True, force=True)
 
     def find(self, text: str) -> bool:
         """Scroll to the next line with a text, from the top again after the last; False when none has it."""
@@ -65,7 +75,7 @@ class Page(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         """Lines depend on the width."""
-        if self.scrollable_content_region.width != self._width:
+        if self.size.width - 1 != self._width:
             self._wrap()
             self.refresh()
 
@@ -73,18 +83,21 @@ class Page(ScrollView, can_focus=True):
         """One line of the text."""
         index = y + self.scroll_offset.y
         parts = self._wrapped[index] if index < len(self._wrapped) else ()
-        return strip(parts, self._width, self.rich_style)
+        return scrolled(parts, self, y, self._glyphs)
 
     def _wrap(self) -> None:
-        self._width = self.scrollable_content_region.width
-        if self._width:
-            before, self._wrapped = self._wrapped, list(self._lines())
+        self._width = self.size.width - 1
+        if self._width > 0:
+            before, self._wrapped, self._places = self._wrapped, [], {}
+            for para in self._paras:
+                if para.here:
+                    self._places[para.here] = len(self._wrapped)
+                self._wrapped += para.lines(self._width)
             self.virtual_size = Size(1, len(self._wrapped))
-            self._refresh_changed(before)
-
-    def _lines(self) -> Iterator[tuple[Part, ...]]:
-        for para in self._paras:
-            yield from para.lines(self._width)
+            if len(before) != len(self._wrapped):
+                self.refresh()
+            else:
+                self._refresh_changed(before)
 
     def _refresh_changed(self, before: list[tuple[Part, ...]]) -> None:
         """Draw the lines in view that differ: over a slow line a whole page is worth avoiding."""

@@ -34,7 +34,7 @@ class Panes(Container):
         super().__init__(classes="-stacked" if stacked else None)
         self._reads = reads  # whether enter reads the row; else it is for the screen
         self.listing = Listing(glyphs, id="list")
-        self.page = Page(id="page")
+        self.page = Page(glyphs, id="page")
         self.zoomed = ""
 
     def compose(self) -> ComposeResult:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from nodedoctor.tui.lines.subjects import Panel
 from nodedoctor.tui.look import Glyphs, Part
-from nodedoctor.tui.widgets.lines import strip
+from nodedoctor.tui.widgets.lines import scrolled
 
 TALLEST = 4
 """Lines of a panel where there is room; two where there is little."""
@@ -98,7 +98,7 @@ class Subjects(ScrollView, can_focus=True):
         """One line of a panel."""
         index = y + self.scroll_offset.y
         parts = self._lines[index] if index < len(self._lines) else []
-        return strip(parts, self.size.width, self.rich_style)
+        return scrolled(parts, self, y, self._glyphs)
 
     def _tall(self) -> int:
         return max(2, min(TALLEST, self.size.height // max(len(self._panels), 1)))
@@ -115,7 +115,7 @@ class Subjects(ScrollView, can_focus=True):
                 self.scroll_to(y=top, animate=False, immediate=True)
 
     def _draw(self) -> None:
-        width = self.scrollable_content_region.width - 1
+        width = self.size.width - 1
         if width < 1:
             return
         before, self._lines = self._lines, []

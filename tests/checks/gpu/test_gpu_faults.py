@@ -11,6 +11,7 @@ import pytest
 from fakes import build_nvml, nvml_env, write_config
 from fakes.tree import nvidia_tree
 from recorded import alarms, driver_files, machine, mesh, nvml, pci, replay, services, topo
+from tiers import some
 
 from nodedoctor.engine.registry import Options
 from nodedoctor.engine.session import Request, Session
@@ -199,7 +200,7 @@ LIKE = [
 ]
 
 
-@pytest.mark.parametrize("fault", LIKE)
+@pytest.mark.parametrize("fault", some(LIKE, 5))
 def test_the_same_fault_of_all_gpus_is_one_cause(node: Callable[..., Report], fault: str):
     told, check, status, _ = FAULTS[fault]
     report = node(
@@ -211,6 +212,7 @@ def test_the_same_fault_of_all_gpus_is_one_cause(node: Callable[..., Report], fa
     assert cause.subjects == tuple(f"gpu:{gpu}" for gpu in range(8))
 
 
+@pytest.mark.slow
 def test_two_faults_of_two_gpus_are_two_causes(node: Callable[..., Report]):
     for one, other in itertools.pairwise(LIKE):
         first, second = FAULTS[one], FAULTS[other]

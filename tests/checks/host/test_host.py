@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,7 @@ def test_huge_pages(host, status):
 
 RAILS = Rails((IbPort("mlx5_0", 1, "ACTIVE"), IbPort("mlx5_1", 1, "ACTIVE")))
 BARE = Container(runtime="docker", capabilities=(), seccomp=2)
+OF_SEVERAL_NODES = Processes((replace(RANK, rank=0, world_size=16),))
 BOTH = Host(uverbs={"uverbs0": "rw", "uverbs1": "rw"})
 
 
@@ -211,7 +213,9 @@ BOTH = Host(uverbs={"uverbs0": "rw", "uverbs1": "rw"})
         ((BARE,), [("note", "container:rights")]),
         ((DOCKER, Inventory((), 0, cut_off=True)), [("fail", "container:gpus")]),
         ((DOCKER, RAILS, BOTH), [("pass", "")]),
-        ((DOCKER, RAILS, Host()), [("fail", "container:rdma")]),
+        ((DOCKER, RAILS, Host()), [("note", "container:rdma")]),
+        ((DOCKER, replace(RAILS, explicit=True), Host()), [("fail", "container:rdma")]),
+        ((DOCKER, RAILS, Host(), OF_SEVERAL_NODES), [("fail", "container:rdma")]),
         ((DOCKER, RAILS, Host(uverbs={"uverbs0": "", "uverbs1": "rw"})), [("fail", "container:rdma")]),
         ((DOCKER, RAILS, Host(uverbs={"uverbs0": "rw"})), [("warn", "container:rdma")]),
         ((Container(),), [("skip", "")]),

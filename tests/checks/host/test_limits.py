@@ -15,6 +15,7 @@ from nodedoctor.engine.registry import Options
 from nodedoctor.facts.host.cgroup import Cgroup, own_cgroup
 from nodedoctor.facts.host.container import Container, container_files
 from nodedoctor.facts.host.env import Env
+from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import SHM, Bound, Limits, limits_files, parse_rlimits
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci, PciDevice
@@ -183,6 +184,12 @@ def test_locked_memory_of_the_shell(memlock: str, rails: Rails | None, container
     assert brief(judge("limits.memlock", *facts)) == [(status, "shell")]
 
 
+def test_a_container_without_rdma_devices_locks_no_memory_for_them():
+    facts = (limits(memlock=EIGHT_MIB), ACTIVE, DOCKER, processes())
+    assert brief(judge("limits.memlock", *facts, Host())) == [("note", "shell")]
+    assert brief(judge("limits.memlock", *facts, Host(uverbs={"uverbs0": "rw"}))) == [("fail", "shell")]
+
+
 def test_a_step_of_a_slurm_job_hands_its_limit_to_the_ranks_and_a_prolog_does_not():
     for variables, status in (
         ({"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7"}, "fail"),
@@ -261,6 +268,13 @@ def test_open_files_of_the_whole_node():
 
 
 V2 = {"/proc/self/cgroup": "0::/job/step\n", "/sys/fs/cgroup/job/step/memory.current": str(10 * GIB)}
+PSI = "/proc/pressure/memory"
+
+
+def waited(share: float) -> str:
+    return f"some avg10=0.00 avg60=0.00 avg300={share:.2f} total=9\n"
+
+
 FINE = [("pass", "host"), ("pass", "swap")]
 MEMORY_CASES = [
     ("plenty", limits(), FINE),
@@ -268,6 +282,16 @@ MEMORY_CASES = [
     ("97 %", limits(memory=meminfo(1000, 30)), [("fail", "host"), ("pass", "swap")]),
     ("swap unused", limits(memory=meminfo(swap=8, free=8)), [("pass", "host"), ("note", "swap")]),
     ("swap used", limits(memory=meminfo(swap=8, free=2)), [("pass", "host"), ("warn", "swap")]),
+    (
+        "swap used, waited for",
+        limits(memory=meminfo(swap=8, free=2), **{PSI: waited(1.5)}),
+        [("pass", "host"), ("warn", "swap")],
+    ),
+    (
+        "cold pages in swap",
+        limits(memory=meminfo(swap=8, free=2), **{PSI: waited(0)}),
+        [("pass", "host"), ("note", "swap")],
+    ),
     ("huge pages", limits(memory=meminfo(huge=400_000)), [*FINE, ("note", "hugepages")]),
     ("unreadable", limits(memory=""), [("unknown", "host")]),
     ("old kernel", limits(memory="MemTotal: 1048576 kB\n"), [("unknown", "host"), ("pass", "swap")]),

@@ -439,3 +439,25 @@ def test_control_characters_in_names_are_inert(name: str):
     read_all(xml([xml_gpu(product_name=escaped)]))
     read_all(q([q_gpu("00000000:18:00.0", {"Product Name": escaped, "GPU UUID": "GPU-1"})]))
     read_all(table(row(0, name=escaped)))
+
+
+POWER = """\
+        SW Power Cap                                   : Active
+        Current Power Limit                            : 200.00 W
+        Requested Power Limit                          : 200.00 W
+        Default Power Limit                            : 700.00 W
+        Graphics                                       : 345 MHz
+"""
+
+
+def test_lines_without_their_headings_are_read_where_their_names_tell():
+    gpu = one("nvidia-smi-q", POWER)
+    assert (gpu.power_limit_w, gpu.power_limit_default_w, gpu.clock_graphics_mhz) == (200, 700, None)
+    assert gpu.clock_event_reasons is None  # nobody knows whether the list is whole
+    hot = one("nvidia-smi-q", POWER + "    HW Slowdown : Active\n        HW Thermal Slowdown : Active\n")
+    assert set(hot.clock_event_reasons or ()) == {"hw_slowdown", "hw_thermal_slowdown"}
+
+
+@pytest.mark.parametrize("text", [POWER * 2, "Current Power Limit : 200 W\n", "a : b\nc : d\ne : f\n"])
+def test_too_few_lines_and_those_of_several_gpus_are_no_gpu(text: str):
+    assert isinstance(SmiQ.parse(Observation("nvidia-smi-q", text=text)), Unseen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from examples import examples
 from hypothesis import given, settings
@@ -125,3 +127,33 @@ def test_measured_pairs_below_the_rest_are_odd_and_wrong_data_is_named():
     assert measured.odd == {("GPU3", "GPU0"), ("GPU2", "GPU3")}
     assert measured.cells["GPU3", "GPU0"] == "300" and measured.cells["GPU2", "GPU3"] == "WRONG"
     assert matrices({"bandwidth": {"pairs": [{"source": 0}]}}) != []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda row: row.replace("PXB\tNODE", "PXBNODE"),  # two cells that grew together
+        lambda row: row.replace("PXB\t", ""),  # a cell that was lost
+        lambda row: row.replace("PXB", "PX B"),
+        lambda row: "",
+    ],
+)
+def test_nothing_is_told_of_a_damaged_row(damage: Callable[[str], str]):
+    row = "GPU0\t X \tNV18\tPXB\tNODE\t0-55\t0\t\tN/A\n"
+    found = topology(NEW.replace(row, damage(row)))
+    assert isinstance(found, Topology)
+    assert (found.damaged, found.links.get("GPU0")) == (("GPU0",), None)
+    assert found.nearest_nics("GPU0") == ("", ())
+    assert found.nearest_nics("GPU1") == ("PXB", ("mlx5_bond_1",))
+
+
+def test_a_matrix_whose_lines_were_wrapped_is_not_read():
+    wrapped = [line[at : at + 24] for line in NEW.expandtabs().splitlines() for at in range(0, len(line), 24)]
+    found = topology("\n".join(wrapped))
+    assert isinstance(found, Unseen) or set(found.damaged) == set(found.gpus)
+
+
+def test_a_name_that_was_cut_off_is_no_name():
+    found = topology("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-13\nGPU1\tNV1")
+    assert isinstance(found, Topology)
+    assert found.damaged == ("GPU1",)

@@ -137,6 +137,22 @@ def test_clock(synchronised, status):
 
 
 @pytest.mark.parametrize(
+    ("unit", "bound", "status"),
+    [
+        ("chronyd", 0.02, "note"),  # without rtcsync
+        ("chronyd", 16.0, "warn"),  # nobody answers it
+        ("ntpd", 0.02, "warn"),
+        ("phc2sys", 16.0, "note"),
+        ("docker", 0.02, "warn"),
+    ],
+)
+def test_a_service_that_keeps_the_clock_without_telling_the_kernel(unit: str, bound: float, status: str):
+    runs = Services((Service(unit, "loaded", "active", "running"),))
+    fields = {"synchronised": False, "clock_error_seconds": bound}
+    assert brief(judge("net.clock", net(**fields), runs)) == [(status, "")]
+
+
+@pytest.mark.parametrize(
     ("fields", "status"),
     [
         ({}, "note"),

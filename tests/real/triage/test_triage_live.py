@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 from test_triage_torch import JOB
 
-from nodedoctor.triage.live.examine import examine_live
+from nodedoctor.blackbox.live import Where, look_here
+from nodedoctor.triage.live.examine import judge_live
 
 pytestmark = pytest.mark.real
 
@@ -66,6 +68,6 @@ def test_live(
     if shutil.which("py-spy") is None:
         pytest.skip("no py-spy on PATH or beside the Python that has torch")
     with hanging(python, tmp_path / "train.log", fault, rank) as pids:
-        verdict = examine_live(pids).verdict
+        verdict = judge_live(asyncio.run(look_here(Where(tuple(pids))))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("cpu_stuck_or_slow_rank", [rank])
     assert shown in verdict.headline

@@ -116,6 +116,7 @@ def test_the_level_in_front_of_every_line_is_not_the_programs(logger: str, tmp_p
             assert (examined.verdict.cause, culprits(examined)) == (plain.verdict.cause, culprits(plain))
 
 
+@pytest.mark.slow
 def test_harmless_lines_in_other_peoples_logs(tmp_path: Path) -> None:
     """At most one verdict in thirty changes: some logs are a single line that another one outweighs."""
     tried = changed = 0

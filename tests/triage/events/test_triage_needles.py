@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_triage_stories import STORIES
@@ -31,7 +32,7 @@ def test_no_line_is_missed(sign: Sign) -> None:
     assert missed == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.sampled_from(SIGNS), st.data())
 def test_texts_made_from_the_pattern_have_a_word(sign: Sign, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(sign.pattern))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from say import caught, culprits, elastic
 
+from nodedoctor.blackbox import capture
+from nodedoctor.blackbox.sample import RankSample
 from nodedoctor.triage.events import ras
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, process, threads
+from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, threads
 from nodedoctor.triage.model import CollectiveCall, Place
 from nodedoctor.triage.nodes import NotANode, read_node
 
@@ -185,8 +189,12 @@ def test_any_answer_of_py_spy(text: str) -> None:
 
 
 def test_a_process_that_went_away_between_the_looks() -> None:
-    seen = process({"pid": 7, "before": {"state": "S", "ticks": 5}, "after": None}, {}, {})
-    assert (seen.pid, seen.states, seen.threads) == (7, ("S", ""), ())
+    """Nothing of it can be read, and it is told as it was."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    gone = RankSample(child.pid, 1, 0, 2, state="S")
+    (seen,) = asyncio.run(capture.look([gone], host="n", twice=0.1)).live.processes
+    assert (seen.pid, seen.states, seen.threads, seen.ticks) == (child.pid, ("S", "S"), (), 0)
 
 
 @given(

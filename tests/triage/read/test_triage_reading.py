@@ -259,9 +259,14 @@ def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     assert held._child is not None and held._child.returncode is not None
 
 
+ENOUGH = 1 << 17
+"""Bytes from which the next two tests have logs read in shares: a real threshold takes 10 s of CPU."""
+
+
 def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "ENOUGH", ENOUGH)
     for rank in range(8):
-        body = steps(1, 9000) + ("" if rank == 3 else caught(rank))
+        body = steps(1, 900) + ("" if rank == 3 else caught(rank))
         (tmp_path / f"rank{rank}.log").write_text(body)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     alone = as_document(examine([str(tmp_path)]))
@@ -273,8 +278,9 @@ def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(many, "ENOUGH", ENOUGH)
     for rank in range(8):
-        (tmp_path / f"rank{rank}.log").write_text(steps(1, 9000) + ("" if rank == 3 else caught(rank)))
+        (tmp_path / f"rank{rank}.log").write_text(steps(1, 900) + ("" if rank == 3 else caught(rank)))
     parent = os.getpid()
 
     def fails(*_: object, **__: object) -> None:

@@ -24,6 +24,8 @@ PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 _CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
 _TOKEN = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|N/A")
+_NAMED = re.compile(r"NV\d+|P\w*|N\w*|S\w*")  # how the names of paths begin
+_MORE = re.compile(r"\s*(?:X|NV\d+|P\w\w|NODE|S[YO]\w)(?=\s|$)")
 _OLD_NAMES = {"SOC": "SYS", "PSB": "PIX"}  # drivers before 384
 # Some dumps of the header have lost the blanks between names.
 _JOINED = re.compile(r"(?<=\S)(?=GPU\d|NIC\d|mlx\d|CPU Aff|NUMA Aff)")
@@ -48,13 +50,15 @@ class Topology:
 
     `links` holds for each GPU and adapter the token of every other one: NV18 (18 bonded NVLinks), or a PCIe
     path, PIX PXB PHB NODE SYS from near to far. `affinity` holds `cpus`, `numa` and `gpu_numa` per GPU where
-    they are given.
+    they are given. `damaged` are the GPUs whose row is not there, or has another number of cells than the
+    header: of such a row nothing is told, because nobody knows which cell is missing.
     """
 
     gpus: tuple[str, ...]
     nics: tuple[str, ...] = ()
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     affinity: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
 
     @classmethod
     def parse(
@@ -112,6 +116,8 @@ def _rows(lines: list[str], columns: list[str], extra: list[str]) -> dict[str, _
         label = label.strip()
         if label in columns and label not in rows:
             rows[label] = _cells(rest, columns, extra)
+            if line is lines[-1] and extra and _NAMED.fullmatch(line.split()[-1]):
+                rows[label] = {}, {}  # cut off within its cells: NV1 may be the beginning of NV18
     return rows
 
 
@@ -130,6 +136,8 @@ def _cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
             break
         links[column] = _OLD_NAMES.get(match[1], match[1])
         rest = rest[match.end() :]
+    if len(links) == len(columns) and _MORE.match(rest):
+        return {}, {}  # more cells than the header has columns: one of the two was wrapped or damaged
     # Between NUMA Affinity and GPU NUMA ID stands a cell that no column of the header belongs to.
     after = rest.lstrip(" ").removeprefix("\t").split("\t") if "\t" in rest else rest.split()
     words = [word.strip() for word in after]
@@ -143,9 +151,11 @@ def _topology(columns: list[str], rows: dict[str, _Row], names: dict[str, str]) 
         return names.get(label, label)
 
     gpus = tuple(column for column in columns if re.fullmatch(r"GPU\d+", column))
+    whole = {row: told for row, told in rows.items() if len(told[0]) == len(columns)}
     links = {
         name(row): {name(column): token for column, token in cells.items() if column != row}
-        for row, (cells, _) in rows.items()
+        for row, (cells, _) in whole.items()
     }
-    affinity = {row: extra for row, (_, extra) in rows.items() if row in gpus and extra}
-    return Topology(gpus, tuple(name(column) for column in columns if column not in gpus), links, affinity)
+    affinity = {row: extra for row, (_, extra) in whole.items() if row in gpus and extra}
+    nics = tuple(name(column) for column in columns if column not in gpus)
+    return Topology(gpus, nics, links, affinity, tuple(gpu for gpu in gpus if gpu not in whole))

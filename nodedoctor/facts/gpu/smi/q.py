@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from functools import cache
 
+from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
 
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
@@ -16,6 +19,15 @@ _PARTS = frozenset(
     )
 )
 """Headings of a GPU's sections, by which a paste without the line that names the GPU is known."""
+_STATES = frozenset(
+    plain(name)
+    for name in (*("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown"),)
+)
+"""Reasons for low clocks that are trouble. Without their heading only an active one is taken: a list of which
+nobody knows whether it is whole proves no absence."""
+_ENOUGH = 3
+"""Lines without their heading from which a paste is taken for a part of `-q` (chosen by us, no external
+source): one line alone may come from anywhere."""
 _KEYED = re.compile(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
 
 
@@ -41,7 +53,53 @@ def read_q(text: str) -> Section | None:
         return root
     names = [part.name for part in root.parts]
     cut = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
-    return Section("", parts=[Section("gpu", parts=root.parts)]) if cut else None
+    if cut:
+        return Section("", parts=[Section("gpu", parts=root.parts)])
+    return _headless(root.parts)
+
+
+def _headless(lines: list[Section]) -> Section | None:
+    """A GPU of lines that lost their headings, where enough of them have a name that no other section has."""
+    gpu = Section("gpu")
+    lines = [inner for line in lines for inner in (line, *line.parts)]
+    homed = [(home, part) for part in lines if (home := _home(part))]
+    for home, part in homed:
+        here = gpu
+        for name in home.split("/"):
+            inner = here.find(name)
+            if inner is None:
+                inner = Section(name)
+                here.parts.append(inner)
+            here = inner
+        if here.find(part.name) is not None:
+            return None  # the lines of several GPUs
+        here.parts.append(part)
+    return Section("", parts=[gpu]) if len(homed) >= _ENOUGH else None
+
+
+def _home(part: Section) -> str | None:
+    """The section that a line is of, where its name tells."""
+    if part.name in _STATES:
+        return "clocks_event_reasons" if part.text == "Active" else None
+    return _homes().get(part.name)
+
+
+@cache
+def _homes() -> Mapping[str, str]:
+    """The only section that has a line of that name, for names of three words and more."""
+    found: dict[str, dict[str, None]] = {}
+    for row in fields.rows():
+        for path in row.paths:
+            home, _, name = path.rpartition("/")
+            if name.count("_") > 1 and home:
+                found.setdefault(name, {})[home] = None
+    return {name: home for name, homes in found.items() for home in _only(homes)}
+
+
+def _only(homes: Mapping[str, None]) -> Iterator[str]:
+    """The first heading, where all are names of the same section in different drivers."""
+    if len({home.partition("/")[0].removeprefix("gpu_") for home in homes}) == 1:
+        yield next(iter(homes))
 
 
 def _section(content: str) -> Section:

@@ -41,7 +41,8 @@ class Pending(FleetError):
 class Allocation:
     """Nodes by name, or those the options choose; `job` and `nodes` are known once it has been granted."""
 
-    def __init__(self, words: tuple[str, ...], hosts: tuple[str, ...]) -> None:
+    def __init__(self, words: tuple[str, ...], hosts: tuple[str, ...], minutes: int = MINUTES) -> None:
+        self._minutes = minutes
         self.job = ""
         self.nodes = ""
         self._name = f"nodedoctor-{os.getpid()}"
@@ -71,7 +72,7 @@ class Allocation:
         await self._lines.aclose()
 
     def _argv(self) -> tuple[str, ...]:
-        ours = ("--no-bell", f"--time={MINUTES}", "--ntasks-per-node=1", "--no-kill")
+        ours = ("--no-bell", f"--time={self._minutes}", "--ntasks-per-node=1", "--no-kill")
         hosts = (f"--nodelist={fold(self._hosts)}", f"--nodes={len(self._hosts)}") if self._hosts else ()
         return ("salloc", *ours, *self._words, *hosts, f"--job-name={self._name}", "/bin/sh", "-c", _HELD)
 

@@ -159,4 +159,4 @@ class SlurmAsking:
 def _why(step: SlurmStep, lost: list[str]) -> str:
     if lost:
         return f"Slurm ended the step because of {fold(lost)}, and there was no time to ask again"
-    return f"srun: {step.errors[0]}" if step.errors else "srun ended without a word of it"
+    return f"srun: {step.errors[0]}" if step.errors else "srun ended without naming it"

@@ -21,7 +21,7 @@ _CLOSED = {
     "future": "not there yet",
     "inval": "registered with fewer resources than slurm.conf says",
     "maint": "in maintenance",
-    "perfctrs": "measured by somebody",
+    "perfctrs": "in use for performance counters",
     "power_down": "being powered down",
     "powered_down": "powered down",
     "powering_down": "being powered down",

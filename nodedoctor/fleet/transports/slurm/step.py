@@ -74,6 +74,14 @@ def argv(
     )
 
 
+def held_argv(job: str, words: tuple[str, ...], host: str, script: str) -> tuple[str, ...]:
+    """srun for a step on one node whose stdin and stdout are a line to it: nothing is held back or cut."""
+    return (
+        *("srun", *words, f"--jobid={job}", f"--nodelist={host}", "--nodes=1", "--ntasks=1", "--overlap"),
+        *("--unbuffered", "--mpi=none", "--cpu-bind=none", "--chdir=/", "/bin/sh", "-c", script),
+    )
+
+
 @record
 class Said:
     """The whole answer of one node: text, exit code, and what it said on stderr."""

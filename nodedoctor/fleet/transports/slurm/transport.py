@@ -14,23 +14,37 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
+from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import control
-from nodedoctor.fleet.transports.slurm.allocation import ALLOCATION_TIMEOUT_S, Allocation, Pending
+from nodedoctor.fleet.transports.slurm.allocation import (
+    ALLOCATION_TIMEOUT_S,
+    MINUTES,
+    Allocation,
+    Pending,
+)
 from nodedoctor.fleet.transports.slurm.asking import SlurmAsking
 from nodedoctor.fleet.transports.slurm.nodes import FORMAT, chosen, immediate, option, rows
+from nodedoctor.fleet.transports.slurm.step import held_argv
 from nodedoctor.nodeset import NodeSetError, expand, fold
 
 
 class Slurm:
-    """The way to nodes through Slurm; `words` are options as srun takes them, like `-p gpu -N 8`."""
+    """The way to nodes through Slurm; `words` are options as srun takes them, like `-p gpu -N 8`.
+
+    `minutes` is the time limit of our own job, where one is needed and no `--time` is given. With `job` the
+    nodes of that running job are asked, beside its own steps.
+    """
 
     name = "slurm"
 
-    def __init__(self, words: tuple[str, ...] = ()) -> None:
+    def __init__(self, words: tuple[str, ...] = (), minutes: int = MINUTES, *, job: str = "") -> None:
+        self._minutes = minutes
         self._words = tuple(word for word in words if not word.startswith(("-I", "--immediate")))
         self._patience = immediate(words, ALLOCATION_TIMEOUT_S)
-        self._job = os.environ.get("SLURM_JOB_ID", "")
+        self._running = job
+        self._job = job or os.environ.get("SLURM_JOB_ID", "")
         self._given: tuple[str, ...] = ()
         self._closed: dict[str, str] = {}
         self._idle: frozenset[str] = frozenset()
@@ -43,6 +57,9 @@ class Slurm:
             raise FleetError(
                 f"--slurm {word}: no option of srun; name checks before --slurm, or end it: --slurm="
             )
+        if self._running:
+            self._given = await self._of_running()
+            return self._given
         if self._job:
             self._given = self._of_this_job()
             return self._given
@@ -71,11 +88,30 @@ class Slurm:
         finally:
             await self.close()
 
+    async def talk(self, host: str, script: str, first: bytes) -> ChildStream:
+        """A line to a script on a node, by a step of its own; FleetError where Slurm would start nothing."""
+        if why := self._closed.get(host):
+            raise FleetError(why)
+        words = self._words if self._allocation is None else ()
+        argv = held_argv(self._job, words, host, script)
+        return await ChildStream.start(Command(argv, stdin=first, tied=True))
+
     async def close(self) -> None:
         """Give the allocation back, if there is one of ours."""
         allocation, self._allocation = self._allocation, None
         if allocation is not None:
             await allocation.close()
+
+    async def _of_running(self) -> tuple[str, ...]:
+        """The nodes of a job that somebody else started; its steps are of no concern."""
+        answer = await control.ask("squeue", f"--jobs={self._running}", "--noheader", "--format=%T %N")
+        if answer.rc != 0:
+            raise FleetError(f"--slurm {self._running}: {answer.complaint}")
+        state, _, nodes = answer.text.strip().partition("\n")[0].partition(" ")
+        if not nodes.strip():
+            said = f"is {state.lower()}" if state else "is not running"
+            raise FleetError(f"--slurm {self._running}: the job {said}, and has no nodes")
+        return _expanded(nodes.strip())
 
     def _of_this_job(self) -> tuple[str, ...]:
         nodes = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
@@ -105,7 +141,7 @@ class Slurm:
             self._closed.update(dict.fromkeys(without_room, f"Slurm has not given it {pending.why}"))
 
     async def _allocate(self, hosts: tuple[str, ...]) -> None:
-        allocation = Allocation(self._words, hosts)
+        allocation = Allocation(self._words, hosts, self._minutes)
         await allocation.get(self._patience)
         self._allocation, self._job = allocation, allocation.job
         self._given = _expanded(allocation.nodes)

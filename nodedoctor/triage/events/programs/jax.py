@@ -18,7 +18,7 @@ SIGNS: tuple[Sign, ...] = (
         "peer_died",
         "task-lost",
         rf"Task {_TASK} heartbeat timeout",
-        "the coordination service heard nothing of it any more: its process or its node is gone",
+        "the coordination service no longer hears from it: its process ended or its node is lost",
         personal=True,
     ),
     symptom(

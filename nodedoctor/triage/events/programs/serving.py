@@ -16,7 +16,7 @@ SIGNS: tuple[Sign, ...] = (
         "engine-died",
         r"Worker proc (?:\w+-(?P<rank>\d{1,6})|\S+) died unexpectedly"
         r"|Engine core proc \S+ died unexpectedly",
-        "an inference worker's process ended, for a reason that its engine does not know",
+        "an inference worker's process ended, the log does not say how",
         personal=True,
     ),
     symptom(

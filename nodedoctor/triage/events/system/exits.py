@@ -172,7 +172,7 @@ SIGNS: tuple[Sign, ...] = (
         "peer_died",
         "loader-ended",
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) exited unexpectedly",
-        "a data-loader worker ended, and how is not told",
+        "a data-loader worker ended, the log does not say how",
         personal=True,
     ),
     sign(

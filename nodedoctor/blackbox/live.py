@@ -1,0 +1,117 @@
+"""One look at a job that hangs now, here or on all its nodes; the job itself is never touched.
+
+Every node looks for itself and answers with what it saw (`nodedoctor.capture/1`); the looks are judged as one
+job. A node that does not answer in time is named, and costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from nodedoctor.blackbox import capture
+from nodedoctor.blackbox.sample import Sample, parse
+from nodedoctor.engine import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.record import record
+from nodedoctor.triage.live import saved
+from nodedoctor.triage.live.running_job import LiveJob
+
+if TYPE_CHECKING:
+    from nodedoctor.fleet.gather import Transport
+    from nodedoctor.fleet.model import FleetRequest, Node
+
+FINDING = 15.0
+"""Seconds in which the ranks are found: heaps of Ray's workers are searched for what they set themselves."""
+DEADLINE = 60.0
+"""Seconds in which a node answers: to find its ranks, and two looks at them."""
+BEYOND = 10.0
+"""Seconds beyond the nodes' own time after which the asking ends, whatever a transport does."""
+
+
+@record
+class Where:
+    """Which job is meant on a node: some processes and what is below them, a Slurm job's tasks, Ray's
+    workers; without any of them every rank on the machine."""
+
+    pids: tuple[int, ...] = ()
+    slurm: str = ""
+    ray: bool = False
+
+    def wanted(self) -> dict[str, Any]:
+        """The same for the sampler."""
+        if self.pids:
+            return {"pids": list(self.pids)}
+        if self.slurm:
+            return {"slurm": self.slurm}
+        return {"ray": True} if self.ray else {"all": True}
+
+
+async def look_here(where: Where, seconds: float = DEADLINE) -> LiveJob:
+    """What is seen of the job on this machine."""
+    host = socket.gethostname()
+    try:
+        return await asyncio.wait_for(_look(where, host), seconds)
+    except asyncio.TimeoutError:
+        return LiveJob(host, (), notes=(f"the look at the ranks did not end within {seconds:g} s",))
+
+
+async def look_over(transport: Transport, request: FleetRequest) -> LiveJob:
+    """What is seen of the job on all nodes of a transport; FleetError when nobody can be asked."""
+    hosts = await transport.hosts()
+    came: dict[str, Node] = {}
+
+    async def take_in() -> None:
+        asked = cast("AsyncGenerator[Node, None]", transport.ask(request))
+        async with contextlib.aclosing(asked) as answers:
+            async for node in answers:
+                came.setdefault(node.host, node)
+
+    waves = -(-len(hosts) // max(1, request.width))
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(take_in(), waves * request.deadline + BEYOND)
+    return together(hosts, came)
+
+
+def together(hosts: Sequence[str], came: Mapping[str, Node]) -> LiveJob:
+    """The answers of the nodes as one job, and who gave none."""
+    looks: list[LiveJob] = []
+    silent: list[tuple[str, str]] = []
+    for host in hosts:
+        node = came.get(host)
+        look = _answer(node.raw) if node is not None else None
+        if look is not None:
+            notes = look.notes if look.processes else (*look.notes, "no rank was found there")
+            looks.append(LiveJob(host, look.processes, look.ras, notes))
+        else:
+            silent.append((host, node.note if node is not None else "no answer in time"))
+    return saved.merged(looks, silent) if looks else LiveJob("", (), silent=tuple(silent))
+
+
+def answer(live: LiveJob) -> str:
+    """What a node says: one line, so that nothing a login shell prints can get into it."""
+    return json.dumps(saved.document(live)) + "\n"
+
+
+def _answer(raw: str) -> LiveJob | None:
+    lines = (line for line in raw.splitlines() if saved.SCHEMA in line)
+    return next((look for line in lines if (look := saved.read(line.encode())) is not None), None)
+
+
+async def _look(where: Where, host: str) -> LiveJob:
+    sample, problem = await _sample(where)
+    if sample is None:
+        return LiveJob(host, (), notes=(f"the processes could not be looked at: {problem}",))
+    return (await capture.look(sample.living, host=host)).live
+
+
+async def _sample(where: Where) -> tuple[Sample | None, str]:
+    """One look of the sampler, whose stdin ends at once."""
+    argv = child_process.child("job/sampler", json.dumps(where.wanted()))
+    seen = await child_process.run("ranks", Command(argv, stdin=b""), FINDING)
+    found = next((one for line in seen.text.splitlines() if (one := parse(line)) is not None), None)
+    return found, seen.note or seen.outcome.value

@@ -1,0 +1,44 @@
+"""What pairs of nodes must have, from a run in which they were well: lines for `--expect FILE`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nodedoctor.engine import input_files
+from nodedoctor.errors import NodeDoctorError
+from nodedoctor.expectations import KEYS
+from nodedoctor.json_shapes import mapping, number, words
+from nodedoctor.pairs.document import SCHEMA
+from nodedoctor.pairs.findings import GBPS_OF_KEY, KEY_OF_WHAT
+from nodedoctor.report.inert import inert
+
+SHARE = 0.9
+"""Of the reference that is expected from then on. Our choice: good pairs of one fabric differ by a few
+percent, and so do two runs; what is missing beyond that is worth a look."""
+
+
+def expected_of(path: str) -> tuple[str, bool]:
+    """The file of expectations, and whether the run was well enough to be the reference.
+
+    NodeDoctorError when the file is no document of pairs, or when no pair has a rate in it.
+    """
+    try:
+        told: Any = json.loads(input_files.read(path, pipes=True))
+    except OSError as error:
+        raise NodeDoctorError(f"--pairs {path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        told = None
+    if mapping(told).get("schema") != SCHEMA:
+        raise NodeDoctorError(f"--pairs {path}: not a document of `fleet --pairs --json`")
+    key = KEY_OF_WHAT.get(words(mapping(told.get("plan")).get("what")))
+    reference = number(told.get("reference_gbps"))
+    if key is None or not reference:
+        raise NodeDoctorError(f"--pairs {path}: no pair has a rate in it")
+    verdict = words(told.get("verdict"))
+    nodes, started = words(mapping(told.get("plan")).get("nodes")), words(told.get("started"))
+    lines = [
+        inert(f"# {nodes} nodes on {started}, verdict {verdict}; {SHARE:.0%} of what a good pair had"),
+        f"{key}={SHARE * reference / GBPS_OF_KEY[key]:.3f}  # {KEYS[key]}",
+    ]
+    return "\n".join(lines) + "\n", verdict == "pass"

@@ -1,0 +1,89 @@
+"""What a node says of itself before it is measured: its address, its link, and whether it is idle."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Iterable
+
+ANYWHERE = "198.18.0.1"
+"""An address that is nobody's (RFC 2544): no packet goes there, the route to it is only looked up."""
+
+
+def toward(names: Iterable[str]) -> str:
+    """Our address on the way to the first of these names that has one, else on the way out."""
+    for name in (*names, ANYWHERE):
+        try:
+            family, _, _, _, place = socket.getaddrinfo(name, 9, 0, socket.SOCK_DGRAM)[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(place)
+                address = str(probe.getsockname()[0])
+        except OSError:
+            continue
+        if not address.startswith("127.") and address != "::1":
+            return address
+    return ""
+
+
+def interface(address: str) -> str:
+    """The interface of an IPv4 address, from the kernel's own tables; empty where it is not found."""
+    import fcntl
+
+    for _, name in socket.if_nameindex():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            try:
+                found = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+        if socket.inet_ntoa(found[20:24]) == address:
+            return name
+    return ""
+
+
+def link_gbps(name: str) -> float | None:
+    """The speed of a physical interface; None for a virtual one, whose driver makes it up."""
+    try:
+        if not os.path.exists(f"/sys/class/net/{name}/device"):
+            return None
+        with open(f"/sys/class/net/{name}/speed") as told:
+            speed = int(told.read())
+    except (OSError, ValueError):
+        return None
+    return speed / 1000 if speed > 0 else None
+
+
+def busy() -> list[str]:
+    """What keeps this node from being measured; an empty list when it is idle."""
+    found: list[str] = []
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    if load > max(1, cpus / 4):
+        found.append(f"load {load:.1f} on {cpus} CPUs")
+    ours = os.environ.get("SLURM_JOB_ID", "none")
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as told:
+                words = told.read(200).decode("utf-8", "replace").replace("\0", " ")
+        except OSError:
+            continue
+        if words.startswith("slurmstepd: [") and not words.startswith(f"slurmstepd: [{ours}."):
+            found.append("a Slurm job ({})".format(words[len("slurmstepd: ") :].strip()))
+        elif words.startswith("ray::") and not words.startswith("ray::IDLE"):
+            found.append(f"a Ray task ({words.strip()[:60]})")
+    try:
+        asked = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+        with open(os.devnull, "rb") as nothing:
+            process = subprocess.Popen(
+                asked, stdin=nothing, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        try:
+            pids = process.communicate(timeout=8)[0].split()
+            if process.returncode == 0 and pids:
+                found.append(f"{len(pids)} processes on GPUs")
+        except subprocess.TimeoutExpired:
+            process.kill()
+            found.append("nvidia-smi gave no answer within 8 s")
+    except OSError:
+        pass
+    return found[:4]

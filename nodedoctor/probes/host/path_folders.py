@@ -1,0 +1,40 @@
+"""Which folders of PATH only root can write, one line each as soon as it is known.
+
+    python -I -S probes/host/path_folders.py FOLDER...    prints
+    0 yes                      the first folder is root's alone
+    1 belongs to uid 1000
+
+A folder on a dead mount may keep this program waiting for ever: what it said before is known by then.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.untrusted_files import Writers
+else:  # python -I leaves our own folders out
+    _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.append(os.path.join(_PACKAGE, "engine"))
+    from untrusted_files import Writers
+
+    del sys.path[-1]
+
+
+def main() -> None:
+    """Look at the folders in their order."""
+    for number, folder in enumerate(sys.argv[1:]):
+        writers = Writers()
+        writers.path(folder)
+        said = "yes"
+        if writers.found:
+            first = writers.found[0]
+            said = first.how if first.path == folder else f"{first.path} {first.how}"
+        print(number, said.replace("\n", "?"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""As root, no program of another user is run because PATH leads to it; for others PATH stays as it is."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.engine import child_process, search_path
+from nodedoctor.engine.registry import Command
+from nodedoctor.model import Outcome
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")
+THEM = 4321
+
+
+def planted(folder: Path, name: str = "a-tool-of-nobody") -> Path:
+    folder.mkdir()
+    tool = folder / name
+    tool.write_text(f"#!/bin/sh\nid -u >{folder}/ran\necho found\n")
+    tool.chmod(0o755)
+    return folder
+
+
+def answer(path: str, monkeypatch, name: str = "a-tool-of-nobody"):
+    monkeypatch.setenv("PATH", path)
+    return asyncio.run(child_process.run("tool", Command((name,)), 10))
+
+
+@as_root
+@pytest.mark.parametrize("how", ["owner", "everybody", "relative"])
+def test_a_folder_of_others_is_not_searched(tmp_path, monkeypatch, how):
+    folder = planted(tmp_path / "theirs")
+    if how == "owner":
+        os.chown(folder, THEM, THEM)
+    if how == "everybody":
+        folder.chmod(0o777)
+    monkeypatch.chdir(folder)
+    path = f"{'' if how == 'relative' else folder}:{os.environ['PATH']}"
+    seen = answer(path, monkeypatch)
+    assert seen.outcome is Outcome.MISSING
+    assert not (folder / "ran").exists()
+    assert "as root these folders of PATH are not searched" in seen.note
+    said = {"owner": f"belongs to uid {THEM}", "everybody": str(folder), "relative": "absolute"}
+    assert said[how] in seen.note
+
+
+@as_root
+def test_the_next_folder_of_root_is_searched(tmp_path, monkeypatch):
+    theirs, ours = planted(tmp_path / "theirs"), planted(tmp_path / "ours")
+    os.chown(theirs, THEM, THEM)
+    seen = answer(f"{theirs}:{ours}:{os.environ['PATH']}", monkeypatch)
+    assert (seen.outcome, seen.text) == (Outcome.OK, "found\n")
+    assert (ours / "ran").exists()
+    assert not (theirs / "ran").exists()
+
+
+@as_root
+def test_what_root_does_not_search_is_still_known_to_children(tmp_path, monkeypatch):
+    folder = planted(tmp_path / "theirs")
+    os.chown(folder, THEM, THEM)
+    path = f"{folder}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    environment = child_process.environment()
+    assert environment["NODEDOCTOR_CALLER_PATH"] == path
+    assert str(folder) not in environment["PATH"].split(":")
+
+
+def test_a_folder_that_gives_no_answer_is_left_out(tmp_path, monkeypatch):
+    """As one on a dead mount: the look at it ends in time, and the folders before it are known."""
+    monkeypatch.setattr(search_path, "_PROGRAM", tmp_path / "hangs.py")
+    monkeypatch.setattr(search_path, "LOOK_S", 0.5)
+    (tmp_path / "hangs.py").write_text("import time; print('0 yes', flush=True); time.sleep(60)\n")
+    found = search_path._judged("/usr/bin:/dead", root=True)
+    assert found.folders == "/usr/bin"
+    assert "/dead gave no answer" in found.left_out
+
+
+def test_another_user_s_path_stays_as_it_is():
+    found = search_path._judged("/one::/usr/sbin", root=False)
+    assert found.folders == "/one::/usr/sbin:/usr/local/sbin:/sbin"
+    assert not found.left_out
