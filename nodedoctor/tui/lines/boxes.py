@@ -52,7 +52,7 @@ _ASCII = _Pen("++++", "-", "|", "=", "|")
 
 
 def drawing(matrix: Matrix, facts: Mapping[str, Any], chosen: str, width: int, glyphs: Glyphs) -> list[Line]:
-    """The lines of the drawing; none where a box is wider than the page, or no sockets and adapters are known."""
+    """The lines of the drawing; none where a box is wider than the page, or sockets are not known."""
     pen = _DRAWN if glyphs is UNICODE else _ASCII
     boxes = _boxes(matrix)
     known = any(group.nics for _, groups in boxes for group in groups) or matrix.numa
