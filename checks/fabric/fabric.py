@@ -276,7 +276,13 @@ def _same_version(driving: str, packages: DriverPackages | None, machine: Machin
     "NVLink fabric registration",
     tags={"fast", "gpu", "nvlink"},
     without=(Machine,),
-    explained_by=("driver.answers", "driver.gpus-present", "nvlink.links", "fabric.manager@node"),
+    explained_by=(
+        "driver.answers",
+        "driver.gpus-present",
+        "nvlink.links",
+        "fabric.manager@node",
+        "fabric.guest@node",
+    ),
 )
 def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
     """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
