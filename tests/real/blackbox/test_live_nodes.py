@@ -75,7 +75,6 @@ def job(cluster: Cluster, python: str) -> Iterator[str]:
     time.sleep(1)
     yield number
     cluster.slurm("scancel", number)
-    until(lambda: not cluster.queue())
 
 
 def live(cluster: Cluster, *words: str, **env: str) -> dict[str, Any]:
@@ -132,7 +131,6 @@ def test_by_ssh_with_a_node_that_is_cut_off(cluster: Cluster, job: str) -> None:
 
 def test_scancel_leaves_nothing(cluster: Cluster, job: str) -> None:
     cluster.slurm("scancel", job)
-    until(lambda: not cluster.queue())
     for host in list(cluster.hosts)[2:]:  # the first of them has been cut off
         until(
             lambda host=host: not [one for one in host.processes() if "nodedoctor" in one or str(JOB) in one]
