@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from nodedoctor.report.text import sentence
 
 ROOT = Path(__file__).parent.parent
 MADE = {"real": "real", "pasted": "from what somebody posted", "synthetic": "made up"}
+WIDE = ("---", "hide: [toc]", "---", "")
+"""The head of a page whose table needs the room of the table of contents."""
 LINES = 6
 """Lines of evidence that an example shows."""
 
@@ -46,7 +49,12 @@ def pages() -> dict[str, str]:
 def _check(check: Check, sample: Sample | None) -> Iterator[str]:
     yield from (f"# {check.id}", "")
     if texts := error_texts(check):
-        yield from ("```", *texts, "```", "")
+        yield from ("```text", *texts, "```", "")
+    else:
+        yield from (
+            "No error message names this fault: jobs fail or are slow, as for many reasons.",
+            "",
+        )
     yield from (f"{_plain(check.title)}.", "")
     if check.stage == "preview":
         yield from ("*In preview: what it finds is at most a warning and counts only with `--preview`.*", "")
@@ -58,8 +66,7 @@ def _check(check: Check, sample: Sample | None) -> Iterator[str]:
         if section.items:
             yield ""
     yield from _example(sample)
-    run = ["## Run it", "", "```", f"nodedoctor {check.id}", "```"]
-    yield from run
+    yield from ("## Run it", "", "```sh", f"nodedoctor {check.id}", "```")
 
 
 def _example(sample: Sample | None) -> Iterator[str]:
@@ -69,7 +76,7 @@ def _example(sample: Sample | None) -> Iterator[str]:
         return
     finding = sample.finding
     lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
-    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```")
+    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```text")
     yield f"{Status(finding['status']).word} {sample.result['check']}  {sentence(finding)}"
     yield from (f"     | {line}" for line in lines[:LINES])
     if finding["fix"]:
@@ -79,7 +86,7 @@ def _example(sample: Sample | None) -> Iterator[str]:
 
 
 def _index(checks: Iterable[Check]) -> Iterator[str]:
-    yield from ("# Checks", "")
+    yield from (*WIDE, "# Checks", "")
     yield from _head("Check", "What holds when it passes", "Stage", "Seen on")
     for check in checks:
         hardware = ", ".join(dict.fromkeys(row.hardware for row in seen_on(check.id))) or "stand-ins only"
@@ -87,7 +94,7 @@ def _index(checks: Iterable[Check]) -> Iterator[str]:
 
 
 def _xids() -> Iterator[str]:
-    yield from ("# Xids and SXids", "")
+    yield from (*WIDE, "# Xids and SXids", "")
     yield from _head("Xid", "Name", "Meaning", "Severity", "Culprit", "What to do", "Source")
     for row in xids.xids():
         culprits = ", ".join(CULPRITS.get(name, name) for name in row.fault)
@@ -102,7 +109,7 @@ def _xids() -> Iterator[str]:
 
 
 def _variables() -> Iterator[str]:
-    yield from ("# Environment variables", "")
+    yield from (*WIDE, "# Environment variables", "")
     yield from _head("Variable", "Read by", "Effect", "Default", "In production", "Source")
     for row in env_vars.env_vars():
         owner = "nothing" if row.phantom else OWNERS.get(row.owner, row.owner)
@@ -112,6 +119,10 @@ def _variables() -> Iterator[str]:
 
 def _causes() -> Iterator[str]:
     yield from ("# Causes that triage names", "")
+    yield from _head("Cause", "What it is", "What it means")
+    for row in causes.causes():
+        yield _row(f"[{row.cause}](#{row.cause})", row.title, row.means)
+    yield ""
     for row in causes.causes():
         yield from (f"## {row.cause}", "", f"{_plain(row.title)}. {_plain(row.means)}", "")
         for heading, steps in (("How to confirm it", row.confirm), ("What to do", row.fix)):
@@ -131,8 +142,9 @@ def _row(*cells: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that is no markup: what a table or a docstring says, not a tag."""
-    return " ".join(str(text).split()).replace("<", "&lt;")
+    """Text that is no markup: what a table or a docstring says, not a tag; addresses can be followed."""
+    escaped = " ".join(str(text).split()).replace("<", "&lt;")
+    return re.sub(r"(?<!\()https://([^\s/]+)[^\s,;)|]*", lambda found: f"[{found[1]}]({found[0]})", escaped)
 
 
 def main(folder: Path) -> None:

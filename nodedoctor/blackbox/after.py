@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from nodedoctor import single_file
+from nodedoctor import __version__, single_file
 from nodedoctor.blackbox import keep
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.json_shapes import Json, text
+from nodedoctor.wording import counted
 
 NODE_DEADLINE = 30.0
 """Seconds for the checks of this node, whose recording is kept beside the verdict of a hang."""
@@ -32,6 +33,7 @@ Log = tuple[str, int]
 
 def attached(watch: Watch, folder: Folder, say: Say) -> None:
     """Close the folder of a job that was watched."""
+    folder.settle()
     folder.write("run.json", run_json(watch, folder))
     if watch.hangs:
         keep.page(folder, watch.hangs[-1].document)
@@ -44,7 +46,8 @@ def ended(
     """Close the folder of a command that was run: one line when it ended well, else why it did not."""
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     more = {"exit_code": code, "seconds": round(time.time() - began, 1)}
-    folder.write("run.json", run_json(watch, folder, **more) if watch else json.dumps(more))
+    folder.settle()
+    folder.write("run.json", run_json(watch, folder, **more))
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     if code == 0 and not lasting:
@@ -94,12 +97,13 @@ async def _from(path: str, begin: int, seconds: float) -> str:
     return seen.text
 
 
-def run_json(watch: Watch, folder: Folder, **more: object) -> str:
-    """The document `run.json`, `nodedoctor.run/1`."""
+def run_json(watch: Watch | None, folder: Folder, **more: object) -> str:
+    """The document `run.json`, `nodedoctor.run/1`; `watch` is None for a command that ended before it."""
     told = {
         "schema": "nodedoctor.run/1",
+        "tool": __version__,
         **more,
-        **watch.state(),
+        **(watch.state() if watch is not None else {}),
         "lost_writes": folder.lost,
         "problem": folder.problem,
     }
@@ -127,7 +131,7 @@ def ourselves() -> tuple[str, ...]:
 
 def _say_losses(folder: Folder, say: Say) -> None:
     if folder.lost:
-        say(f"{folder.lost} writes to {folder.path} were lost: {folder.problem}")
+        say(f"{counted(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
 
 
 def _says_why(document: Json) -> bool:

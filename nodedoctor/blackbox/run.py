@@ -178,7 +178,7 @@ def _only_hangs(tell: Callable[[str], None]) -> Callable[[str], None]:
 
     def say_some(line: str) -> None:
         nonlocal heard
-        heard = heard or line.startswith("HANG")
+        heard = heard or line.startswith(("HANG", "PERHAPS A HANG"))
         if heard:
             tell(line)
 

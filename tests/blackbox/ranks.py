@@ -27,6 +27,10 @@ def crunch():
     while time.monotonic() < end:
         sum(range(10000))
 
+def spin():
+    while True:
+        sum(range(10000))
+
 def main():
     rank = int(os.environ["RANK"])
     for step in range(6):
@@ -56,7 +60,7 @@ def job(folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600) -> list
     script.write_text(RANK.format(fault=fault, **values))
     each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
     places = " ".join(map(str, range(ranks)))
-    return ["sh", "-c", f"for rank in {places}; do {each} done; wait"]
+    return ["sh", "-c", f"trap 'trap - TERM; kill 0' TERM; for rank in {places}; do {each} done; wait"]
 
 
 def python() -> str:

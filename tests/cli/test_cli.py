@@ -122,7 +122,7 @@ def test_lists_are_text_or_json():
 
 
 def test_schemas_are_schemas():
-    for name in ("report", "snapshot"):
+    for name in ("report", "snapshot", "run"):
         jsonschema.Draft202012Validator.check_schema(json.loads(nodedoctor("schema", name).stdout))
 
 

@@ -14,6 +14,11 @@ from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.story import tell
 from nodedoctor.wording import counted, listed
 
+UNSEEN = (
+    "ranks are known by RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in their environment, which only their own"
+    " user and root can read"
+)
+
 
 def judge_live(live: LiveJob) -> Examined:
     """The verdict on what was seen of a running job, now or by whoever kept it.
@@ -53,12 +58,13 @@ def _judged(live: LiveJob) -> Examined:
     found = [] if moving else judge.candidates(live)
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]
+    unseen = () if live.processes else (UNSEEN,)
     silent = tuple(f"{host} gave no answer: {why}" for host, why in live.silent)
-    coverage = Coverage(
-        0, 0, tuple(sorted(ranks)), max(sizes, default=None), (*silent, *live.notes), silent=live.silent
-    )
+    notes = (*silent, *live.notes, *unseen)
+    world = max(sizes, default=None)
+    coverage = Coverage(0, 0, tuple(sorted(ranks)), world, notes, silent=live.silent)
     judged = verdict.judge(story, coverage, found)
-    if judged.outcome == "undetermined":
+    if judged.outcome in ("undetermined", "nothing"):
         processes = (
             f"{len(live.processes)} processes of the job were seen" if live.processes else "no rank was found"
         )

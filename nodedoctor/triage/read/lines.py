@@ -41,7 +41,7 @@ _WORDED = re.compile(
     r"[\[(]?(?:[A-Z][a-z]{2},? )?(?:([A-Z][a-z]{2}) +(\d{1,2})|(\d{1,2})[ /]([A-Z][a-z]{2}))"
     r"(?:[ /](?:19|20)\d\d)?[ :](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: (?:AM|PM))?"
     r"(?: (?:[A-Z]{3,4}|[+-]\d{4}))?(?: (?:19|20)\d\d)?"
-    r"[\])]?(?: - | \| |:? |\t|$)"
+    r"[\])]?(?: - | \| |:? |\t|(?=\[\d{1,6}\]<std)|$)"
 )
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 _CLOCK = re.compile(
@@ -78,9 +78,11 @@ _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
 _SYSLOG = re.compile(
     r"(?:([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
     r"|(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)"
-    r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) ([A-Za-z0-9][\w.-]*) (?:(?=[\w./-]+: )|[\w./@-]+\[\d+\]: ?)"
+    r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) "
+    r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
+    r"(?:(?=[\w./-]+: )|[\w./@-]+\[\d+\]: ?)"
 )
-_RANK = re.compile(r"\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
+_RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
 _MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
 _LABEL = re.compile(r" {0,4}(\d{1,5}): (?! *\d)")
@@ -259,7 +261,7 @@ def _take(text: str, prefix: _Prefix) -> str | None:
             return text[found.end() :]
     if prefix.logged:
         found = _LOGGER.match(text) or (_NAMED.match(text) if prefix.level else None)
-        if found and not found[0].startswith(("Error", "Warning")):
+        if found and not (found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end())):
             return text[found.end() :]
     return None
 
@@ -410,7 +412,7 @@ def _read_nccl(found: re.Match[str], prefix: _Prefix) -> None:
 
 _UPPER, _LOWER, _DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None], str], ...] = (
-    (_RANK, _read_rank, "["),
+    (_RANK, _read_rank, "[ \t"),
     (_MPI, _read_mpi, "[m"),
     (_LOGGER_RANK, _read_logger_rank, "[(<rRgG"),
     (_GLOG, _read_glog, "[EWIF"),

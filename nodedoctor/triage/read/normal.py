@@ -60,13 +60,28 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     tail = chain(rest, _joined(pieces, wide))
     for piece in tail:
         entry = piece.entry
-        for line in parse(entry.text, piece.place, habit, entry.who):
+        for line in _inside(parse(entry.text, piece.place, habit, entry.who), lost):
             level = line.level or (entry.level if entry.level in SERIOUS else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)
             if line.text:
                 yield line
+
+
+def _inside(lines: Iterator[Line], lost: Lost) -> Iterator[Line]:
+    """The lines, those out of their envelope that stand in one behind a prefix."""
+    for line in lines:
+        records = _opened(line.text, lost) if line.text.lstrip()[:1] in ("{", '"') else None
+        if records is None:
+            yield line
+            continue
+        for entry in records:
+            for inner in parse(entry.text, line.place, who=entry.who.filled(line.who)):
+                time = next((t for t in (inner.time, entry.time, line.time) if t is not None), None)
+                yield replace(
+                    inner, time=time, level=inner.level or line.level, origin=inner.origin or line.origin
+                )
 
 
 def _habit(texts: list[str]) -> Habit:
