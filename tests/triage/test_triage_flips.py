@@ -1,4 +1,4 @@
-"""Changed logs: what does not matter, done to every case one after another, turns three verdicts in a hundred.
+"""Changed logs: what does not matter, done to every case one by one, turns three verdicts in a hundred.
 
 `test_triage_laws` holds each change alone; here formats, harmless lines and both together meet every case, a
 sample of them in each run of the fast tests and all of them among the slow ones.
