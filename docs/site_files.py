@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from mkdocs.structure.files import File, Files
 
@@ -38,6 +40,7 @@ def on_files(files: Files, config: Any) -> Files:
     for uri, source in added():
         files.append(File.generated(config, uri, abs_src_path=str(source)))
     files.append(File.generated(config, "download/index.md", content=downloads()))
+    files.append(File.generated(config, "download/recipes.zip", content=recipes()))
     return files
 
 
@@ -57,6 +60,17 @@ def built() -> list[Path]:
     return [path for pattern in DOWNLOADS for path in sorted((ROOT / "dist").glob(pattern))]
 
 
+def recipes() -> bytes:
+    """The folders recipes/ and examples/, which the commands of the pages name."""
+    made = BytesIO()
+    with ZipFile(made, "w") as archive:
+        for path in sorted(Path(__file__).parent.glob("*/**/*")):
+            name = path.relative_to(Path(__file__).parent).as_posix()
+            if path.is_file() and name.startswith(("recipes/", "examples/")):
+                archive.write(path, name)
+    return made.getvalue()
+
+
 def downloads() -> str:
     """The page of the downloads."""
     rows = (
@@ -64,4 +78,6 @@ def downloads() -> str:
         for path in built()
         for data in (path.read_bytes(),)
     )
-    return "\n".join(("# Downloads", "", "| file | size | SHA-256 |", "|---|---|---|", *rows, ""))
+    text = "\n".join(("# Downloads", "", "| file | size | SHA-256 |", "|---|---|---|", *rows, ""))
+    text += "\n[recipes.zip](recipes.zip): the folders `recipes/` and `examples/` that commands name.\n"
+    return text

@@ -127,8 +127,9 @@ class Watch:
         below: dict[int, list[int]] = {}
         for pid, parent in parents.items():
             below.setdefault(parent, []).append(pid)
-        self.roots = [pid for pid in self.starts(parents) if pid in parents]
-        inside = descendants(self.roots, below) - self.ours(parents, below)
+        ours = self.ours(parents, below)
+        self.roots = [pid for pid in self.starts(parents, ours) if pid in parents]
+        inside = descendants(self.roots, below) - ours
         self.members = {
             pid: one for pid, one in self.chosen(inside, parents).items() if one["start"] is not None
         }
@@ -141,15 +142,16 @@ class Watch:
         found = set(above(os.getpid(), parents)) | (descendants([os.getppid()], below) - job)
         return found | {pid for pid in parents if OURS.search(read(f"/proc/{pid}/cmdline", 4096))}
 
-    def starts(self, parents: dict[int, int]) -> list[int]:
-        """The processes that the job hangs from."""
+    def starts(self, parents: dict[int, int], ours: set[int]) -> list[int]:
+        """The processes that the job hangs from; a watch that Slurm's prolog started is none, or it would
+        wait for itself."""
         found = [int(pid) for pid in self.wanted.get("pids", ())]
         if self.wanted.get("ray"):
             found += [pid for pid in parents if name(pid) == "raylet"]
         if self.wanted.get("all"):
             found += [pid for pid, parent in parents.items() if parent == 0]
         if job := self.wanted.get("slurm"):
-            mine = {pid for pid in parents if job_of(pid) == job}
+            mine = {pid for pid in parents if pid not in ours and job_of(pid) == job}
             found += sorted(pid for pid in mine if parents[pid] not in mine)
         return found
 
