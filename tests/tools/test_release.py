@@ -11,6 +11,7 @@ import yaml
 from tiers import some
 
 ROOT = Path(__file__).parents[2]
+FIRST = "0.1.0"
 CHANGES = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- A thing.\n\n## [0.1.0] - 2026-01-02\n\n- First.\n"
 
 
@@ -28,7 +29,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     (folder / "nodedoctor").mkdir()
-    (folder / "nodedoctor" / "__init__.py").write_text('"""Doc."""\n\n__version__ = "0.1.0"\n')
+    (folder / "nodedoctor" / "__init__.py").write_text(f'"""Doc."""\n\n__version__ = "{FIRST}"\n')
     (folder / "CHANGELOG.md").write_text(CHANGES)
     git(folder, "init", "--quiet", "--initial-branch", "main")
     git(folder, "add", ".")
