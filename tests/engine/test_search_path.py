@@ -69,7 +69,7 @@ def test_what_root_does_not_search_is_still_known_to_children(tmp_path, monkeypa
 def test_a_folder_that_gives_no_answer_is_left_out(tmp_path, monkeypatch):
     """As one on a dead mount: the look at it ends in time, and the folders before it are known."""
     monkeypatch.setattr(search_path, "_PROGRAM", tmp_path / "hangs.py")
-    monkeypatch.setattr(search_path, "LOOK_S", 0.5)
+    monkeypatch.setattr(search_path, "NEXT_S", 0.5)
     (tmp_path / "hangs.py").write_text("import time; print('0 yes', flush=True); time.sleep(60)\n")
     found = search_path._judged("/usr/bin:/dead", root=True)
     assert found.folders == "/usr/bin"

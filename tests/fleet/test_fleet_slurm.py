@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodedoctor.engine.search_path import search_path
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports.slurm.nodes import chosen, immediate, option, rows
 from nodedoctor.fleet.transports.slurm.step import MARK, Said, SlurmStep, task
@@ -450,6 +451,7 @@ def test_a_node_without_nodedoctor_is_brought_the_single_file(cluster, tmp_path,
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     step = cluster.bin / "srun"
     step.write_text(step.read_text().replace("stdin=subprocess.DEVNULL", "stdin=0"))
+    search_path()  # looked at by this interpreter, and remembered
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")  # beside it no nodedoctor is found
     cluster.sinfo("gpu-1|all*|idle|none\n")
 
@@ -471,6 +473,7 @@ def test_the_first_step_may_end_while_the_file_is_brought(cluster, tmp_path, mon
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     step = cluster.bin / "srun"
     step.write_text(step.read_text().replace("stdin=subprocess.DEVNULL", "stdin=0"))
+    search_path()  # looked at by this interpreter, and remembered
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     cluster.sinfo("gpu-1|all*|idle|none\ngpu-2|all*|idle|none\n")
     cluster.node("gpu-2", "sleep 2.5")
