@@ -295,6 +295,8 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
     Fix: Check the fabric manager, then reset the GPU.
     Threshold: NVIDIA's guide: wait for Completed with status Success; 600 s of patience are our threshold.
     False positives: A node that booted a moment ago.
+    Error texts:
+    - CUDA error 802: system not yet initialized
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -5,6 +5,7 @@ Everything from the node passes `inert` on its way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -34,6 +35,7 @@ EVIDENCE_LINES = 12
 LONGEST = 4000
 """Characters shown of one line of evidence."""
 
+_ADDRESS = re.compile(r"https://[\w./#?=&%+~:-]+")
 SLOW = 1.0
 """Seconds from which it is worth a column what a check cost; the Probes screen has all of them."""
 
@@ -50,18 +52,19 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     else:
         status = Status(sickest["status"])
         parts.append((status.word, STYLE[status]))
-    for status in _WORST_FIRST:
+    for status in _WORST_FIRST[:-1]:
         count = sum(result["status"] == status.value for result in answered)
         if count:
             parts.append((f"  {count} {status.value}", ""))
     if state.running:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
-    parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
+    parts.append((f"  [{narrowed}]", LABEL) if narrowed else (f"  {_when(state)}", QUIET))
     count = sum(is_certain(cause, state) for cause in state.report["causes"])
     if count:
-        parts.insert(1, (f"  {count} cause{'s'[: count > 1]} ", LABEL))
-    return [((headline(state.report["node"]), LABEL),), tuple(parts)]
+        parts.insert(1, (f"  {count} cause{'s'[: count > 1]}", LABEL))
+    node = headline(state.report["node"]).replace("x NVIDIA ", "x ").replace("   ", "  ")
+    return [((node, LABEL),), tuple(parts)]
 
 
 def is_certain(cause: Cause, state: State) -> bool:
@@ -196,8 +199,9 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
 
 
 def labelled(label: str, text: str) -> Para:
-    """A paragraph behind a label, as wide as all labels."""
-    return Para(inert(text), _lead(label))
+    """A paragraph behind a label, as wide as all labels; an address is a link."""
+    link = f"link {text}" if _ADDRESS.fullmatch(text) else ""
+    return Para(inert(text), _lead(label), link, verbatim=bool(link))
 
 
 def _lead(label: str) -> str:

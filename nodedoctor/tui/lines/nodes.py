@@ -26,6 +26,8 @@ LETTER = {
 }
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """The names of the matrix's columns."""
+TALLEST = 18
+"""Lines for the ids of checks above the matrix."""
 NAMES = 24
 """Cells for the names of nodes in the matrix, where there is room."""
 
@@ -98,10 +100,18 @@ def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> l
     return [_matrix_row(nodes, cells, width, glyphs) for (_, cells), nodes in alike.items()]
 
 
-def heading(checks: Sequence[str], width: int) -> tuple[Part, ...]:
-    """The line of letters above the matrix."""
-    letters = " ".join(LETTERS[: len(checks)])
-    return ((" " * 7 + "node".ljust(_names(width)), QUIET), (letters, LABEL))
+def heading(checks: Sequence[str], width: int, *, tall: bool) -> list[tuple[Part, ...]]:
+    """What stands above the matrix: letters, or where there is room every check's id from top to bottom."""
+    left = " " * 7 + "node".ljust(_names(width))
+    if not tall:
+        return [((left, QUIET), (" ".join(LETTERS[: len(checks)]), LABEL))]
+    names = [inert(check)[:TALLEST] for check in checks]
+    height = max(map(len, names), default=1)
+    lines = [" ".join(name.rjust(height)[at] for name in names) for at in range(height)]
+    last = len(lines) - 1
+    return [
+        ((left if at == last else " " * len(left), QUIET), (line, LABEL)) for at, line in enumerate(lines)
+    ]
 
 
 def legend(fleet: Fleet, checks: Sequence[str], more: int) -> Iterator[Para]:
