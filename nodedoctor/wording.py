@@ -87,5 +87,18 @@ def about(subject: str, summary: str) -> str:
     return f"{name}: {summary}" if name else summary
 
 
+def clause(text: str) -> str:
+    """The first clause of a text: `no answer in 30 s` of `no answer in 30 s and SIGKILL had no effect`."""
+    return re.split(r"; |, | and ", text, maxsplit=1)[0]
+
+
+def short_path(path: str, most: int = 48) -> str:
+    """A path with its middle left out: `/home/ray/.../nccl/lib/libnccl.so.2`."""
+    parts = path.split("/")
+    if len(path) <= most or len(parts) < 7:
+        return path
+    return "/".join([*parts[:3], "...", *parts[-3:]])
+
+
 def _pieces(run: Sequence[int]) -> list[str]:
     return [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run]

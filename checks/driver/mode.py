@@ -14,7 +14,7 @@ from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
-from nodedoctor.wording import agree, counted, numbered
+from nodedoctor.wording import agree, clause, counted, numbered
 
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
@@ -215,7 +215,7 @@ def _well(gpus: Gpus, summary: str) -> Finding:
     """All is well with every GPU; of those that were not reached nothing is known."""
     if gpus.interrupted:
         return Finding.unknown(
-            gpus.interrupted, f"{summary}; the others were not read: {gpus.interrupted_note}"
+            gpus.interrupted, f"{summary}; the others were not read: {clause(gpus.interrupted_note)}"
         )
     return Finding.ok(summary)
 
@@ -223,7 +223,7 @@ def _well(gpus: Gpus, summary: str) -> Finding:
 def _no_gpus(gpus: Gpus) -> Finding:
     """Where no GPU is shown these questions stay open, unless there is none to ask about."""
     if gpus.interrupted:
-        return Finding.unknown(gpus.interrupted, f"no GPU was read: {gpus.interrupted_note}")
+        return Finding.unknown(gpus.interrupted, f"no GPU was read: {clause(gpus.interrupted_note)}")
     if gpus.init_error or gpus.lost:
         why = gpus.init_error.text if gpus.init_error else gpus.lost[0].text
         return Finding.unknown("not-visible-here", f"no GPU could be read: {why}")

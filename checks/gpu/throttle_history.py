@@ -69,9 +69,7 @@ def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     if uptime is None:
         yield Finding.unknown("not-visible-here", "unknown how long these counters have run")
     elif not findings:
-        yield Finding.ok(
-            f"{all_of(told)} throttled for less than {SHARE:.0%} of the time since boot{_part(told)}"
-        )
+        yield Finding.ok(f"{all_of(told)} throttled for less than {SHARE:.0%} of uptime{_part(told)}")
 
 
 def _part(told: list[Gpu]) -> str:
@@ -84,7 +82,7 @@ def _part(told: list[Gpu]) -> str:
     if len(counted) == len(REASONS):
         return ""
     of = " and ".join(REASONS[reason] for reason in counted) or "not the same reasons on all"
-    return f" (this driver counts only: {of})"
+    return f" (only {of} counted)"
 
 
 def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> Iterator[Finding]:

@@ -296,13 +296,14 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
         return Finding.info("Xid 154: the driver requests no recovery any more", subject=subject)
     worst, evidence = judged[0], _evidence(judged)
     meaning, *more = sentences(worst.meaning)
+    meaning = re.sub(r" \([^()]*\)$", "", meaning)
     summary = f"{worst.times}{_whom(worst)}: {meaning}"
     rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
     ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
     summary += f"; also {', '.join(rest)}" if rest else ""
     if worst.status is Status.PASS:
         codes = ", ".join([worst.times, *ignored])
-        return Finding.info(f"{codes}: no action needed. {worst.meaning}", subject=subject, evidence=evidence)
+        return Finding.info(f"{codes}: no action needed. {meaning}", subject=subject, evidence=evidence)
     summary += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
     asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
     fix = _fix(asked, index, worst)
@@ -347,8 +348,8 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
 def _whom(one: Judged) -> str:
     """The processes that were hit, and the first and last time."""
     owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
-    named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(2)]
-    more = f" and {len(owners) - 2} more" if len(owners) > 2 else ""
+    named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(1)]
+    more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
     first, last = one.events[0].when.short, one.events[-1].when.short
     times = f" at {first}" if first else ""
     times += f" to {last}" if first and last != first else ""

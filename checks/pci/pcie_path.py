@@ -91,7 +91,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
         if redirecting:
             lent = any(_lent(bridge, tree.bridges) for bridge in redirecting)
             why = "needed for passthrough to virtual machines" if lent else "not applied to ATS requests"
-            addresses = ", ".join(bridge.address for bridge in redirecting[:8])
+            addresses = listed((bridge.address for bridge in redirecting), 3)
             yield Finding.info(f"redirection at {counted(len(redirecting), 'bridge')} ({why}): {addresses}")
         elif roots:
             text = f"redirection only at root ports, harmless: {', '.join(roots[:8])}"

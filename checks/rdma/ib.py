@@ -64,7 +64,7 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
 def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
     active = [port for port in rails.ports if port.active]
     if active:
-        names = ", ".join(port.name for port in active)
+        names = listed((port.name for port in active), 4)
         kinds = Counter(port.kind for port in active)
         told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
         yield Finding.ok(f"{told} active: {names}", evidence=ib.evidence(active[0]))

@@ -14,6 +14,7 @@ from nodedoctor.knowledge.versions.stack import Build, build_of
 from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import short_path
 
 DISTURBS = "the Python environment"
 _BUILDS = re.compile(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
@@ -220,5 +221,5 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
             fix=Fix(text, command, "config", "new processes", "nodedoctor stack.undefined-symbol"),
         )
     else:
-        where = f" ({won[0].path})" if won else ""
+        where = f" ({short_path(won[0].path)})" if won else ""
         yield Finding.ok(f"all NCCL functions of torch {torch.version} found{where}")

@@ -19,6 +19,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
+from nodedoctor.wording import short_path
 
 RESTART = "the job (it must be restarted)"
 PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus", "cuda-graphs")
@@ -155,7 +156,7 @@ def nccl_known_bad(
 
 
 def _known(row: BadVersion, version: str, where: str, said: list[Evidence]) -> Finding:
-    summary = f"NCCL {version} ({where}): {row.what}"
+    summary = f"NCCL {version} ({short_path(where)}): {row.what}"
     fix = Fix(row.remedy, (), "config", RESTART, "nodedoctor stack.nccl-known-bad", row.source)
     # What only costs speed, or only some start-ups that fail at once with a message, is worth a note.
     mild = row.effect in ("slow", "init-failure") and row.id != "blackwell-missing"

@@ -29,7 +29,7 @@ _ASIDE = re.compile(r" \([^()]*\)")
 _CLAUSE = (re.compile("; |: "), re.compile(", "))
 _WHEN = re.compile(
     r"(?:,? \d+ times)?(?: (?:at|from|to) (?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
-    r"[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?|\d+\.\d+ s after boot))+"
+    r"[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?|\d+(?:\.\d+)? s after boot))+"
 )
 _OPEN = re.compile(r"\([^)]*$| '[^']*$")
 _ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")

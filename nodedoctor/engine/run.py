@@ -32,6 +32,7 @@ from nodedoctor.knowledge.fixes.recipes import (
     where_it_stands,
 )
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, Report, Result, Status, Unseen
+from nodedoctor.wording import clause
 
 _log = logging.getLogger(__name__)
 
@@ -317,7 +318,8 @@ def unpassed(finding: Finding, gap: Unseen) -> Finding:
     if finding.status is not Status.PASS:
         return finding
     fix = Fix(gap.way_out, action="none") if gap.way_out else finding.fix
-    what = gap.note if gap.note.startswith(gap.probe) else f"{gap.probe}: {gap.note}"
+    note = clause(gap.note.removeprefix(f"{gap.probe}: "))
+    what = note if note.startswith(gap.probe) else f"{gap.probe}: {note}"
     summary = f"{finding.summary}; judged without {what}"
     seen = Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
     return replace(seen, missing=gap.probe)

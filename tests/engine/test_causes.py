@@ -22,6 +22,7 @@ from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report
+from nodedoctor.steps import drastic, resets
 from nodedoctor.wording import spoken
 
 HERE = Path(__file__).parent.parent
@@ -503,3 +504,17 @@ def test_every_cause_says_what_to_type_first(node: Path) -> None:
     report, _ = judged(node)
     known = {cause.id: cause.fix for cause in report.causes if cause.status in (Status.FAIL, Status.WARN)}
     assert [id for id, fix in known.items() if fix is None or not fix.steps] == []
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+def test_the_fixes_of_a_node_do_not_contradict_each_other(node: Path) -> None:
+    """For a failing device there is one action, and what is to be typed first ends nobody's work."""
+    report, devices = judged(node)
+    moves: dict[str, set[str]] = {}
+    for cause in report.causes:
+        if cause.status is Status.FAIL:
+            for subject in cause.subjects:
+                moves.setdefault(devices.name(subject), set()).add(cause.action)
+        first = cause.fix.steps[0] if cause.fix and cause.fix.steps else None
+        assert first is None or not (drastic(first.command) or resets(first.command)), cause.id
+    assert {subject: actions for subject, actions in moves.items() if len(actions) > 1} == {}

@@ -17,7 +17,7 @@ from nodedoctor.wording import agree, counted, listed, numbered, plural, ranged
 TOP = Path(__file__).parents[2]
 NODES = sorted(path.parent for path in (TOP / "tests/nodes").glob("*/manifest.json"))
 TITLE_WORDS = 6
-LONGEST = 200
+LONGEST = 145
 """Characters of a summary with the names of the node filled in; without them 90 are the aim."""
 
 BANNED = """

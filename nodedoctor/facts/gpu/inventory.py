@@ -155,7 +155,7 @@ def _unplaced(gpus: Gpus | None) -> tuple[int, ...]:
     """The GPUs whose place on the bus the driver does not tell, by index."""
     if gpus is None:
         return ()
-    found = [gpu.index for gpu in gpus.gpus if not gpu.bus_id]
+    found = [gpu.index for gpu in gpus.answering if not gpu.bus_id]
     found += [gone.index for gone in gpus.lost if gone.index is not None and not gone.bus_id]
     return tuple(sorted(found))
 

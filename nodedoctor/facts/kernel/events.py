@@ -215,7 +215,7 @@ class Told(Protocol):
 
 def times(events: Sequence[Told]) -> str:
     """How often and from when to when, to stand behind a sentence."""
-    first, last = events[0].when.text, events[-1].when.text
+    first, last = events[0].when.short, events[-1].when.short
     often = f", {len(events)} times" if len(events) > 1 else ""
     if not first:
         return often

@@ -45,7 +45,7 @@ class When:
         """The time to the second, as people read it: 2026-11-14 08:41:07, a zone only when it is not UTC."""
         found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)[.,\d]*(.*)", self.text)
         if found is None:
-            return self.text
+            return re.sub(r"^(\d+)\.\d+(?= s after boot)", r"\1", self.text)
         zone = "" if found[3] in ("Z", "+00:00", "+0000") else found[3]
         return f"{found[1]} {found[2]}{zone}"
 

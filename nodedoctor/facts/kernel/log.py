@@ -44,6 +44,7 @@ ON_HOST = "Run on the host: the kernel's log is not visible from inside this con
 # Words that lead to a line, and what reads it. A word costs one pass over the text.
 _BUS = ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible")
 _OOM = ("Killed process", "Kill process", "oom_memcg=")
+_RECORDED = "recorded text"
 _HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "detected expedited")
 _CRASH = ("segfault at", "general protection", " trap ", "BUG: ", "kernel BUG", "Oops: ", "Kernel panic")
 _STALL = (*_HANG, *_CRASH, "self-detected stall", "nfs: server ", "was evicted by")
@@ -107,7 +108,7 @@ class KernelLog:
             # Half of our child's document still shows what happened, its line ends as JSON writes them.
             plain = seen.text.replace("\\n", "\n") if seen.text.startswith("{") else seen.text
             part = Unseen.of(seen, WAY_OUT) if not seen.answered else _PASTED
-            return _denied(seen) or cls.of(plain, "recorded text", cut=seen.truncated, partly=part)
+            return _denied(seen) or cls.of(plain, _RECORDED, cut=seen.truncated, partly=part)
         text = document.get("text")
         if not isinstance(document.get("source"), str) or not isinstance(text, str) or not text.strip():
             return _unseen(document, isinstance(container, Container) and container.inside)
@@ -167,7 +168,8 @@ class KernelLog:
         """How much was looked at, for a finding that says there was nothing."""
         since = f" since {self.begins.short}" if self.begins.text else ""
         older = ", the older ones are lost" if self.cut else ""
-        return f"{counted(self.lines, 'line')} of {self.source}{since}{older}"
+        source = "" if self.source == _RECORDED else f" of {self.source}"
+        return f"{counted(self.lines, 'line')}{source}{since}{older}"
 
     @property
     def booted(self) -> int:
