@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nodedoctor.cli.check_page import Sample, error_texts, samples, sections
+from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
 from nodedoctor.cli.explain import CULPRITS, OWNERS, SAFETY
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
@@ -48,7 +48,7 @@ def pages() -> dict[str, str]:
     return {path: f"{text.rstrip()}\n" for path, text in sorted(made.items())}
 
 
-def _check(check: Check, sample: Sample | None) -> Iterator[str]:
+def _check(check: Check, sample: SampleFinding | None) -> Iterator[str]:
     yield from (f"# {check.id}", "")
     if texts := error_texts(check):
         yield from ("```text", *texts, "```", "")
@@ -71,7 +71,7 @@ def _check(check: Check, sample: Sample | None) -> Iterator[str]:
     yield from ("## Run it", "", "```sh", f"nodedoctor {check.id}", "```")
 
 
-def _example(sample: Sample | None) -> Iterator[str]:
+def _example(sample: SampleFinding | None) -> Iterator[str]:
     yield from ("## Example", "")
     if sample is None:
         yield from ("No recorded node has this fault.", "")

@@ -20,7 +20,7 @@ _NOTHING = "Not documented."
 
 
 @record
-class Section:
+class PageSection:
     """One heading with its paragraphs; `items` are short lines of a list below them."""
 
     heading: str
@@ -29,7 +29,7 @@ class Section:
 
 
 @record
-class Sample:
+class SampleFinding:
     """A finding of a check on a recorded node, and where that comes from."""
 
     node: str
@@ -38,17 +38,17 @@ class Sample:
     finding: Finding
 
 
-def sections(check: Check) -> tuple[Section, ...]:
+def sections(check: Check) -> tuple[PageSection, ...]:
     """Every section of a check's page, always the same ones in the same order."""
     doc = {name: " ".join(text.split()) for name, text in check.doc.items()}
     fix = [doc.get("Fix", ""), f"A repair interrupts: {check.disturbs}" if check.disturbs else ""]
     return (
-        Section("What it looks at", _told(check.what)),
-        Section("Why it matters for training", _told(check.why)),
-        Section("When it fails, warns, is unknown", _told(doc.get("Judges", ""), _unknown(check))),
-        Section("How to fix", _told(*fix)),
-        Section("Where the threshold comes from", _told(doc.get("Threshold", ""))),
-        Section("Known false positives", _told(doc.get("False positives", ""))),
+        PageSection("What it looks at", _told(check.what)),
+        PageSection("Why it matters for training", _told(check.why)),
+        PageSection("When it fails, warns, is unknown", _told(doc.get("Judges", ""), _unknown(check))),
+        PageSection("How to fix", _told(*fix)),
+        PageSection("Where the threshold comes from", _told(doc.get("Threshold", ""))),
+        PageSection("Known false positives", _told(doc.get("False positives", ""))),
         _seen(check),
     )
 
@@ -59,12 +59,12 @@ def error_texts(check: Check) -> tuple[str, ...]:
     return tuple(line.strip().removeprefix("- ") for line in lines if line.strip())
 
 
-def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) -> dict[str, Sample]:
+def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) -> dict[str, SampleFinding]:
     """The worst finding of each of these checks, or of all, on recorded nodes; of the first that has it."""
     from nodedoctor.engine.session import Request, Session
     from nodedoctor.report.json import document
 
-    found: dict[str, Sample] = {}
+    found: dict[str, SampleFinding] = {}
     for folder in folders:
         session = Session(Request(replay=folder, preview=True))
         provenance = (session.snapshot.provenance if session.snapshot else None) or "synthetic"
@@ -73,7 +73,7 @@ def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) ->
             finding, known = worst(result), found.get(result["check"])
             sick = finding["status"] in ("fail", "warn")
             if sick and (known is None or severity(finding) > severity(known.finding)):
-                found[result["check"]] = Sample(folder.name, provenance, result, finding)
+                found[result["check"]] = SampleFinding(folder.name, provenance, result, finding)
     return found
 
 
@@ -87,12 +87,12 @@ def _unknown(check: Check) -> str:
     return f"UNKNOWN when what it needs could not be read (probes: {probes})." if probes else ""
 
 
-def _seen(check: Check) -> Section:
+def _seen(check: Check) -> PageSection:
     rows = seen_on(check.id)
     items = tuple(
         f"{row.hardware}: {row.output}, {row.shows} ({row.provenance}; {row.source})" for row in rows
     )
     if rows:
-        return Section("Seen on", (), items)
+        return PageSection("Seen on", (), items)
     words = UNSEEN if check.stage == "preview" else "Not recorded."
-    return Section("Seen on", (words,))
+    return PageSection("Seen on", (words,))

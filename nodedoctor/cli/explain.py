@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
-from nodedoctor.cli.check_page import Sample, error_texts, samples, sections
+from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine.registry import Check, Fact
 from nodedoctor.knowledge import causes, env_vars, xids
@@ -217,7 +217,7 @@ def _check_lines(check: Check) -> Iterator[str]:
     yield from _end(check.where)
 
 
-def _sample_lines(found: Sample | None) -> Iterator[str]:
+def _sample_lines(found: SampleFinding | None) -> Iterator[str]:
     """A finding from one of the nodes that ship, where one of them has it."""
     if found is None:
         return

@@ -88,8 +88,10 @@ class ForkServer:
     def watch(self, pid: int, *, ended: bool = False) -> None:
         """Have the session of a child killed when we die without a word, until it has ended."""
         if self._usable:
-            with contextlib.suppress(OSError):
+            try:
                 self._socket.send(f"{'forget' if ended else 'watch'}\0{pid}".encode())
+            except OSError as error:
+                _log.debug("the fork server was not told to watch pid %d: %s", pid, error)
 
     def close(self) -> None:
         """Let the interpreter end; programs that run go on, but nobody hears of their end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 import time
@@ -24,6 +25,8 @@ from nodedoctor.record import record
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+_log = logging.getLogger(__name__)
 
 GROUP = "nodedoctor.checks"
 PATIENCE = 10.0  # seconds that importing all plug-ins may take: a cold network file system takes seconds
@@ -235,9 +238,13 @@ def _offers_checks(folder: str) -> bool:
     for name in names:
         if name.lower().endswith((".dist-info", "egg-info")):
             file = Path(folder, name, "entry_points.txt")
-            with contextlib.suppress(OSError):  # a distribution without entry points
+            try:
                 if GROUP.encode() in file.read_bytes():
                     return True
+            except FileNotFoundError:  # a distribution without entry points
+                continue
+            except OSError as error:
+                _log.debug("what %s offers is not known: %s", file, error)
     return False
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from nodedoctor.model import Observation
 from nodedoctor.redact import structures
-from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, USER_KEYS, corpus_of, learn
+from nodedoctor.redact.known_names import HOST_KEYS, LABEL_KEYS, USER_KEYS, corpus_of, learn
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.redact.text import Replacer
 from nodedoctor.report.document import Report

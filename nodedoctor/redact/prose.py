@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.redact.words import ACCOUNTS, NOWHERE, ordinary, public
+from nodedoctor.redact.names import ACCOUNTS, NOWHERE, ordinary, public
 
 _OPEN = "com edu gov mil"
 """Endings that nothing but domains have: what follows them may be more of a file's name."""

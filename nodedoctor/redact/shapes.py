@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.redact.learn import QUAD
+from nodedoctor.redact.known_names import QUAD
 
 _HEX2, HEX4 = "[0-9a-fA-F]{2}", "[0-9a-fA-F]{4}"
 _LABEL = "[A-Za-z0-9-]{1,63}"

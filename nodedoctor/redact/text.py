@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 
 from nodedoctor import nodeset
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
-from nodedoctor.redact.learn import HOST_KEYS, LABEL_KEYS, MOST, UNITS, USER_KEYS, Originals, is_version
+from nodedoctor.redact.known_names import HOST_KEYS, LABEL_KEYS, MOST, UNITS, USER_KEYS, Originals, is_version
+from nodedoctor.redact.names import ACCOUNTS, ordinary, public, stem
 from nodedoctor.redact.prose import BUCKETS, DOMAIN, NETWORKS, SHARE, names_somebody
 from nodedoctor.redact.shapes import DIGITS, HEX4, LETTERS, NEAR_DIGITS
 from nodedoctor.redact.standins import StandIns, hyphened
-from nodedoctor.redact.words import ACCOUNTS, ordinary, public, stem
 
 _START = "(?<![0-9A-Za-z])"
 _END = "(?![0-9A-Za-z])"

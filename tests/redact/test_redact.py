@@ -21,7 +21,7 @@ from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
-from nodedoctor.redact.words import ordinary, stem
+from nodedoctor.redact.names import ordinary, stem
 from nodedoctor.report import json as report_json
 
 NODES = Path(__file__).parents[1] / "nodes"

@@ -27,6 +27,7 @@ from nodedoctor.report.matrix import matrices
 from nodedoctor.triage import page
 from nodedoctor.tui.filter import KINDS
 from nodedoctor.tui.lines import detail
+from nodedoctor.tui.lines.output import Output
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.screens import probes, topology
 from nodedoctor.tui.state import State, file_name
@@ -59,7 +60,7 @@ def screens(state: State) -> Iterator[tuple[str, Any]]:
         yield f"kinds {result['check']}", [name for name, fits in KINDS.items() if fits(result)]
     yield "probes", list(probes._rows(state))
     for probe in state.report["probes"]:
-        yield f"probe {probe['name']}", list(probes._told(probe, "", ""))
+        yield f"probe {probe['name']}", list(probes._told(probe, "", Output((), {}), ()))
     for matrix in matrices(state.report["facts"]):
         yield matrix.title, [topology._row(matrix, gpu, True) for gpu in matrix.gpus]
     yield "file", file_name(state.report)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 
-NOT_SPOKEN = ("nodedoctor/probes/", "nodedoctor/cli/completion/", "nodedoctor/redact/words.py")
+NOT_SPOKEN = ("nodedoctor/probes/", "nodedoctor/cli/completion/", "nodedoctor/redact/names.py")
 """Code whose strings are programs, protocols between processes and lists of names."""
 NOT_READ = {
     "source",

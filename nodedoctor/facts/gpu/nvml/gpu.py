@@ -131,7 +131,7 @@ def named(meaning: Mapping[int, str]) -> Read:
 
 
 @record
-class Part:
+class FieldPart:
     """The reader of one member of a structure or list."""
 
     key: str | int
@@ -144,13 +144,13 @@ class Part:
 
 def part(key: str | int, read: Read) -> Read:
     """One member of a structure or list."""
-    return Part(key, read)
+    return FieldPart(key, read)
 
 
 def places(field: str) -> Iterator[str]:
     """Where the answers that a field is read from stand among a GPU's values, as paths below them."""
     for name, key, read in _ROWS:
-        if name == field and isinstance(read, Part):
+        if name == field and isinstance(read, FieldPart):
             yield f"{key}.{read.key}" if isinstance(read.key, str) else f"{key}[{read.key}]"
         elif name == field:
             yield f"{key}.healthMask" if read is _health else key

@@ -15,8 +15,8 @@ from typing import Any
 from nodedoctor import nodeset
 from nodedoctor.model import Observation
 from nodedoctor.record import record
+from nodedoctor.redact.names import ACCOUNTS, NOWHERE, public
 from nodedoctor.redact.prose import named_in
-from nodedoctor.redact.words import ACCOUNTS, NOWHERE, public
 
 _HOST_KEYS = """
 hostname /proc/sys/kernel/hostname HOSTNAME HOST nodename MASTER_ADDR RAY_ADDRESS RAY_HEAD_IP SLURMD_NODENAME
