@@ -3,7 +3,7 @@
 # make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
-# make trial      tests that could lose a race, TIMES=20 times
+# make trial      tests that could lose a race, and healthy nodes in pairs, TIMES=20 times
 # make fuzz       every property test with EXAMPLES=2000
 # make mutations  does make test notice eleven changes that must not be made? COUNT=40: changes drawn at random
 # make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
@@ -69,6 +69,7 @@ test-real: $(VENV)/.dev
 
 trial: $(VENV)/.dev
 	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS)
+	$(BIN)/pytest -m "race and real" -rs --times=$(TIMES) $(ARGS) || [ $$? -eq 5 ]
 
 fuzz: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)

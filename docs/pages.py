@@ -15,6 +15,7 @@ from nodedoctor.cli.explain import CULPRITS, OWNERS, SAFETY
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.knowledge.pair_floors import pair_floors
 from nodedoctor.knowledge.seen_on import seen_on
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
@@ -43,6 +44,7 @@ def pages() -> dict[str, str]:
     made["xids.md"] = "\n".join(_xids())
     made["environment.md"] = "\n".join(_variables())
     made["causes.md"] = "\n".join(_causes())
+    made["pair-floors.md"] = "\n".join(_floors())
     return {path: f"{text.rstrip()}\n" for path, text in sorted(made.items())}
 
 
@@ -130,6 +132,16 @@ def _causes() -> Iterator[str]:
             yield from (f"{number}. {_plain(step)}" for number, step in enumerate(steps, 1))
             yield ""
         yield from (f"Source: {_plain(row.source)}", "")
+
+
+def _floors() -> Iterator[str]:
+    yield from ("# What a good pair of nodes has", "")
+    yield from ("`fleet --pairs` warns where a good pair has less, as then all pairs are slow.", "")
+    yield from _head("measured", "fabric", "at least", "of", "links", "note", "source")
+    for row in pair_floors():
+        links = f"up to {row.up_to_gbps:g} Gb/s" if row.up_to_gbps else "all"
+        share = f"{row.share:.0%}"
+        yield _row(row.what, row.fabric, share, row.of, links, row.why, row.source)
 
 
 def _head(*names: str) -> Iterator[str]:

@@ -43,19 +43,23 @@ def attached(watch: Watch, folder: Folder, say: Say) -> None:
 def ended(
     watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
 ) -> None:
-    """Close the folder of a command that was run: one line when it ended well, else why it did not."""
+    """Close the folder of a command that was run: one line when it ended well, else why it did not.
+
+    `began` is a moment of time.monotonic().
+    """
+    seconds = time.monotonic() - began
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    more = {"exit_code": code, "seconds": round(time.time() - began, 1)}
+    more = {"exit_code": code, "seconds": round(seconds, 1)}
     folder.settle()
     folder.write("run.json", run_json(watch, folder, **more))
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     if code == 0 and not lasting:
-        say(f"the job ended well after {_long(time.time() - began)}; kept in {folder.path}")
+        say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
         return
     document = hang.document if hang is not None and lasting else asyncio.run(triage(folder, files, FULL))
-    say(f"the job {_end(status)} after {_long(time.time() - began)}")
+    say(f"the job {_end(status)} after {_long(seconds)}")
     if document is None or not _says_why(document):
         say("nothing in its output says why")
     else:

@@ -70,7 +70,7 @@ class Job:
         self._folder = folder
         self._arguments = arguments
         self._files = files
-        self._began = time.time()
+        self._began = time.monotonic()
         self._say = teller(sys.stderr)
         self._status: asyncio.Future[int]
         self._watch: Watch | None = None

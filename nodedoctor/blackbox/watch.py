@@ -7,7 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
@@ -39,12 +39,16 @@ EMPTY = 30.0
 
 @record
 class Hang:
-    """A hang that was caught: when, why it was suspected, and the `nodedoctor.triage/1` document about it."""
+    """A hang that was caught: when, why it was suspected, and the `nodedoctor.triage/1` document about it.
+
+    `time` is of the wall clock, `moment` of the clock that never jumps.
+    """
 
     time: float
     why: str
     document: Json
     live: LiveJob
+    moment: float
     resumed_after: float | None = None
 
 
@@ -72,7 +76,7 @@ class Watch:
         self._next_look = 0.0
         self._in_vain = 0
         self._introduced: set[tuple[int, int]] = set()
-        self._noted = False
+        self._unsure: LiveJob | None = None
         self._named = False
         self._computing = confirm.Computing()
         self._stopped = False
@@ -105,6 +109,9 @@ class Watch:
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
             if suspicion is None:
                 self._in_vain = 0
+                if self._unsure is not None and not self._is_caught():
+                    keep.resumed(self._folder, self._unsure)
+                    self._unsure = None
             elif not self._is_caught() and sample.moment >= self._next_look:
                 await self._look(suspicion, sample)
 
@@ -183,8 +190,9 @@ class Watch:
             silent = time.monotonic() - suspicion.since
             self._caught_one(self._computing.marked(seen, silent), suspicion, "PERHAPS A HANG")
         elif busy or (suspicion.rule == 3 and not waits):
-            if not busy and not self._noted:
-                self._noted = True
+            if not busy and self._unsure is None:
+                self._unsure = seen.live
+                keep.look(self._folder, seen)  # on other nodes there may be somebody who waits for these
                 self._say(f"{suspicion.why}, and none of them is seen to wait for another: no verdict")
             self._next_look = time.monotonic() + LOOK_AGAIN[min(self._in_vain, len(LOOK_AGAIN) - 1)]
             if (due := suspicion.since + self._due()) > time.monotonic():
@@ -207,7 +215,7 @@ class Watch:
     def _caught_one(self, seen: capture.Capture, suspicion: Suspicion, word: str) -> None:
         """Judge and keep what was seen, and say it."""
         examined = verdict.judge(seen)
-        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live))
+        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live, time.monotonic()))
         keep.capture(self._folder, seen, examined)
         self._say(f"{word}: {suspicion.why}")
         for line in verdict.short(examined, seen):
@@ -229,8 +237,8 @@ class Watch:
 
     def _resumed(self) -> None:
         hang = self.hangs[-1]
-        after = time.time() - hang.time
-        self.hangs[-1] = Hang(hang.time, hang.why, hang.document, hang.live, after)
+        after = time.monotonic() - hang.moment
+        self.hangs[-1] = replace(hang, resumed_after=after)
         keep.resumed(self._folder, hang.live)
         self._in_vain = 0
         self._say(f"the job goes on again, {after:.0f} s after the hang was seen")

@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 
@@ -123,8 +122,11 @@ class FromSource(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
-class SourceFinder(MetaPathFinder):
-    """Finds what lies in a package of check files: .py files and folders of them, nothing compiled."""
+class SourceFinder:
+    """Finds what lies in a package of check files: .py files and folders of them, nothing compiled.
+
+    Not derived from importlib.abc.MetaPathFinder, which adds nothing here and takes 6 ms to import.
+    """
 
     def __init__(self, package: str) -> None:
         self._prefix = f"{package}."

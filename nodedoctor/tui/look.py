@@ -49,8 +49,8 @@ UNICODE = Glyphs(
     ramp=" ▁▂▃▄▅▆▇█",
     tile="■",
     point="·",
-    shut="▸",
-    open="▾",
+    shut="►",
+    open="▼",
     above="▲",
     below="▼",
 )

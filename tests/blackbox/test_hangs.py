@@ -47,6 +47,7 @@ def schema(name: str) -> Any:
     return json.loads((resources.files("nodedoctor.report") / f"schemas/{name}.schema.json").read_text())
 
 
+@pytest.mark.race
 @pytest.mark.parametrize(
     ("fault", "shown"),
     [
@@ -69,7 +70,10 @@ def test_the_rank_that_holds_the_job_up_is_named(fault: str, shown: str, tmp_pat
     assert [who["rank"] for who in json.loads(again.stdout)["culprits"]] == [1]
 
 
-@pytest.mark.parametrize("fault", ["write_checkpoint()", "crunch()"])
+@pytest.mark.race
+@pytest.mark.parametrize(
+    "fault", ["write_checkpoint()", "crunch()", "compile_kernels()", "rl_phases()", "slow_steps()"]
+)
 def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
     """Others wait for it far longer than the threshold, and it is at work."""
     said, folder = run(tmp_path, fault, seconds=20)
@@ -77,6 +81,7 @@ def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
     assert json.loads((folder / "run.json").read_text())["hangs"] == []
 
 
+@pytest.mark.race
 def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     said, folder = run(tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2")
     found = json.loads((folder / "triage.json").read_text())

@@ -46,8 +46,8 @@ DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
 
 SAID = 160
 """Characters of an exception that a headline quotes."""
-NEXT = 40
-"""Bytes from the end of an exception's line to the beginning of the next one, behind a prefix at most."""
+NEXT = 400
+"""Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
 
 _ECHOES = re.compile(
     r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"

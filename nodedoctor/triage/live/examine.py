@@ -12,7 +12,7 @@ from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.story import tell
-from nodedoctor.wording import counted, listed
+from nodedoctor.wording import agree, counted, listed
 
 UNSEEN = (
     "ranks are known by RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in their environment, which only their own"
@@ -65,9 +65,9 @@ def _judged(live: LiveJob) -> Examined:
     coverage = Coverage(0, 0, tuple(sorted(ranks)), world, notes, silent=live.silent)
     judged = verdict.judge(story, coverage, found)
     if judged.outcome in ("undetermined", "nothing"):
-        processes = (
-            f"{len(live.processes)} processes of the job were seen" if live.processes else "no rank was found"
-        )
+        count = len(live.processes)
+        seen = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
+        processes = seen if count else "no rank was found"
         judged = replace(
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )

@@ -175,7 +175,7 @@ def _is_rank(kind: str, spread: Spread, world: int | None) -> bool:
     if spread.launcher or spread.counted:
         return False
     if kind == "label":
-        return True
+        return set(spread.values) != {0}  # a launcher's, or the only task's: either way it tells nobody apart
     return _is_permutation(spread.values, world) and spread.lines > len(spread.values)
 
 

@@ -85,7 +85,7 @@ _SYSLOG = re.compile(
 _RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
 _MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
-_LABEL = re.compile(r" {0,4}(\d{1,5}): (?! *\d)")
+_LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
 _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
     r"|(?:[Rr]ank[ =]|RANK[ =])(\d{1,6})(?:: | ?\| | - |\t)"
@@ -266,6 +266,10 @@ def _take(text: str, prefix: _Prefix) -> str | None:
     return None
 
 
+_ENDS_IN_LABEL = r"(\d+):\ "
+"""A learned prefix that ends in what `srun --label` prints: something else stands in front of that."""
+
+
 def _learned(text: str, habit: Habit, layer: int, prefix: _Prefix) -> str | None:
     """Take off what all lines of the file have in front; `identity` decides whether its numbers are ranks."""
     pattern, columns = habit.learned[layer]
@@ -273,7 +277,10 @@ def _learned(text: str, habit: Habit, layer: int, prefix: _Prefix) -> str | None
     if found is None:
         return None
     if prefix.who.rank is None:
-        numbers = ((f"prefix {layer}.{i}", whole(found[i + 1])) for i in sorted(columns))
+        last = found.re.groups - 1 if pattern.pattern.endswith(_ENDS_IN_LABEL) else -1
+        numbers = (
+            ("label" if i == last else f"prefix {layer}.{i}", whole(found[i + 1])) for i in sorted(columns)
+        )
         prefix.labels += tuple((name, value) for name, value in numbers if value is not None)
     return text[found.end() :]
 

@@ -14,8 +14,8 @@ from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import Matrix
 from nodedoctor.tui.look import LABEL, QUIET, UNICODE, Glyphs, Part
 
-CELL = 9
-"""Cells of a device."""
+NARROW, WIDE = 9, 18
+"""Cells of a device, where there is little room and where there is much."""
 ODD = "bold red"
 _NEAR = ("PIX", "PXB")
 """Paths that do not pass a host bridge: the devices share a PCIe switch."""
@@ -30,10 +30,9 @@ class Group:
     gpus: tuple[str, ...]
     nics: tuple[str, ...]
 
-    @property
-    def width(self) -> int:
-        """Cells that it takes."""
-        return CELL * max(len(self.gpus), len(self.nics), 1)
+    def width(self, cell: int) -> int:
+        """Cells that it takes where a device takes so many."""
+        return cell * max(len(self.gpus), len(self.nics), 1)
 
 
 @record
@@ -52,16 +51,17 @@ _ASCII = _Pen("++++", "-", "|", "=", "|")
 
 
 def drawing(matrix: Matrix, facts: Mapping[str, Any], chosen: str, width: int, glyphs: Glyphs) -> list[Line]:
-    """The lines of the drawing; none where a box is wider than the page, or sockets are not known."""
+    """The lines of the drawing; none where a box is too wide, or no sockets and adapters are known."""
     pen = _DRAWN if glyphs is UNICODE else _ASCII
     boxes = _boxes(matrix)
+    cell = max(NARROW, min(WIDE, (width - 3 * len(boxes)) // len(matrix.gpus)))
     known = any(group.nics for _, groups in boxes for group in groups) or matrix.numa
-    if not known or any(sum(group.width for group in groups) + 3 > width for _, groups in boxes):
+    if not known or any(sum(group.width(cell) for group in groups) + 3 > width for _, groups in boxes):
         return []
     rows: list[list[tuple[str, list[Group]]]] = [[]]
     left = width
     for box in boxes:
-        wide = sum(group.width for group in box[1]) + 3
+        wide = sum(group.width(cell) for group in box[1]) + 3
         if wide > left and rows[-1]:
             rows.append([])
             left = width
@@ -71,8 +71,8 @@ def drawing(matrix: Matrix, facts: Mapping[str, Any], chosen: str, width: int, g
     lines: list[Line] = []
     for row in rows:
         if links:
-            lines += _switch(row, matrix, links, facts, pen)
-        lines += _row(row, matrix, chosen, pen)
+            lines += _switch(row, links, facts, pen, cell)
+        lines += _row(row, matrix, chosen, pen, cell)
     return lines
 
 
@@ -114,10 +114,10 @@ def _links(matrix: Matrix) -> dict[str, str]:
 
 def _switch(
     row: Sequence[tuple[str, list[Group]]],
-    matrix: Matrix,
     links: Mapping[str, str],
     facts: Mapping[str, Any],
     pen: _Pen,
+    cell: int,
 ) -> list[Line]:
     """The bar above, and under it how many links each GPU has to it."""
     switched = any(gpu.get("nvlink_switch_links") for gpu in objects(mapping(facts.get("gpus")).get("gpus")))
@@ -130,18 +130,20 @@ def _switch(
             for gpu in group.gpus:
                 odd = links[gpu] != usual
                 mark = f"{pen.link} {links[gpu]}{'<' if odd else ' '}"
-                counts.append((f"{mark:^{CELL}}", ODD if odd else QUIET))
-            counts.append((" " * (group.width - CELL * len(group.gpus)), ""))
+                counts.append((f"{mark:^{cell}}", ODD if odd else QUIET))
+            counts.append((" " * (group.width(cell) - cell * len(group.gpus)), ""))
         counts.append(("  ", ""))
     wide = sum(cell_len(text) for text, _ in counts) - 1
     return [((name.center(wide, pen.double), LABEL),), tuple(counts)]
 
 
-def _row(row: Sequence[tuple[str, list[Group]]], matrix: Matrix, chosen: str, pen: _Pen) -> list[Line]:
+def _row(
+    row: Sequence[tuple[str, list[Group]]], matrix: Matrix, chosen: str, pen: _Pen, cell: int
+) -> list[Line]:
     top, gpus, between, nics, bottom = (list[Part]() for _ in range(5))
     odd = {gpu for gpu in matrix.gpus if _is_odd(matrix, gpu)}
     for name, groups in row:
-        wide = sum(group.width for group in groups)
+        wide = sum(group.width(cell) for group in groups)
         title = f"{pen.line} {name} "
         top.append((f"{pen.corners[0]}{title}{pen.line * (wide - len(title))}{pen.corners[1]} ", QUIET))
         bottom.append((f"{pen.corners[2]}{pen.line * wide}{pen.corners[3]} ", QUIET))
@@ -150,27 +152,27 @@ def _row(row: Sequence[tuple[str, list[Group]]], matrix: Matrix, chosen: str, pe
         for group in groups:
             for gpu in group.gpus:
                 style = ODD if gpu in odd else LABEL
-                pad = CELL - len(gpu)
+                pad = cell - len(gpu)
                 gpus += [(" " * (pad // 2), ""), (gpu, style + (" reverse" if gpu == chosen else ""))]
                 gpus.append((" " * (pad - pad // 2), ""))
-            gpus.append((" " * (group.width - CELL * len(group.gpus)), ""))
-            between.append((_between(group, matrix, pen), QUIET))
-            short = "".join(f"{_short(nic):^{CELL}}" for nic in group.nics)
-            nics.append((f"{short:<{group.width}}", ""))
+            gpus.append((" " * (group.width(cell) - cell * len(group.gpus)), ""))
+            between.append((_between(group, matrix, pen, cell), QUIET))
+            short = "".join(f"{_short(nic, cell):^{cell}}" for nic in group.nics)
+            nics.append((f"{short:<{group.width(cell)}}", ""))
         for parts in (gpus, between, nics):
             parts.append((f"{pen.side} ", QUIET))
     drawn = (top, gpus, between, nics, bottom) if matrix.nics else (top, gpus, bottom)
     return [tuple(parts) for parts in drawn]
 
 
-def _between(group: Group, matrix: Matrix, pen: _Pen) -> str:
+def _between(group: Group, matrix: Matrix, pen: _Pen, cell: int) -> str:
     """What a GPU and its adapters meet in, drawn between them."""
     if not group.nics:
-        return " " * group.width
+        return " " * group.width(cell)
     path = matrix.paths.get((group.gpus[0], group.nics[0]), "")
     if len(group.gpus) == len(group.nics) == 1:
-        return f"{pen.side + ' ' + path:^{group.width}}"
-    inner = f" {path} switch ".center(group.width - 6, pen.line)
+        return f"{pen.side + ' ' + path:^{group.width(cell)}}"
+    inner = f" {path} switch ".center(group.width(cell) - 6, pen.line)
     return f"  {pen.corners[2]}{inner}{pen.corners[3]}  "
 
 
@@ -180,6 +182,6 @@ def _is_odd(matrix: Matrix, gpu: str) -> bool:
     return bool(pairs) and sum(pair in matrix.odd for pair in pairs) * 2 > len(pairs)
 
 
-def _short(nic: str) -> str:
+def _short(nic: str, cell: int) -> str:
     name = inert(nic)
-    return name if cell_len(name) < CELL else name[: CELL - 1]
+    return name if cell_len(name) < cell else name[: cell - 1]

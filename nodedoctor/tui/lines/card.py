@@ -36,12 +36,12 @@ def card(report: Report, cause: Cause) -> list[Para]:
     paras = [Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])]
     found = root(report, cause)
     if found is None:
-        return [*paras, labelled("move", whose(cause)), *_follows(report, cause)]
+        return [*paras, labelled("who acts", whose(cause)), *_follows(report, cause)]
     check, finding, why = found
     said = inert(finding["summary"])
     again = said.lower() in cause["headline"].lower()
     paras.append(Para(check if again else f"{check}: {said}", " " * (len(status.word) + 2), most=2))
-    paras.append(Para(inert(whose(cause)), f"{'move':<9} ", most=2))
+    paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
     if why:
         paras.append(Para(inert(why), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):

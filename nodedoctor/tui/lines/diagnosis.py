@@ -59,7 +59,7 @@ def head(document: Json) -> list[tuple[Part, ...]]:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = outcome(document)
     sure = "" if document.get("outcome") in triaged.UNSURE else f"   sure: {document.get('confidence')}"
-    owner = f"   whose move: {document['owner']}" if document.get("owner") else ""
+    owner = f"   who acts: {document['owner']}" if document.get("owner") else ""
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
         ((word, style), (inert(f"  {document.get('cause')}{sure}{owner}"), LABEL)),

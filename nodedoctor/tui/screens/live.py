@@ -155,10 +155,11 @@ class LiveScreen(Screen[None]):
         loads, late = self._sample.loads, load.stragglers(self._sample.loads)
         width = self.size.width - 1
         words = ("PAUSED   " if self._paused else "") + load.waiting_words(loads)
+        ranks = _ranks(self._state)
         title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
         self.query_one("#head", Lines).show([tuple(title), load.columns(width) if loads else ()])
         self.panes.listing.show(
-            [load.row(one, one.gpu.index in late, self._history, width, self._glyphs) for one in loads]
+            [load.row(one, one.gpu.index in late, self._history, width, self._glyphs, ranks) for one in loads]
         )
         self.post_message(Mark("live", Status.FAIL.word if late else ""))
         if late and not self._by_hand:
