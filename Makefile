@@ -94,7 +94,7 @@ docs: $(VENV)/.dev
 
 # Carries the single file and the wheel, so that it is all that a stranger needs: those in dist/, made if there are none.
 site: $(VENV)/.publish docs dist/nodedoctor.pyz dist/.packages
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 	$(BIN)/python tools/site/links.py build/site
 
 # The single file dist/nodedoctor.pyz for nodes without network; needs the package index for its wheels, once.

@@ -178,6 +178,8 @@ def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
     size, free, used = (whole(space, f"{name}_bytes") for name in ("size", "free", "used"))
     if size is None or free is None or used is None:
         return replace(volume, error="EINVAL")
+    # Below --root our own mount may be read-only while the node's is not: its table of mounts knows better.
+    shown_read_only = not volume.fstype and space.get("read_only") is True
     return replace(
         volume,
         size_gib=round(size / GIB, 2),
@@ -185,7 +187,7 @@ def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
         used=round(used / (used + free), 4) if used + free else None,
         inodes=whole(space, "inodes"),
         inodes_free=whole(space, "inodes_free"),
-        read_only=volume.read_only or space.get("read_only") is True,
+        read_only=volume.read_only or shown_read_only,
         seconds=number(space.get("seconds")),
     )
 

@@ -33,6 +33,7 @@ def disk(
     errors: dict[str, str] | None = None,
     env: dict[str, str] | None = None,
     inodes: tuple[int, int] = (1000, 900),
+    read_only: bool = False,
 ) -> Disk:
     """What the child says: by path its file system's size and free space in GiB."""
     told = {
@@ -42,7 +43,7 @@ def disk(
             "used_bytes": int((size - free) * GIB),
             "inodes": inodes[0],
             "inodes_free": inodes[1],
-            "read_only": False,
+            "read_only": read_only,
             "seconds": 0.0,
         }
         for path, (size, free) in spaces.items()
@@ -69,6 +70,14 @@ def test_paths_are_joined_with_their_mounts():
     assert home is not None
     assert (home.network, home.fstype, home.free_gib, home.used) == (True, "nfs4", 4000, 0.5556)
     assert found.behind("TMPDIR") is None
+
+
+def test_a_look_through_a_read_only_mount_of_ours_does_not_make_the_node_read_only():
+    """As below --root /host in a container; without a table of mounts, what the look says is all there is."""
+    (volume,) = disk([ROOT], {"/": (400, 100)}, read_only=True).volumes
+    assert not volume.read_only
+    (bare,) = disk([], {"/": (400, 100)}, read_only=True).volumes
+    assert bare.read_only
 
 
 READ_ONLY_TMP = "33 24 0:42 / /tmp ro,relatime - tmpfs tmpfs rw"
