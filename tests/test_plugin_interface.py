@@ -7,7 +7,7 @@ from pathlib import Path
 from nodedoctor import plugin
 from nodedoctor.engine.plugins import discover
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parent.parent / "docs" / "writing-checks.md").read_text(encoding="utf-8")
 
 DECLARING = {
     "Command", "Evidence", "Finding", "Fix", "Lane", "Moment", "Observation", "Options", "Outcome", "Unseen",
@@ -27,5 +27,5 @@ def test_every_name_says_what_it_is():
 
 
 def test_the_example_needs_nothing_else():
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    example = "\n".join(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
     assert set(re.findall(r"(?:from|import) (nodedoctor[\w.]*)", example)) == {"nodedoctor.plugin"}
