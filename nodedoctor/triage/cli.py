@@ -115,6 +115,8 @@ def _live_problem(arguments: argparse.Namespace) -> str:
     given = [*ways, *(name for name in ("capture", "pyz", "python") if getattr(arguments, name))]
     if given and arguments.live is None:
         return f"triage: --{given[0]} is for a job that runs: add --live"
+    if arguments.live is not None and arguments.paths:
+        return f"triage: {arguments.paths[0]}: process ids come right behind --live, and no logs with it"
     if ways and arguments.live:
         return f"triage: --{ways[0]} looks at all ranks there; leave the process ids out"
     return ""

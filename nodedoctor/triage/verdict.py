@@ -15,6 +15,7 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
+from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
@@ -184,7 +185,7 @@ def _open_question(story: Story) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
-        return "the job failed, and what was read does not say why"
+        return _ended_first(story) or "the job failed, and what was read does not say why"
     who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
     limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
     what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
@@ -202,6 +203,24 @@ def _open_question(story: Story) -> str:
     if others and len(story.ranks_seen) == story.expected:
         return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
     return f"{who} waited{limit} in {what} for a rank that these logs do not show"
+
+
+def _ended_first(story: Story) -> str:
+    """What a launcher saw of the first process that ended, or a server's watchdog of its ranks."""
+    stuck = [event for event in story.of(Heartbeat) if event.what.of_server]
+    if stuck:
+        who = called(event.who for event in stuck) or "a process"
+        return (
+            f"{who} finished no step for {stuck[0].what.seconds_stuck} s, and the server's watchdog ended the"
+            " server; what held it up is not in these logs"
+        )
+    first = next((event for event in story.of(Exit) if event.what.first and event.what.code > 0), None)
+    if first is None:
+        return ""
+    return (
+        f"{called([first.who]) or 'a process'} ended first, with exit code {first.what.code}, and its own"
+        " error is not in these logs"
+    )
 
 
 def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:

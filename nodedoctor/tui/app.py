@@ -70,6 +70,7 @@ class NodeDoctor(App[None]):
         ascii: bool = False,
         first: str = "checks",
         triage: Mapping[str, Any] | None = None,
+        pairs: Mapping[str, Any] | None = None,
         triage_again: Sequence[str] = (),
         rounds: AsyncIterator[Round] | None = None,
         mouse: bool = False,
@@ -83,6 +84,7 @@ class NodeDoctor(App[None]):
         self._mouse, self._wants_mouse = False, mouse
         self._first = first
         self._document, self._triage_again = triage, triage_again
+        self._measured = pairs
         self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
@@ -93,6 +95,8 @@ class NodeDoctor(App[None]):
         self.add_mode("compare", self._compare)
         self.add_mode("probes", self._probes)
         self.add_mode("fleet", self._fleet)
+        if pairs is not None:
+            self.add_mode("pairs", self._pairs)
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
@@ -102,7 +106,9 @@ class NodeDoctor(App[None]):
         self.set_mouse(self._wants_mouse)
         if self._rounds is not None:
             self._follow_fleet(self._rounds)
-        if self._document is not None:
+        if self._measured is not None:
+            await self.switch_mode("pairs")
+        elif self._document is not None:
             await self.show_triage(self._document, self._triage_again)
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
@@ -144,8 +150,9 @@ class NodeDoctor(App[None]):
         self.switch_mode(mode)
 
     def action_home(self) -> None:
-        """Back to the first screen, or to the fleet where that is what was opened."""
-        first = "fleet" if self.round is not None else self.DEFAULT_MODE
+        """Back to the first screen, or to the fleet or the pairs where that is what was opened."""
+        many = "pairs" if self._measured is not None else "fleet" if self.round is not None else ""
+        first = many or self.DEFAULT_MODE
         if self.current_mode != first:
             self.switch_mode(first)
 
@@ -389,6 +396,11 @@ class NodeDoctor(App[None]):
         from nodedoctor.tui.screens.fleet import FleetScreen
 
         return FleetScreen(self.glyphs)
+
+    def _pairs(self) -> Screen[None]:
+        from nodedoctor.tui.screens.pairs import PairsScreen
+
+        return PairsScreen(self.glyphs, self._measured or {})
 
     def _triage(self) -> Screen[None]:
         from nodedoctor.tui.screens.triage import TriageScreen

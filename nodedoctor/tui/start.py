@@ -98,6 +98,18 @@ def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int |
     return code_of(app)
 
 
+def show_pairs(document: Mapping[str, Any]) -> int | None:
+    """Show a `nodedoctor.pairs/1` document; returns an exit code that outranks its verdict, or None."""
+    import asyncio
+
+    from nodedoctor.cli.console import mutter
+
+    app = load_app()(Nothing(), ascii=not speaks_utf8(), pairs=document)
+    asyncio.run(run_app(app))
+    mutter("\n".join(["", *copied(app.copied)]))
+    return code_of(app)
+
+
 def watch() -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
     from nodedoctor.cli.console import Exit, complain

@@ -140,10 +140,6 @@ SAME: dict[str, Callable[[Texts], Texts]] = {
 }
 
 
-UNNAMED = {("a prefix of syslog", "v02_sglang_oom.log")}
-"""Where a rank is lost today: SGLang's `[time TP3]` behind another prefix. Nobody else is named."""
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_truth(case: Case, tmp_path: Path) -> None:
     verdict = _whole(case, tmp_path)
@@ -155,15 +151,12 @@ def test_the_truth(case: Case, tmp_path: Path) -> None:
         assert verdict.outcome in ("clean", "recovered")
 
 
-@pytest.mark.parametrize("change", some(SAME, 3))
+@pytest.mark.parametrize("change", some(SAME, 6))
 def test_a_change_that_does_not_matter(change: str, tmp_path: Path) -> None:
     for case in CASES:
         before = _said(_whole(case, tmp_path))
         after = _said(_verdict(SAME[change](case.texts), tmp_path))
-        if (change, case.name) in UNNAMED:
-            assert after[:2] == before[:2] and after[2] <= before[2], case.name
-        else:
-            assert after == before, case.name
+        assert after == before, case.name
     flips = [
         case.name
         for case in FOREIGN

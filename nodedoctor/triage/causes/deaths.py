@@ -64,7 +64,10 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
     died = [event for event in story.of(ActorDied) if not follows(story, event)]
     if not died:
         return
-    named: list[Event[Any]] = [e for e in [*died, *story.of(ActorPid)] if e.who.pid is not None]
+    told: list[Event[Any]] = [*died, *story.of(ActorPid)]
+    named = [
+        e for e in told if e.who.pid is not None or (isinstance(e.what, ActorPid) and e.who.rank is not None)
+    ]
     named = [event for event in named if not follows(story, event)]
     culprits = blamed(*(event.who for event in named))
     yield Candidate(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from textwrap import shorten
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
@@ -40,11 +41,18 @@ _UNREACHABLE = frozenset(
 HARMLESS = frozenset((45, 63, 92, 121, 154))
 """Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
 
+DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
+"""Names of symptoms that a program reports when its GPU fails under it."""
+
+SAID = 160
+"""Characters of an exception that a headline quotes."""
+NEXT = 400
+"""Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
+
 _ECHOES = re.compile(
     r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
     r"|Ray\w*Error|Actor\w*Error"
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
-    r"|CalledProcessError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
     r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
@@ -56,9 +64,14 @@ _ECHO_WORDS = re.compile(
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
-    r"|OPS function error: Hccl|ACL stream synchronize failed"
+    r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
+    r"|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
+_STARTED = re.compile(
+    r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
+)
+"""Commands that start a job."""
 
 
 def symptoms(story: Story) -> Iterator[Candidate]:
@@ -88,17 +101,25 @@ def xids(story: Story) -> Iterator[Candidate]:
     soft = [event for event in told if _of_program(event.what)]
     hard = [event for event in told if event not in soft]
     if hard:
-        yield _xid("gpu_hardware_xid", "fault", hard)
+        yield _xid(story, "gpu_hardware_xid", "fault", hard)
     if soft:
-        yield _xid("user_code_exception", "own error", soft)
+        yield _xid(story, "user_code_exception", "own error", soft)
 
 
-def _xid(cause: Cause, ground: Ground, events: list[Event[Xid]]) -> Candidate:
+def _xid(story: Story, cause: Cause, ground: Ground, events: list[Event[Xid]]) -> Candidate:
     first = events[0].what
     culprits = tuple(distinct(event.who for event in events))
+    if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
+        culprits = _only_device_error(story)
     headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
     headline += f" ({called(culprits)})" if culprits else ""
     return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
+
+
+def _only_device_error(story: Story) -> tuple[Who, ...]:
+    """The one rank whose program saw its GPU fail: that of the one GPU that the driver reports."""
+    ranks = distinct(e.who for e in story.of(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS)
+    return tuple(ranks) if len(ranks) == 1 else ()
 
 
 def _harmless(what: Xid) -> bool:
@@ -160,17 +181,13 @@ def duplicate_gpu(story: Story) -> Iterator[Candidate]:
 
 def exceptions(story: Story) -> Iterator[Candidate]:
     """The first exception that is not an echo of somebody else's end."""
-    explained = {
-        (e.place.source, e.place.offset)
+    explained = [
+        e
         for e in story.events
         if not isinstance(e.what, (*QUIET, Raised))
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
-    }
-    own = [
-        e
-        for e in story.of(Raised)
-        if (e.place.source, e.place.offset) not in explained and not is_echo(e.what)
     ]
+    own = [e for e in story.of(Raised) if not is_echo(e.what) and not _goes_on(e, explained)]
     early = [event for event in own if not story.late(event)]
     chosen = early or own
     if not chosen:
@@ -178,9 +195,26 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
     same = [e for e in chosen if e.what.type == first.what.type]
     culprits = tuple(distinct(e.who for e in same)) or sole_failure(story)
-    said = f"{first.what.type}: {first.what.message}".rstrip(": ")[:160]
+    said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
     headline = f"{called(culprits) or 'the program'} raised {said}"
     yield Candidate("user_code_exception", "own error", "high", headline, tuple(same[:4]), culprits)
+
+
+def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:
+    """True when another event was read from an exception's line, or from the next one of its message."""
+    end = raised.place.offset + len(raised.text)
+    return any(
+        e.place.source == raised.place.source
+        and (
+            e.place.offset == raised.place.offset
+            or (
+                isinstance(e.what, (GpuFull, Symptom))
+                and e.who.rank == raised.who.rank
+                and 0 < e.place.offset - end < NEXT
+            )
+        )
+        for e in others
+    )
 
 
 def left_early(story: Story) -> Iterator[Candidate]:
@@ -196,6 +230,10 @@ def left_early(story: Story) -> Iterator[Candidate]:
 def is_echo(raised: Raised) -> bool:
     """True for exceptions that only report that something elsewhere ended."""
     name = raised.type.rpartition(".")[2]
+    if (
+        name == "CalledProcessError"
+    ):  # of a launcher about the program it started, or of a program about a tool
+        return _STARTED.search(raised.message) is not None or not raised.frames
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 

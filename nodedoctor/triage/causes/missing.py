@@ -296,7 +296,10 @@ def unjoined(story: Story) -> Iterator[Candidate]:
     absent = expected - joined
     came = {event.who.rank for event in story.events if event.who.rank is not None}
     missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
-    culprits = tuple(Who(rank=rank) for rank in missing) if len(missing) == absent else ()
+    same = (
+        story.expected == expected or len(came) > 1
+    )  # inference engines count clients of groups of their own
+    culprits = tuple(Who(rank=rank) for rank in missing) if same and len(missing) == absent else ()
     names = f" ({called(culprits)})" if culprits else ""
     yield Candidate(
         "network_socket_interface",

@@ -62,6 +62,13 @@ BEHIND = 2
 """Lines behind an exception in which its handler may say so."""
 
 _NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
+_SMALL = frozenset((
+    "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
+    "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
+    "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
+))  # fmt: skip
+"""Words that stand in any message."""
 _SHAPES_KEPT = 4096
 """Shapes of lines remembered; logs repeat a few hundred."""
 
@@ -149,17 +156,43 @@ class _OpenErrors:
         """The held events, when this line decides about them."""
         if not self._held:
             return
-        if line.key == self._key and handled(line.text) and not warned(line.text, len(line.text)):
+        if line.key == self._key and self._is_handler(line.text):
             self._held = [replace(event, manner="handled") for event in self._held]
             self._left = 0
         self._left -= 1
         if self._left <= 0 or line.text.startswith("Traceback (most recent"):
             yield from self.released()
 
+    def _is_handler(self, text: str) -> bool:
+        """True for a line that says how the program went on after the held exception."""
+        if not handled(text) or warned(text, len(text)):
+            return False
+        if handled(" ".join(text.split()[:2])):
+            return True
+        said = _words(text)
+        return any(said & _words(_about(event)) for event in self._held)
+
     def released(self) -> Iterator[Event[Any]]:
         """All that is held."""
         yield from self._held
         self._held = []
+
+
+def _about(event: Event[Any]) -> str:
+    """An exception in its own words, and where it was raised."""
+    if not isinstance(event.what, Raised):
+        return event.text
+    frames = event.what.frames[-3:]
+    places = (
+        f"{frame.file.rpartition('/')[2].partition('.')[0]} {frame.function} {frame.source}"
+        for frame in frames
+    )
+    return " ".join((event.what.type, event.what.message, *places))
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text that tell what it is about."""
+    return {word.lower() for word in _WORD.findall(text)} - _SMALL
 
 
 def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:

@@ -25,7 +25,9 @@ SIGNS: tuple[Sign, ...] = (
         r"|torch\.(?:cuda\.)?OutOfMemoryError"
         r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
-        r"|RESOURCE_EXHAUSTED: Out of memory)",
+        r"|RESOURCE_EXHAUSTED: Out of memory|cudaErrorMemoryAllocation|CUDNN_STATUS_ALLOC_FAILED"
+        r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
+        r"|(?:NPU|XPU) out of memory)",
         lambda found: GpuFull(found["wanted"] or ""),
     ),
     symptom(
@@ -56,6 +58,13 @@ SIGNS: tuple[Sign, ...] = (
         r"|invalid program counter"
         r"|invalid configuration argument|CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)",
         "a kernel of the program went wrong on the GPU",
+        personal=True,
+    ),
+    symptom(
+        "user_code_exception",
+        "ddp-unused-parameters",
+        r"Expected to have finished reduction in the prior iteration",
+        "parameters of the model took no part in the loss, and DDP waited for their gradients",
         personal=True,
     ),
     symptom(
@@ -102,8 +111,16 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "user_code_exception",
         "cuda-after-fork",
-        r"Cannot re-initialize CUDA in forked subprocess|failure '?initialization error",
+        r"Cannot re-initialize CUDA in forked subprocess",
         "CUDA was used in a process forked after CUDA had started",
+        personal=True,
+    ),
+    symptom(
+        "driver_problem",
+        "cuda-not-started",
+        r"failure (?:3 )?'?initialization error",  # after a fork, too: CUDA gives no reason
+        "CUDA could not be started in a process",
+        decisive=False,
         personal=True,
     ),
 )

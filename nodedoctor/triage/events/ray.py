@@ -39,10 +39,14 @@ SIGNS: tuple[Sign, ...] = (
         r"worker process has died\.(?: Worker exit type: (?P<type>[A-Z_]+))?",
         lambda found: ActorDied(found["type"] or ""),
     ),
-    sign(r"^\tpid: (?P<pid>\d+)$", lambda _: ActorPid()),
+    sign(r"^\s+pid: (?P<pid>\d+)$", lambda _: ActorPid()),
+    # verl ends the names of its actors in the number of their node and their rank on it
+    sign(r"^\s+name: \w+_0:(?P<rank>\d{1,3})$", lambda _: ActorPid()),
     sign(
         r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)",
         lambda f: TaskFailed(f["error"] or ""),
     ),
-    sign(r"WorkerCrashedError", lambda _: ActorDied("CRASHED")),
+    sign(
+        r"WorkerCrashedError|worker died or was killed while executing a task", lambda _: ActorDied("CRASHED")
+    ),
 )

@@ -36,13 +36,17 @@ _NOBODY = Who()
 SENTENCES = 12
 """Lines of prose that make a text an article; a program's advice seldom has more than a few."""
 
+PASSED_ON = 0.9
+"""Share of the lines with a time or a host in front, from which these are no program's. Ours."""
+
 
 class Prose:
     """Counts how much of a text is sentences that no process printed."""
 
     def __init__(self) -> None:
-        self._lines = 0
+        self._lines = self._marked = 0
         self._sentences: set[str] = set()
+        self._marked_sentences: set[str] = set()
         self._last = ""
 
     def read(self, line: Line) -> None:
@@ -51,22 +55,29 @@ class Prose:
             return
         self._last = line.text
         self._lines += 1
-        if line.level or line.origin or line.time is not None or line.who != _NOBODY:
+        if line.level or line.origin:
             return
+        marked = line.time is not None or line.who != _NOBODY
+        self._marked += marked
+        found = self._marked_sentences if marked else self._sentences
         prose = _SENTENCE.match(line.text) and len(_SMALL_WORDS.findall(line.text)) >= 4
-        if prose and len(self._sentences) < SENTENCES_KEPT:
-            self._sentences.add(line.text[:80])
+        if prose and len(found) < SENTENCES_KEPT:
+            found.add(line.text[:80])
 
     @property
     def is_article(self) -> bool:
-        """True when a quarter of the lines or more are sentences."""
-        return len(self._sentences) >= SENTENCES and 4 * len(self._sentences) >= self._lines
+        """True when a quarter of the lines or more are sentences.
+
+        A time or a host in front of nearly every line is that of whoever passed the text on.
+        """
+        found = self._marked_sentences if self._marked >= PASSED_ON * self._lines else self._sentences
+        return len(found) >= SENTENCES and 4 * len(found) >= self._lines
 
 
 _ANNOUNCES = re.compile(
     r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
     r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
-    r"|terminate called|\b(?:Aborting|Aborted)\b"
+    r"|terminate called|\bAborted(?: \(core|[.!]?$)|\bAborting\b(?! request)"
 )
 
 

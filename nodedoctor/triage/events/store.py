@@ -97,7 +97,9 @@ def fingerprints(text: str) -> tuple[Fingerprint, ...]:
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
-    return StoreWait(number(found["root"]), _CUT.search(found["error"] or "") is not None)
+    return StoreWait(
+        number(found["root"] or "0"), _CUT.search(found["error"] or found["bare"] or "") is not None
+    )
 
 
 SIGNS: tuple[Sign, ...] = (
@@ -139,7 +141,9 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(
-        r"retr\w+ing ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)",
+        # a bare number counts communicators, and rank 0 publishes the id of each (broadcastUniqueNCCLID)
+        r"retr\w+ing ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)"
+        r"|store->get\(['\"]?\d+['\"]?\) got error: (?P<bare>.*)",
         _store_wait,
     ),
     sign(
@@ -170,6 +174,7 @@ SIGNS: tuple[Sign, ...] = (
         "port-in-use",
         r"EADDRINUSE|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use",
         "the port of the rendezvous store is taken by another process",
+        personal=True,
     ),
     symptom(
         _SOCKET,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import NOBODY, Line
+from nodedoctor.triage.model import NOBODY, Line, Who
 
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
@@ -22,6 +22,10 @@ _RAISED = re.compile(
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
+_FAILED = re.compile(
+    r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
+)
+"""A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
 _AGAIN = "During handling of the above exception"
 
 
@@ -59,7 +63,8 @@ def _announced(line: Line | None) -> Manner:
         return "plain"
     if line.text.startswith("Exception ignored in"):
         return "handled"
-    return "warning" if manner(line, len(line.text), len(line.text)) == "warning" else "plain"
+    about = line.text.endswith(":") or _FAILED.search(line.text)
+    return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
 
 
 class Continued:
@@ -70,18 +75,29 @@ class Continued:
 
     def line(self, line: Line) -> Line:
         """The line with the identity of the traceback that it continues."""
-        first = self._first
-        if line.text.startswith("Traceback (most recent call last)"):
+        first, text = self._first, line.text
+        if text.startswith("Traceback (most recent call last)"):
             self._first = line if line.who != NOBODY else None
             return line
         if first is None:
             return line
-        if line.who != NOBODY or line.time is not None or line.place.source != first.place.source:
+        inside = text[:1].isspace()
+        alone = line.who == NOBODY and line.time is None
+        if not inside:
+            self._first = None
+        if line.place.source != first.place.source or not _fits(line.who, first.who):
             self._first = None
             return line
-        if not line.text[:1].isspace():
-            self._first = None
+        if not (inside or alone or _RAISED.match(text)):
+            return line
         return replace(line, who=first.who, key=first.key, time=first.time)
+
+
+def _fits(who: Who, known: Who) -> bool:
+    """True when an identity says nothing that another one does not say, too: collectors mark all lines."""
+    return who == NOBODY or (
+        who.filled(known) == replace(known, labels=who.labels) and who.labels in ((), known.labels)
+    )
 
 
 class Tracebacks:

@@ -59,6 +59,8 @@ class Heartbeat:
     """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
 
     seconds_stuck: int | None
+    of_server: bool = False
+    """An inference server's, which ends ranks that finish no step."""
 
 
 @record

@@ -22,6 +22,8 @@ KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
 PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""
+TIMED = 3
+"""Lines with a time that tell when a log was written, where most have none: one may be pasted. Ours."""
 _LAUNCHER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
     r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
@@ -75,11 +77,15 @@ class Heard:
     hosts: dict[str, set[int]] = field(default_factory=dict)
     first: float | None = None
     last: float | None = None
+    lines: int = 0
+    timed: int = 0
 
     def hear(self, line: Line) -> None:
         """Take notice of who a line says it is from, and when."""
         who = line.who
+        self.lines += 1
         if line.time is not None:
+            self.timed += 1
             self.first = line.time if self.first is None else self.first
             self.last = line.time
         for kind, value in who.labels:
@@ -97,6 +103,13 @@ class Heard:
             told = self.hosts.setdefault(who.host, set())
             if who.rank is not None:
                 told.add(who.rank)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """When its first and its last line were printed; None when hardly any line has a time."""
+        if self.first is None or self.last is None or (self.timed < TIMED and 2 * self.timed < self.lines):
+            return None
+        return self.first, self.last
 
 
 @dataclass(slots=True)
@@ -162,7 +175,7 @@ def _is_rank(kind: str, spread: Spread, world: int | None) -> bool:
     if spread.launcher or spread.counted:
         return False
     if kind == "label":
-        return True
+        return set(spread.values) != {0}  # a launcher's, or the only task's: either way it tells nobody apart
     return _is_permutation(spread.values, world) and spread.lines > len(spread.values)
 
 
@@ -228,7 +241,7 @@ def seats(tally: Tally, world: int | None) -> Mapping[str, Who]:
 
 def _together(heard: Sequence[Heard]) -> bool:
     """True for logs that were written at the same time: those of attempts follow each other."""
-    spans = [(one.first, one.last) for one in heard if one.first is not None and one.last is not None]
+    spans = [span for one in heard if (span := one.span)]
     return all(begin <= other and start <= end for begin, end in spans for start, other in spans)
 
 

@@ -41,7 +41,7 @@ _WORDED = re.compile(
     r"[\[(]?(?:[A-Z][a-z]{2},? )?(?:([A-Z][a-z]{2}) +(\d{1,2})|(\d{1,2})[ /]([A-Z][a-z]{2}))"
     r"(?:[ /](?:19|20)\d\d)?[ :](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: (?:AM|PM))?"
     r"(?: (?:[A-Z]{3,4}|[+-]\d{4}))?(?: (?:19|20)\d\d)?"
-    r"[\])]?(?: - | \| |:? |\t|$)"
+    r"[\])]?(?: - | \| |:? |\t|(?=\[\d{1,6}\]<std)|$)"
 )
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 _CLOCK = re.compile(
@@ -78,12 +78,14 @@ _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
 _SYSLOG = re.compile(
     r"(?:([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
     r"|(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)"
-    r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) ([A-Za-z0-9][\w.-]*) (?:(?=[\w./-]+: )|[\w./@-]+\[\d+\]: ?)"
+    r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) "
+    r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
+    r"(?:(?=[\w./-]+: )|[\w./@-]+\[\d+\]: ?)"
 )
-_RANK = re.compile(r"\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
+_RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
 _MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
-_LABEL = re.compile(r" {0,4}(\d{1,5}): (?! *\d)")
+_LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
 _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
     r"|(?:[Rr]ank[ =]|RANK[ =])(\d{1,6})(?:: | ?\| | - |\t)"
@@ -259,9 +261,13 @@ def _take(text: str, prefix: _Prefix) -> str | None:
             return text[found.end() :]
     if prefix.logged:
         found = _LOGGER.match(text) or (_NAMED.match(text) if prefix.level else None)
-        if found and not found[0].startswith(("Error", "Warning")):
+        if found and not (found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end())):
             return text[found.end() :]
     return None
+
+
+_ENDS_IN_LABEL = r"(\d+):\ "
+"""A learned prefix that ends in what `srun --label` prints: something else stands in front of that."""
 
 
 def _learned(text: str, habit: Habit, layer: int, prefix: _Prefix) -> str | None:
@@ -271,7 +277,10 @@ def _learned(text: str, habit: Habit, layer: int, prefix: _Prefix) -> str | None
     if found is None:
         return None
     if prefix.who.rank is None:
-        numbers = ((f"prefix {layer}.{i}", whole(found[i + 1])) for i in sorted(columns))
+        last = found.re.groups - 1 if pattern.pattern.endswith(_ENDS_IN_LABEL) else -1
+        numbers = (
+            ("label" if i == last else f"prefix {layer}.{i}", whole(found[i + 1])) for i in sorted(columns)
+        )
         prefix.labels += tuple((name, value) for name, value in numbers if value is not None)
     return text[found.end() :]
 
@@ -410,7 +419,7 @@ def _read_nccl(found: re.Match[str], prefix: _Prefix) -> None:
 
 _UPPER, _LOWER, _DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Prefix], None], str], ...] = (
-    (_RANK, _read_rank, "["),
+    (_RANK, _read_rank, "[ \t"),
     (_MPI, _read_mpi, "[m"),
     (_LOGGER_RANK, _read_logger_rank, "[(<rRgG"),
     (_GLOG, _read_glog, "[EWIF"),

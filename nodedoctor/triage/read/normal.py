@@ -19,6 +19,10 @@ SAMPLE = 512
 """Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""
+CLOCKS_DIFFER = 300.0
+"""Seconds from which two clocks in one line are not the same one: pipes and collectors are faster. Ours."""
+_STAMPED = re.compile(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+")
+"""What c10 prints in front of its lines: the clock of the process."""
 _GARBLED = 0.3
 """Share of characters that are none in any encoding we know: such a line was not read."""
 _PARTIAL = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) P ")
@@ -57,16 +61,54 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     wide = width(texts)
     rest = list(_joined(iter(sample), wide))
     habit = _habit([piece.entry.text for piece in rest])
+    behind = _clocks_differ(rest)
     tail = chain(rest, _joined(pieces, wide))
     for piece in tail:
         entry = piece.entry
-        for line in parse(entry.text, piece.place, habit, entry.who):
+        for line in _inside(parse(entry.text, piece.place, habit, entry.who), lost):
+            if behind and not _STAMPED.search(entry.text):
+                time = line.time if line.time is not None else entry.time
+                line = replace(line, time=time + behind if time is not None else None)
             level = line.level or (entry.level if entry.level in SERIOUS else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)
             if line.text:
                 yield line
+
+
+def _clocks_differ(pieces: list[_Piece]) -> float:
+    """Seconds by which a process's own clock is ahead of the one in front of its lines; 0 when they agree.
+
+    A log that was collected or printed again later has the time of that in front of every line, and some
+    lines have one of their own: what came before what can only be told by one clock.
+    """
+    for piece in pieces:
+        entry = piece.entry
+        found = _STAMPED.search(entry.text)
+        if found is None:
+            continue
+        own = next(parse(entry.text[found.start() :], piece.place)).time
+        front = next(parse(f"{entry.text[: found.start()]} .", piece.place)).time
+        front = front if front is not None else entry.time
+        if own is not None and front is not None:
+            return own - front if abs(own - front) > CLOCKS_DIFFER else 0.0
+    return 0.0
+
+
+def _inside(lines: Iterator[Line], lost: Lost) -> Iterator[Line]:
+    """The lines, those out of their envelope that stand in one behind a prefix."""
+    for line in lines:
+        records = _opened(line.text, lost) if line.text.lstrip()[:1] in ("{", '"') else None
+        if records is None:
+            yield line
+            continue
+        for entry in records:
+            for inner in parse(entry.text, line.place, who=entry.who.filled(line.who)):
+                time = next((t for t in (inner.time, entry.time, line.time) if t is not None), None)
+                yield replace(
+                    inner, time=time, level=inner.level or line.level, origin=inner.origin or line.origin
+                )
 
 
 def _habit(texts: list[str]) -> Habit:

@@ -82,8 +82,27 @@ def learned(
         pattern = re.compile("".join(map(_piece, common[:end])))
         rests = [text[found.end() :] for text in texts[:TRIED] if (found := pattern.match(text))]
         if end == len(common) or sum(map(known, rests)) * 2 > len(rests) > 0:
+            if (before := _before(pattern, common, ends, texts, known)) is not None:
+                pattern = before
             lossy = pattern.pattern == LABEL or _loses(pattern, texts, means)
             return None if lossy else pattern
+    return None
+
+
+def _before(
+    pattern: re.Pattern[str],
+    common: Sequence[str],
+    ends: Iterable[int],
+    texts: Sequence[str],
+    known: Callable[[str], bool],
+) -> re.Pattern[str] | None:
+    """A shorter prefix, where what most lines that have this one go on with behind it is a known prefix."""
+    mine = list(islice((text for text in texts if pattern.match(text)), TRIED))
+    for end in ends:
+        shorter = re.compile("".join(map(_piece, common[:end])))
+        rests = [text[found.end() :] for text in mine if (found := shorter.match(text))]
+        if shorter.pattern != pattern.pattern and sum(map(known, rests)) * 2 > len(rests) > 0:
+            return shorter
     return None
 
 

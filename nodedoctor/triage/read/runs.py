@@ -47,15 +47,17 @@ class Job:
             return False
         elsewhere = self.hosts and heard.hosts and self.hosts.isdisjoint(heard.hosts)
         shared = bool(self.ranks & ranks) or not (self.ranks or ranks or elsewhere)
-        return not (shared and _apart(self.first, self.last, heard.first, heard.last))
+        first, last = heard.span or (None, None)
+        return not (shared and _apart(self.first, self.last, first, last))
 
     def take(self, source: str, heard: Heard, ranks: set[int]) -> None:
         """Add a log."""
         self.sources.append(source)
         self.hosts |= heard.hosts.keys()
         self.ranks |= ranks
-        self.first = min((t for t in (self.first, heard.first) if t is not None), default=None)
-        self.last = max((t for t in (self.last, heard.last) if t is not None), default=None)
+        first, last = heard.span or (None, None)
+        self.first = min((t for t in (self.first, first) if t is not None), default=None)
+        self.last = max((t for t in (self.last, last) if t is not None), default=None)
 
 
 def jobs(events: Sequence[Event[Any]], tally: Tally) -> list[Job]:

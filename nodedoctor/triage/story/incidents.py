@@ -8,7 +8,8 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.progress import Finished, Step
-from nodedoctor.triage.events.system.slurm import Attempt, Begun
+from nodedoctor.triage.events.seen import Unread
+from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
@@ -86,12 +87,16 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    alive = False
     known = Counter((event.what.series, event.what.part) for event in events if isinstance(event.what, Step))
     for event in reversed(events):
         what = event.what
         if isinstance(what, Step):
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
+        alive = alive or isinstance(what, (Finished, OrderedStop))
+        if isinstance(what, Unread) and alive:
+            continue
         if isinstance(what, (*QUIET, *FATAL)) or _final(event, events) or not _survived(event, later, known):
             kept.append(event)
     return kept[::-1]

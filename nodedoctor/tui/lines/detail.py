@@ -28,6 +28,7 @@ from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
+from nodedoctor.wording import about
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -89,8 +90,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
 
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
-    subject = f"{finding['subject']}: " if finding["subject"] else ""
-    return inert(f"{subject}{finding['summary']}{asides(finding)}")
+    return inert(about(finding["subject"] or "", finding["summary"]) + asides(finding))
 
 
 def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:

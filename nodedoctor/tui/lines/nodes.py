@@ -13,6 +13,7 @@ from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row, fit
+from nodedoctor.wording import about
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem while they are folded."""
@@ -282,7 +283,7 @@ def _worst_first(node: Node) -> list[Problem]:
 
 
 def _sentence(problem: Problem) -> str:
-    return f"{problem.subject}: {problem.said}" if problem.subject else problem.said
+    return about(problem.subject, problem.said)
 
 
 def _key(oddity: Oddity) -> str:

@@ -15,6 +15,11 @@ SIGNS: tuple[Sign, ...] = (
         r"\bEI0006\b|Getting socket times out",
         lambda _: TimedOut(CollectiveCall(), None, fresh=True),
     ),
+    sign(  # what was queued on the device did not end in time, as when a peer does not come
+        r"NPU (?:function )?error.{0,80}error code is (?:107020|507048)|reason=\[task timeout\]"
+        r"|runtime result = (?:107020|507048)",
+        lambda _: TimedOut(CollectiveCall(), None, fresh=True),
+    ),
     sign(
         r"\bEI0009\b.*?(?P<why>Transport init error.{0,200})",
         lambda found: Failed(CollectiveCall(), found["why"]),

@@ -21,6 +21,12 @@ SIGNS: tuple[Sign, ...] = (
         "the coordination service no longer hears from it: its process ended or its node is lost",
         personal=True,
     ),
+    symptom(
+        "network_socket_interface",
+        "rendezvous-failed",
+        r"cluster registration failed|Barrier timed out\. Id: \[Init\]",
+        "not all tasks registered with the coordination service: some never started, died or cannot reach it",
+    ),
     sign(rf"^{_TASK}$", lambda found: BarrierMissed((rank_number(found["rank"]),))),
     sign(
         r"Terminating process because the (?:JAX )?\w+ service detected fatal errors",

@@ -29,7 +29,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<limit>\d+)",
-        lambda found: Heartbeat(number(found["limit"])),
+        lambda found: Heartbeat(number(found["limit"]), of_server=True),
     ),
     sign(
         r"Received sigquit from a child proces",  # SGLang then kills its whole tree

@@ -144,7 +144,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
-        r"(?: +\(core dumped\))?(?: +\S.*)?$",
+        r"(?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$",
         lambda found: Exit(_signal(found["signal"])),
     ),
     sign(
@@ -156,6 +156,11 @@ SIGNS: tuple[Sign, ...] = (
                 found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or found["received"])
             )
         ),
+    ),
+    sign(
+        r"[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
+        r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?(?P<code>[1-9]\d{0,4})\b(?!.*\bsignal\b)",
+        lambda found: Exit(numeral(found["code"])),
     ),
     sign(
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "

@@ -14,12 +14,14 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:DataLoader|worker).*killed by signal: Bus error|insufficient shared memory \(shm\)"
         r"|Unexpected bus error encountered in worker",
         "a data-loader worker ran out of shared memory",
+        personal=True,
     ),
     symptom(
         _LIMITS,
         "open-files",
         r"Too many open files|received 0 items of ancdata|out of file descriptors",
         "the limit of open files was reached",
+        personal=True,
     ),
     symptom(
         _LIMITS,
@@ -28,6 +30,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable"
         r"|(?:\bthread|\bclone|\bfork(?:\(\))?|spawn\w*): (?:retry: )?Resource temporarily unavailable",
         "the limit of processes and threads was reached",
+        personal=True,
     ),
     symptom(
         _LIMITS,
@@ -35,11 +38,13 @@ SIGNS: tuple[Sign, ...] = (
         r"unable to (?:mmap|allocate shared memory|open shared memory|write to file).*(?:/torch|shm|bytes)"
         r"|OSError: \[Errno 12\] Cannot allocate memory",
         "memory could not be mapped or shared",
+        personal=True,
     ),
     symptom(
         _LIMITS,
         "disk-full",
         r"No space left on device|Disk quota exceeded|low on resource: ephemeral-storage",
         "a file system (or /dev/shm) is full",
+        personal=True,
     ),
 )

@@ -56,7 +56,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"(?:[Ss]ystem memory (?:is )?low.{0,80}killing"
-        r"|killed due to the node running low on memory|NODE_OUT_OF_MEMORY|killed due to memory pressure)",
+        r"|killed due to the node running low on memory|NODE_OUT_OF_MEMORY|killed due to memory pressure"
+        r"|RayOutOfMemoryError)",
         lambda _: HostOom("Ray"),
     ),
     sign(
@@ -64,7 +65,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: HostOom("Ray", numeral(found["pid"])),
     ),
     sign(
-        r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+)",
+        r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+|\S*python\S* .*)",
         lambda found: MemoryUser(numeral(found["pid"]), float(found["gb"]), found["command"]),
     ),
     sign(
