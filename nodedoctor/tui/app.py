@@ -15,7 +15,6 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from nodedoctor.model import Status
-from nodedoctor.report.inert import inert
 from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
