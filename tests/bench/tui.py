@@ -1,7 +1,7 @@
-"""What the terminal interface costs: time to the first useful text, bytes to the terminal, time to leave.
+"""What the terminal interface costs, beside the smallest app that Textual can run.
 
 Runs the real program in a pseudo-terminal: on a recorded node, and on this machine with eight probes that
-never answer.
+never answer. Times depend on the machine, so they are also given as ratios: the app beside it runs in turn.
 """
 
 from __future__ import annotations
@@ -18,90 +18,161 @@ import sys
 import tempfile
 import termios
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CHECKS = Path(__file__).parent.parent / "frames" / "checks"
 WIDE, SMALL = (140, 40), (80, 24)
 RUNS = 7
+KEYS = 20
 WATCHED = 3.0  # seconds over which bytes are counted
+QUIET = 0.5  # seconds without output after which a picture counts as whole
+LONGEST = 60.0  # seconds that anything may take
+MINIMAL = """
+from textual.app import App
+from textual.widgets import Static
+class Minimal(App):
+    BINDINGS = [("q", "quit", "")]
+    def compose(self):
+        yield Static("useful")
+Minimal().run()
+"""
 
 
-@dataclass(frozen=True, slots=True)
 class Sitting:
-    """One sitting: seconds to the first useful text and to the end after q; bytes painted, and per second."""
+    """One program on a terminal of its own."""
 
-    first: float
-    painted: int
-    per_second: float
-    leaving: float
+    def __init__(self, argv: list[str], size: tuple[int, int]) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LINES", "COLUMNS")}
+        self._began = time.monotonic()
+        self.process = subprocess.Popen(
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**env, "TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def first(self, useful: bytes) -> float:
+        """Seconds until some text has come."""
+        written = b""
+        while useful not in written and time.monotonic() < self._began + LONGEST:
+            written += os.read(self._master, 65536)
+        return time.monotonic() - self._began
+
+    def settle(self, quiet: float = QUIET) -> int:
+        """Bytes that come until nothing comes for a while."""
+        count, ends = 0, time.monotonic() + LONGEST
+        while time.monotonic() < ends and select.select([self._master], [], [], quiet)[0]:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            count += len(data)
+        return count
+
+    def key(self, key: str) -> float:
+        """Seconds from a key to the first byte of its picture."""
+        while select.select([self._master], [], [], 0.02)[0]:
+            os.read(self._master, 65536)
+        pressed = time.monotonic()
+        os.write(self._master, key.encode())
+        select.select([self._master], [], [], LONGEST)
+        return time.monotonic() - pressed
+
+    def bytes_of(self, key: str) -> int:
+        """Bytes that a key costs."""
+        os.write(self._master, key.encode())
+        return self.settle()
+
+    def per_second(self) -> float:
+        """Bytes a second while nobody does anything."""
+        count, ends = 0, time.monotonic() + WATCHED
+        while (left := ends - time.monotonic()) > 0:
+            if select.select([self._master], [], [], left)[0]:
+                count += len(os.read(self._master, 65536))
+        return count / WATCHED
+
+    def resident(self) -> float:
+        """MiB of its memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    def leave(self) -> float:
+        """Seconds from q to the end."""
+        asked = time.monotonic()
+        os.write(self._master, b"q")
+        self.settle(LONGEST)
+        self.process.wait()
+        return time.monotonic() - asked
+
+    def close(self) -> None:
+        """End it, however it stands."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
 
 
-def sit(words: list[str], size: tuple[int, int], useful: bytes, watched: float = 0.0) -> Sitting:
-    """Run nodedoctor on a terminal until something useful stands there, watch it, press q."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-    env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LINES", "COLUMNS")}
-    argv = [sys.executable, "-m", "nodedoctor", *words]
-    began = time.monotonic()
-    process = subprocess.Popen(
-        argv,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env={**env, "TERM": "xterm-256color"},
-        start_new_session=True,
-    )
-    os.close(slave)
-    written = b""
-    while useful not in written:
-        written += os.read(master, 65536)
-    first = time.monotonic() - began
-    painted = len(written) + _read_for(master, 1.0)
-    per_second = _read_for(master, watched) / watched if watched else 0.0
-    os.write(master, b"q")
-    asked = time.monotonic()
-    _read_for(master, 10.0)
-    process.wait()
-    leaving = time.monotonic() - asked
-    os.close(master)
-    return Sitting(first, painted, per_second, leaving)
+@contextmanager
+def sitting(argv: list[str], size: tuple[int, int]) -> Iterator[Sitting]:
+    """A sitting that is ended in any case."""
+    one = Sitting(argv, size)
+    try:
+        yield one
+    finally:
+        one.close()
 
 
-def _read_for(master: int, seconds: float) -> int:
-    """How many bytes come within some seconds, or until the end."""
-    count, ends = 0, time.monotonic() + seconds
-    while (left := ends - time.monotonic()) > 0:
-        if not select.select([master], [], [], left)[0]:
-            break
-        try:
-            data = os.read(master, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        count += len(data)
-    return count
+def firsts(programs: dict[str, tuple[list[str], bytes]], size: tuple[int, int]) -> dict[str, float]:
+    """Median seconds to the first useful text of each program, which run in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(RUNS):
+        for name, (argv, useful) in programs.items():
+            with sitting(argv, size) as one:
+                seconds[name].append(one.first(useful))
+    return {name: statistics.median(found) for name, found in seconds.items()}
 
 
 def main() -> None:
-    """Print a few lines."""
+    """Print a few lines for each size of terminal."""
     folder = Path(tempfile.mkdtemp())
     checks = shutil.copytree(CHECKS, folder / "checks", ignore=shutil.ignore_patterns("__pycache__"))
-    hung = ["--checks", str(checks), "hung"]
-    demo = ["demo", "nvlinks-down"]
+    ours = [sys.executable, "-m", "nodedoctor"]
+    hung = [*ours, "--checks", str(checks), "hung"]
+    demo = [*ours, "demo", "nvlinks-down"]
     for size in (WIDE, SMALL):
-        name = f"{size[0]}x{size[1]}"
-        live = statistics.median(sit(hung, size, b"hung.driver-7").first for _ in range(RUNS))
-        recorded = statistics.median(sit(demo, size, b"nvlink.links").first for _ in range(RUNS))
-        idle, running = sit(demo, size, b"nvlink.links", WATCHED), sit(hung, size, b"hung.driver-7", WATCHED)
+        name = f"tui {size[0]}x{size[1]:<4}"
+        minimal = ([sys.executable, "-c", MINIMAL], b"useful")
+        found = firsts({"minimal": minimal, "live": (hung, b"hung-7"), "demo": (demo, b"NVLinks")}, size)
+        base = found["minimal"]
         print(
-            f"tui {name:<8} first useful text {live:.3f} s, with results {recorded:.3f} s (median of {RUNS})"
+            f"{name} first useful text: minimal app {base:.3f} s, live {found['live'] / base:.2f} times that,"
         )
-        print(
-            f"tui {name:<8} {idle.painted / 1000:.0f} KB painted, idle {idle.per_second:.0f} B/s,"
-            f" eight hung probes {running.per_second:.0f} B/s, left in {running.leaving:.2f} s"
-        )
+        print(f"{name}   a demo with its results {found['demo'] / base:.2f} times (median of {RUNS})")
+        with sitting(demo, size) as one:
+            one.first(b"checks passed")
+            painted = one.settle()
+            moves = {key: one.bytes_of(key) for key in "jk"}
+            print(
+                f"{name} bytes: {painted} after the first results, j {moves['j']}, k {moves['k']},"
+                f" idle {one.per_second():.0f}/s; {one.resident():.0f} MiB; left in {one.leave():.2f} s"
+            )
+        with sitting(hung, size) as one:
+            one.first(b"hung-7")
+            one.settle(0.3)
+            keys = sorted(one.key("jk"[number % 2]) for number in range(KEYS))
+            print(
+                f"{name} eight hung probes: key to picture {statistics.median(keys) * 1e3:.0f} ms,"
+                f" slowest of {KEYS} {keys[-1] * 1e3:.0f} ms; {one.per_second():.0f} B/s;"
+                f" left in {one.leave():.2f} s"
+            )
     shutil.rmtree(folder)
 
 
