@@ -3,13 +3,16 @@
 # make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
-# make trial      tests that could lose a race, TIMES=20 times
+# make trial      tests that could lose a race, and healthy nodes in pairs, TIMES=20 times
 # make fuzz       every property test with EXAMPLES=2000
 # make mutations  does make test notice eleven changes that must not be made? COUNT=40: changes drawn at random
 # make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
 # make bench      what a run costs on this machine, beside what others cost
 # make pyz        the single file dist/nodedoctor.pyz for nodes without network
-# make docs       the pictures in docs/, and the pages of checks and tables in build/docs/
+# make packages   wheel and source distribution in dist/, checked, and installed in empty environments
+# make docs       what pages are made of: pictures, outputs, a page for each check and table, in build/docs/
+# make site       the documentation as a site in build/site/, with no dead link
+# make release    VERSION=x.y.z: changelog, version and tag on this clone; pushes nothing; --dry-run changes nothing
 # make knowledge  compare the pins in the knowledge tables with the package index
 # make strings    every string a person can read, with its place (ARGS=checks/gpu: some)
 # make clean      remove what the above made
@@ -36,7 +39,7 @@ REPORTS ?= 10000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-slow test-real trial fuzz mutations soak bench docs pyz knowledge strings clean
+.PHONY: help run check test test-slow test-real trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -66,6 +69,7 @@ test-real: $(VENV)/.dev
 
 trial: $(VENV)/.dev
 	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS)
+	$(BIN)/pytest -m "race and real" -rs --times=$(TIMES) $(ARGS) || [ $$? -eq 5 ]
 
 fuzz: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)
@@ -80,15 +84,43 @@ soak: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
-# Pictures of the terminal interface for the README, from the recorded nodes; pages from docstrings and tables,
-# which are not kept in the repository.
+# Pictures of the terminal interface, from the recorded nodes; what the commands in pages print; pages from docstrings
+# and tables. Of all this only the README's picture is kept in the repository.
 docs: $(VENV)/.dev
-	$(BIN)/python docs/pictures.py
+	rm -rf build/docs
+	$(BIN)/python docs/pictures.py build/docs/pictures
+	$(BIN)/python docs/blocks.py build/docs/output
 	$(BIN)/python docs/pages.py build/docs
+
+# Carries the single file and the wheel, so that it is all that a stranger needs: those in dist/, made if there are none.
+site: $(VENV)/.publish docs dist/nodedoctor.pyz dist/.packages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
+	$(BIN)/python tools/site/links.py build/site
 
 # The single file dist/nodedoctor.pyz for nodes without network; needs the package index for its wheels, once.
 pyz: $(VENV)/.dev
 	@$(BIN)/python tools/pyz/build.py $(ARGS)
+
+dist/nodedoctor.pyz:
+	@$(MAKE) pyz
+
+packages: $(VENV)/.publish
+	rm -rf dist/*.whl dist/*.tar.gz build/lib build/bdist* *.egg-info
+	$(BIN)/python -m build --no-isolation --outdir dist . >build.log 2>&1 || { cat build.log; exit 1; }; rm -f build.log
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python tools/release/installs.py dist
+	$(BIN)/hadolint docs/recipes/kubernetes/Dockerfile
+	$(BIN)/kubernetes-validate --strict --quiet docs/recipes/kubernetes/*.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml docs/recipes/ci/github-node-health.yaml
+	@touch dist/.packages
+
+dist/.packages:
+	@$(MAKE) packages
+
+# Also under `make --dry-run`, which make itself would take for "print what would be run".
+release:
+	+@$(PYTHON) tools/release/cut.py "$(VERSION)" $(if $(findstring n,$(firstword -$(MAKEFLAGS))),--dry-run) $(ARGS)
 
 # Compares the pins in the knowledge tables with the package index; ARGS=--write adds new releases.
 knowledge: $(VENV)/.dev
@@ -128,6 +160,11 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@$(call install,.[dev])
 	@touch $@ $(VENV)/.run
+
+# What checks, builds and publishes what is shipped; tests need none of it.
+$(VENV)/.publish: $(VENV)/.dev pyproject.toml
+	@$(call install,.[publish])
+	@touch $@
 
 # compat: a plain path entry. The default import hook costs every interpreter 10 ms, our children included.
 # (pip before 22.1 cannot be told, and Ubuntu 22.04 has that: there the hook it is.)

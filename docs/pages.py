@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from nodedoctor.cli.explain import CULPRITS, OWNERS, SAFETY
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.knowledge.pair_floors import pair_floors
 from nodedoctor.knowledge.seen_on import seen_on
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
@@ -21,6 +23,8 @@ from nodedoctor.report.text import sentence
 
 ROOT = Path(__file__).parent.parent
 MADE = {"real": "real", "pasted": "from what somebody posted", "synthetic": "made up"}
+WIDE = ("---", "hide: [toc]", "---", "")
+"""The head of a page whose table needs the room of the table of contents."""
 LINES = 6
 """Lines of evidence that an example shows."""
 
@@ -40,13 +44,19 @@ def pages() -> dict[str, str]:
     made["xids.md"] = "\n".join(_xids())
     made["environment.md"] = "\n".join(_variables())
     made["causes.md"] = "\n".join(_causes())
+    made["pair-floors.md"] = "\n".join(_floors())
     return {path: f"{text.rstrip()}\n" for path, text in sorted(made.items())}
 
 
 def _check(check: Check, sample: Sample | None) -> Iterator[str]:
     yield from (f"# {check.id}", "")
     if texts := error_texts(check):
-        yield from ("```", *texts, "```", "")
+        yield from ("```text", *texts, "```", "")
+    else:
+        yield from (
+            "No error message names this fault: jobs fail or are slow, as for many reasons.",
+            "",
+        )
     yield from (f"{_plain(check.title)}.", "")
     if check.stage == "preview":
         yield from ("*In preview: what it finds is at most a warning and counts only with `--preview`.*", "")
@@ -58,8 +68,7 @@ def _check(check: Check, sample: Sample | None) -> Iterator[str]:
         if section.items:
             yield ""
     yield from _example(sample)
-    run = ["## Run it", "", "```", f"nodedoctor {check.id}", "```"]
-    yield from run
+    yield from ("## Run it", "", "```sh", f"nodedoctor {check.id}", "```")
 
 
 def _example(sample: Sample | None) -> Iterator[str]:
@@ -69,7 +78,7 @@ def _example(sample: Sample | None) -> Iterator[str]:
         return
     finding = sample.finding
     lines = [line for one in finding["evidence"] for line in inert_lines(one["text"].strip("\n"))]
-    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```")
+    yield from (f"On the recorded node `{sample.node}` ({MADE[sample.provenance]}):", "", "```text")
     yield f"{Status(finding['status']).word} {sample.result['check']}  {sentence(finding)}"
     yield from (f"     | {line}" for line in lines[:LINES])
     if finding["fix"]:
@@ -79,7 +88,7 @@ def _example(sample: Sample | None) -> Iterator[str]:
 
 
 def _index(checks: Iterable[Check]) -> Iterator[str]:
-    yield from ("# Checks", "")
+    yield from (*WIDE, "# Checks", "")
     yield from _head("Check", "What holds when it passes", "Stage", "Seen on")
     for check in checks:
         hardware = ", ".join(dict.fromkeys(row.hardware for row in seen_on(check.id))) or "stand-ins only"
@@ -87,7 +96,7 @@ def _index(checks: Iterable[Check]) -> Iterator[str]:
 
 
 def _xids() -> Iterator[str]:
-    yield from ("# Xids and SXids", "")
+    yield from (*WIDE, "# Xids and SXids", "")
     yield from _head("Xid", "Name", "Meaning", "Severity", "Culprit", "What to do", "Source")
     for row in xids.xids():
         culprits = ", ".join(CULPRITS.get(name, name) for name in row.fault)
@@ -102,7 +111,7 @@ def _xids() -> Iterator[str]:
 
 
 def _variables() -> Iterator[str]:
-    yield from ("# Environment variables", "")
+    yield from (*WIDE, "# Environment variables", "")
     yield from _head("Variable", "Read by", "Effect", "Default", "In production", "Source")
     for row in env_vars.env_vars():
         owner = "nothing" if row.phantom else OWNERS.get(row.owner, row.owner)
@@ -112,6 +121,10 @@ def _variables() -> Iterator[str]:
 
 def _causes() -> Iterator[str]:
     yield from ("# Causes that triage names", "")
+    yield from _head("Cause", "What it is", "What it means")
+    for row in causes.causes():
+        yield _row(f"[{row.cause}](#{row.cause})", row.title, row.means)
+    yield ""
     for row in causes.causes():
         yield from (f"## {row.cause}", "", f"{_plain(row.title)}. {_plain(row.means)}", "")
         for heading, steps in (("How to confirm it", row.confirm), ("What to do", row.fix)):
@@ -119,6 +132,16 @@ def _causes() -> Iterator[str]:
             yield from (f"{number}. {_plain(step)}" for number, step in enumerate(steps, 1))
             yield ""
         yield from (f"Source: {_plain(row.source)}", "")
+
+
+def _floors() -> Iterator[str]:
+    yield from ("# What a good pair of nodes has", "")
+    yield from ("`fleet --pairs` warns where a good pair has less, as then all pairs are slow.", "")
+    yield from _head("measured", "fabric", "at least", "of", "links", "note", "source")
+    for row in pair_floors():
+        links = f"up to {row.up_to_gbps:g} Gb/s" if row.up_to_gbps else "all"
+        share = f"{row.share:.0%}"
+        yield _row(row.what, row.fabric, share, row.of, links, row.why, row.source)
 
 
 def _head(*names: str) -> Iterator[str]:
@@ -131,8 +154,9 @@ def _row(*cells: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that is no markup: what a table or a docstring says, not a tag."""
-    return " ".join(str(text).split()).replace("<", "&lt;")
+    """Text that is no markup: what a table or a docstring says, not a tag; addresses can be followed."""
+    escaped = " ".join(str(text).split()).replace("<", "&lt;")
+    return re.sub(r"(?<!\()https://([^\s/]+)[^\s,;)|]*", lambda found: f"[{found[1]}]({found[0]})", escaped)
 
 
 def main(folder: Path) -> None:

@@ -1,14 +1,21 @@
-"""`make docs`: pictures of the real app on the recorded nodes that ship with it, as docs/*.svg."""
+"""`make docs`: pictures of the real app on recorded nodes, each for a dark and a light page.
+
+`docs/pictures.py FOLDER` writes `NAME-dark.svg` and `NAME-light.svg`. The README's are in docs/.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
 
 from nodedoctor import __version__
 from nodedoctor.cli.compare import document_of
@@ -22,7 +29,28 @@ from nodedoctor.tui import start
 DOCS = Path(__file__).parent
 DEMO = DOCS.parent / "nodedoctor" / "demo"
 TRIAGE = DOCS.parent / "tests" / "frames" / "triage.json"
-WIDE, SMALL = (140, 36), (80, 24)
+README = ("checks",)
+"""Pictures that the README shows."""
+WIDE, SMALL = (140, 36), (140, 24)
+
+
+def theme(colours: str) -> TerminalTheme:
+    """A terminal's colours as in CSS: background, foreground, black to white, and the same eight bright."""
+    ground, ink, *sixteen = (tuple(bytes.fromhex(word)) for word in colours.split())
+    return TerminalTheme(ground, ink, sixteen[:8], sixteen[8:])
+
+
+# The app draws with the terminal's sixteen colours alone, so that a theme is all that a page needs.
+DARK = theme(
+    "0d1117 e6edf3 "
+    "484f58 ff7b72 3fb950 d29922 58a6ff bc8cff 39c5cf b1bac4 "
+    "6e7681 ffa198 56d364 e3b341 79c0ff d2a8ff 56d4dd ffffff",
+)
+LIGHT = theme(
+    "ffffff 1f2328 "
+    "24292f cf222e 116329 7a4e00 0969da 8250df 1b7c83 57606a "
+    "57606a a40e26 1a7f37 633c01 218bff a475f9 3192aa 24292f",
+)
 
 start.prepare_environment()
 
@@ -31,34 +59,60 @@ from nodedoctor.tui.lines.nodes import Round  # noqa: E402
 from nodedoctor.tui.run_history import RunHistory  # noqa: E402
 from nodedoctor.tui.state import Nothing  # noqa: E402
 
+Pictures = dict[str, str]
 
-async def picture(name: str, demo: str, keys: list[str], size: tuple[int, int], **options: Any) -> None:
-    """Open a recorded node, press some keys, keep what stands on the screen."""
+
+def drawn(app: NodeDoctor, name: str, title: str) -> Pictures:
+    """What is on the screen, by the name of its file."""
+    width, height = app.size
+    console = Console(
+        width=width,
+        height=height,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        record=True,
+        safe_box=False,
+    )
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens))
+    themes = (("dark", DARK), ("light", LIGHT))
+    return {
+        f"{name}-{kind}.svg": _local(
+            console.export_svg(title=title, theme=theme, clear=False, unique_id=name)
+        )
+        for kind, theme in themes
+    }
+
+
+def _local(svg: str) -> str:
+    """Without fonts from elsewhere: a picture must not fetch anything."""
+    return re.sub(r"@font-face\s*{[^}]*}", "", svg).replace(
+        "Fira Code", "Fira Code, Menlo, Consolas, monospace"
+    )
+
+
+async def of_node(name: str, demo: str, keys: list[str], size: tuple[int, int], **options: Any) -> Pictures:
+    """A recorded node after some keys."""
     rounds = RunHistory(Session(Request(replay=DEMO / demo)))
     rounds.start()
     app = NodeDoctor(rounds, **options)
     async with app.run_test(size=size) as pilot:
         while app.state is None or app.state.running:
             await pilot.pause(0.05)
-        if name == "compare":
-            await app.show_comparison(HEALTHY)
         await pilot.press(*keys)
         await pilot.pause()
         app.clear_notifications()
         await pilot.pause()
-        svg = app.export_screenshot(
-            title=f"nodedoctor demo {demo}" if not options else "nodedoctor triage logs/"
-        )
+        made = drawn(app, name, "nodedoctor triage logs/" if options else f"nodedoctor demo {demo}")
     await rounds.close()
-    _keep(name, svg)
+    return made
 
 
-async def fleet_picture() -> None:
+async def of_fleet() -> Pictures:
     """A rack of healthy nodes with one that has lost links, one of another driver, one that is silent."""
-    healthy = json.dumps(HEALTHY)
     hosts = [f"gpu-a3-{number:03}" for number in range(1, 41)]
-    answers = {host: healthy.replace("gpu-a3-016", host) for host in hosts}
-    answers["gpu-a3-017"] = json.dumps(NVLINKS_DOWN)
+    answers = {host: HEALTHY.replace("gpu-a3-016", host) for host in hosts}
+    answers["gpu-a3-017"] = NVLINKS_DOWN
     answers["gpu-a3-033"] = answers["gpu-a3-033"].replace("580.95.05", "570.158.01")
     nodes = [node(host, Observation(host, text=text)) for host, text in answers.items()]
     nodes.append(Node("gpu-a3-041", "silent", "no answer in 50 s"))
@@ -68,35 +122,42 @@ async def fleet_picture() -> None:
         yield Round(fleet)
 
     app = NodeDoctor(Nothing(), first="fleet", rounds=rounds())
-    async with app.run_test(size=(140, 24)) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         while app.round is None:
             await pilot.pause(0.05)
         await pilot.pause()
-        _keep("fleet", app.export_screenshot(title="nodedoctor fleet --slurm"))
+        return drawn(app, "fleet", "nodedoctor fleet --slurm")
 
 
-def _keep(name: str, svg: str) -> None:
-    # No fonts from elsewhere: a picture in a README must not fetch anything.
-    svg = re.sub(r"@font-face\s*{[^}]*}", "", svg).replace(
-        "Fira Code", "Fira Code, Menlo, Consolas, monospace"
-    )
-    (DOCS / f"{name}.svg").write_text(svg, encoding="utf-8")
+HEALTHY, NVLINKS_DOWN = (json.dumps(document_of(DEMO / name)) for name in ("healthy", "nvlinks-down"))
 
 
-HEALTHY, NVLINKS_DOWN = document_of(DEMO / "healthy"), document_of(DEMO / "nvlinks-down")
-
-
-async def main() -> None:
-    """Make all of them."""
-    await picture("checks", "nvlinks-down", [], WIDE)
-    await picture("checks-80x24", "raylet-1024-files", [], SMALL)
-    await picture("topology", "nvlinks-down", ["2"], (140, 24))
-    await picture("probes", "driver-mismatch", ["6", "j"], WIDE)
-    await picture("compare", "nvlinks-down", [], (140, 24))
+async def pictures() -> list[Pictures]:
+    """All of them."""
     triage = json.loads(TRIAGE.read_text(encoding="utf-8"))
-    await picture("triage", "healthy", [], (140, 24), triage=triage)
-    await fleet_picture()
+    return [
+        await of_node("checks", "nvlinks-down", [], WIDE),
+        await of_node("topology", "nvlinks-down", ["2"], SMALL),
+        await of_node("triage", "healthy", [], SMALL, triage=triage),
+        await of_fleet(),
+    ]
+
+
+def targets(folder: Path, name: str) -> Iterator[Path]:
+    """Where a picture goes: to the pages, and beside the README what it shows."""
+    yield folder / name
+    if name.startswith(README):
+        yield DOCS / name
+
+
+def main(folder: Path) -> None:
+    """Write every picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in asyncio.run(pictures()):
+        for name, svg in made.items():
+            for target in targets(folder, name):
+                target.write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    main(Path(sys.argv[1]))

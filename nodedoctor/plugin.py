@@ -47,6 +47,7 @@ from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective, Isolation
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.facts.measured.gemm import Gemm
+from nodedoctor.facts.network.ethtool import Ethtool
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.facts.pci.config_space import PcieTree
@@ -80,6 +81,7 @@ __all__ = [
     "DriverPackages",
     "Env",
     "ErrorGrowth",
+    "Ethtool",
     "Evidence",
     "FabricManager",
     "FabricNodes",

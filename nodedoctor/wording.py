@@ -69,15 +69,22 @@ def spoken(subject: str) -> str:
     if kind == "port":
         adapter, _, number = rest.partition("/")
         return f"{adapter} port {number.partition('/')[0]}" if number else adapter
+    if kind in ("cpu", "numa") and rest.isdecimal():
+        return f"{'CPU' if kind == 'cpu' else 'NUMA node'} {rest}"
     return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+
+
+def unnamed(subject: str, summary: str) -> str:
+    """The name of a subject where its summary does not name it; else empty."""
+    name, own = spoken(subject), subject.partition(":")[2]
+    is_number = own[:1].isdecimal() and ":" not in own
+    return "" if name in summary or (not is_number and own in summary) else name
 
 
 def about(subject: str, summary: str) -> str:
     """A summary with the name of its subject before it, unless it names it itself."""
-    name, own = spoken(subject), subject.partition(":")[2]
-    is_number = own[:1].isdecimal() and ":" not in own
-    twice = not name or name in summary or (not is_number and own in summary)
-    return summary if twice else f"{name}: {summary}"
+    name = unnamed(subject, summary)
+    return f"{name}: {summary}" if name else summary
 
 
 def _pieces(run: Sequence[int]) -> list[str]:

@@ -65,6 +65,8 @@ def ray_resources(
     Fix: Start Ray again on this node with the right resources.
     Threshold: Ray's defaults: 0.3 of memory for the store, at most 200 GB (ray_constants.py).
     False positives: Ray started with --num-gpus for a part of the node on purpose.
+    Error texts:
+    - No available node types can fulfill resource request
     """
     running = processes is not None and processes.ray
     if not running and cluster is None:

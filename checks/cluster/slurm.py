@@ -35,6 +35,8 @@ def gres(
     Fix: Correct gres.conf or drain the node; end leftover processes.
     Threshold: No threshold: counts are compared (slurm.schedmd.com/gres.html).
     False positives: Nodes of which Slurm manages a part on purpose.
+    Error texts:
+    - gres/gpu count reported lower than configured
     """
     job = env.get("SLURM_JOB_ID") if env else None
     if node is None and job is None:

@@ -180,8 +180,11 @@ def _failures(
 
 def _slow(answer: DriverAnswer) -> Finding:
     limit = f"a healthy driver needs less than {SLOW_SECONDS:.0f} s"
-    summary = f"{answer.probe} took {answer.seconds:.1f} s ({limit})"
     calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
+    about = {call.index for call in answer.slow_calls}
+    one = next(iter(about)) if len(about) == 1 else None
+    on = f" on GPU {one}" if one is not None else ""
+    summary = f"{answer.probe} took {answer.seconds:.1f} s{on} ({limit})"
     said = [slow_call(answer.probe, call) for call in calls] or [reading(answer.probe, "@seconds")]
     return Finding.warn(summary, evidence=said, fix=_SLOW)
 

@@ -153,7 +153,12 @@ def _all_blackwell(inventory: Inventory) -> bool:
 def _all_gone(inventory: Inventory, gpus: Gpus) -> Iterator[Finding]:
     """The driver answers, and has no GPU to show."""
     missing = inventory.missing
-    yield from (_missing(slot) for slot in missing)
+    for slot in missing:
+        finding = _missing(slot)
+        if len(missing) > 1:
+            finding = finding.led_by(f"the driver shows none of the {len(missing)} GPUs on the PCI bus")
+        alone = slot is missing[0]
+        yield finding if alone else finding.explained_by(f"driver.gpus-present@pci:{missing[0].address}")
     yield from (_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus))
     if not missing and not gpus.lost:
         there = f"{inventory.nvswitches} NVSwitches are" if inventory.nvswitches else "the driver is"

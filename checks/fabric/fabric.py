@@ -276,7 +276,13 @@ def _same_version(driving: str, packages: DriverPackages | None, machine: Machin
     "NVLink fabric registration",
     tags={"fast", "gpu", "nvlink"},
     without=(Machine,),
-    explained_by=("driver.answers", "driver.gpus-present", "nvlink.links", "fabric.manager@node"),
+    explained_by=(
+        "driver.answers",
+        "driver.gpus-present",
+        "nvlink.links",
+        "fabric.manager@node",
+        "fabric.guest@node",
+    ),
 )
 def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
     """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
@@ -289,6 +295,8 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
     Fix: Check the fabric manager, then reset the GPU.
     Threshold: NVIDIA's guide: wait for Completed with status Success; 600 s of patience are our threshold.
     False positives: A node that booted a moment ago.
+    Error texts:
+    - CUDA error 802: system not yet initialized
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -53,6 +53,8 @@ def imex(
     Fix: Restart nvidia-imex, and install the version of the driver.
     Threshold: NVIDIA's IMEX guide; equality of versions.
     False positives: Sites that start IMEX with each job: a stopped service is no finding.
+    Error texts:
+    - Cuda failure 800 'operation not permitted'
     """
     platform = board.known_platform
     if platform is None or not platform.imex:

@@ -44,7 +44,8 @@ def _links(gpu: Gpu) -> object:
     if gpu.mig_mode:
         return None
     if gpu.nvlinks:
-        return len(gpu.nvlinks)
+        refused = all(link.errors.get("active") in NOT_KNOWN for link in gpu.nvlinks)
+        return ABSENT if refused else len(gpu.nvlinks)
     return ABSENT if gpu.nvlinks == () or gpu.errors.get("nvlinks") in NOT_KNOWN else None
 
 
@@ -180,7 +181,8 @@ def _other_model(odd: Odd[Gpu], source: str) -> Finding:
     usual = gpu_model(str(odd.usual))
     module = usual is not None and usual.form == "sxm"
     summary = f"model {odd.value}; {counted(odd.peers, 'other GPU')}: {odd.usual}"
-    fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity")
+    steps = (look("nvidia-smi -L"), look("nvidia-smi -q -i {}", odd.device.index))
+    fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity", steps)
     if not module:
         return Finding.info(summary, subject=odd.device.subject, evidence=_said(odd, source))
     return Finding.warn(summary, subject=odd.device.subject, evidence=_said(odd, source), fix=fix)
@@ -321,5 +323,7 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
         gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
         summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
         said = [slow_call(gpus.source, worst)]
-        fix = look_at(gpu, "Check the kernel log for its Xids; a reset often helps.", "gpu.levels kernel.xid")
+        steps = (look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nvidia-smi -q -i {}", index))
+        text = "Check the kernel log for its Xids; a reset often helps."
+        fix = look_at(gpu, text, "gpu.levels kernel.xid", steps)
         yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

@@ -45,6 +45,8 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
     Threshold: NVIDIA's A100 memory error management; 4 SRAM errors (stas00/ml-engineering); corrected counts
     from Azure and gcm.
     False positives: Consumer cards without ECC are skipped.
+    Error texts:
+    - CUDA error: uncorrectable ECC error encountered
     """
     if not gpus.gpus:
         yield none_shown(gpus)

@@ -46,6 +46,8 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     Fix: Check the fabric manager, reset the GPU; a link that stays down is a bad module, bridge or board.
     Threshold: Links per model in the gpus table (data sheets).
     False positives: Bridged cards without a bridge, MIG, and single GPUs of a cloud board are no fault.
+    Error texts:
+    - uncorrectable NVLink error detected during the execution
     """
     listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}

@@ -58,6 +58,8 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
     Fix: Reset the GPUs and watch the counters; replace the part whose errors come back.
     Threshold: NVIDIA/DCGM, DcgmGPUHardwareLimits.h for rates; 1e-6 bit errors (Azure/cyclecloud-healthagent).
     False positives: A recovery after driver load and a few replays are normal.
+    Error texts:
+    - uncorrectable NVLink error detected during the execution
     """
     counting = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
     findings = [f for gpu in counting for f in _judge(gpu, links.source, gpus, growth)]

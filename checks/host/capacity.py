@@ -161,6 +161,8 @@ def disk(disk: Disk, processes: Processes | None, container: Container | None) -
     Fix: Free space, or point the job at another folder.
     Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
     False positives: Image layers and snaps are read-only by design and left out.
+    Error texts:
+    - OSError: [Errno 28] No space left on device
     """
     ray = processes is not None and processes.ray
     inside = container is not None and container.inside

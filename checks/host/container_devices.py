@@ -56,6 +56,8 @@ def devices(
     Threshold: NVIDIA/nccl troubleshooting (containers) and Docker's seccomp profile name what is needed.
     False positives: A job that was given a part of the node on purpose; set --expect to say what must be
     there. A container without RDMA devices in which no job of several nodes runs is a note.
+    Error texts:
+    - Failed to initialize NVML: Unknown Error
     """
     if not container.inside:
         yield _char_links(host) if host else Finding.skip("not in a container")
@@ -240,6 +242,8 @@ def toolkit(container: Container, host: Host, inventory: Inventory | None) -> It
     Fix: Install or upgrade nvidia-container-toolkit and configure the runtime with `nvidia-ctk`.
     Threshold: 1.17.8 is the first release without CVE-2025-23266 (NVIDIA security bulletin).
     False positives: A host that runs no containers.
+    Error texts:
+    - could not select device driver "" with capabilities: [[gpu]]
     """
     runtimes = [
         name

@@ -28,6 +28,9 @@ def mounts(fstab: Fstab, container: Container | None) -> Iterator[Finding]:
     Fix: Look why it was not mounted (server, network, disk), and mount it when no job writes below it.
     Threshold: No threshold: fstab(5) against the kernel's list of mounts.
     False positives: Entries with noauto, automounts, and disks that cloud images name in case they exist.
+    Error texts:
+    - OSError: [Errno 116] Stale file handle
+    - Transport endpoint is not connected
     """
     if container is not None and container.inside:
         yield Finding.skip("a container's /etc/fstab says nothing about what is mounted into it")

@@ -117,7 +117,7 @@ def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
         )
         fix = Fix(
             "On bare metal boot with iommu=pt (or IOMMU off); else check for a driver or firmware update.",
-            (),
+            (look("cat /proc/cmdline"),),
             "reboot",
             "every job on this node",
             "nodedoctor pcie.iommu",
@@ -165,7 +165,7 @@ def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
             "every job on this node",
             "nodedoctor kernel.memory",
         )
-        if corrected and len(events) < _FLOOD:
+        if corrected and sum(event.count for event in events) < _FLOOD:
             yield Finding.info(summary, subject=subject, evidence=evidence)
         elif corrected or events[-1].when.at < log.booted:
             yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)

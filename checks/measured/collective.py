@@ -54,6 +54,9 @@ def smoke(job: Collective) -> Iterator[Finding]:
     Fix: Read the error of the first rank that failed; collective.isolate tries NCCL's paths one by one.
     Threshold: No threshold: results are compared with what arithmetic says.
     False positives: A training Python without a working torch fails here for reasons of its own (stack.*).
+    Error texts:
+    - ncclUnhandledCudaError: Call to CUDA function failed.
+    - ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
     """
     first = job.runs[0]
     if first.ok:

@@ -42,6 +42,8 @@ def hostname(
     Fix: Correct the entry of the name in /etc/hosts or DNS.
     Threshold: No threshold.
     False positives: Fine on a single node: there it is only noted.
+    Error texts:
+    - The hostname of the client socket cannot be retrieved. err=-3
     """
     by = "hosts" if net.name_source == "hosts" else "resolved"
     evidence = [reading("net", "hostname"), reading("net", by)]
@@ -118,6 +120,9 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
     Fix: Widen net.ipv4.ip_local_port_range; allow the job's ports in the firewall.
     Threshold: 4096 is our threshold; NVIDIA/nccl names 32768 to 60999.
     False positives: Firewalls outside the node are not seen.
+    Error texts:
+    - The server socket has failed to listen on any local network address
+    - [Errno 98] Address already in use
     """
     row = limit("local_port_range")
     span = limits.local_ports if limits else None
@@ -219,6 +224,8 @@ def dns(net: Net) -> Iterator[Finding]:
     Fix: Repair /etc/resolv.conf or add the nodes to /etc/hosts.
     Threshold: 1 s is our threshold: resolvers answer in milliseconds.
     False positives: Nodes that name all peers in /etc/hosts are not asked.
+    Error texts:
+    - Temporary failure in name resolution
     """
     servers = f"{counted(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
     fix = Fix(

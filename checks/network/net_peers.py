@@ -27,6 +27,8 @@ def reached(peers: Peers) -> Iterator[Finding]:
     Fix: Check firewall, route and MTU on the way to that peer.
     Threshold: Two of ten packets lost; TCP slows with the root of the loss (RFC 5348).
     False positives: Networks that drop ping: the port is tried as well.
+    Error texts:
+    - No route to host
     """
     if not peers.peers:
         yield Finding.unknown("unparsable", "the answer names no peer")

@@ -134,6 +134,8 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
     Fix: Clean and reseat the cable, try another one, then another switch port.
     Threshold: NVIDIA/NVSentinel, docs/nic-health-monitor: link-counter rules.
     False positives: Counters of a cable that was changed since boot: totals stay, growth is zero.
+    Error texts:
+    - NET/IB: Got completion from peer
     """
     counting = [port for port in rails.ports if port.counters or port.hw_counters]
     if not counting:

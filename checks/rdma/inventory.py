@@ -43,6 +43,8 @@ def inventory(
     Fix: Check the adapter on the PCI bus, its driver and mode, and reseat it.
     Threshold: Rails per board in the ib table; PCIe speed and width against like adapters.
     False positives: Boards sold with fewer adapters; adapters given to virtual machines are not counted.
+    Error texts:
+    - NET/IB : No device found.
     """
     nics = [device for device in pci.mellanox_nics if device.driver not in _GIVEN_AWAY]
     if not nics:

@@ -139,6 +139,9 @@ def toolkit(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     Fix: Set CUDA_HOME to the toolkit of torch's CUDA.
     Threshold: torch.utils.cpp_extension refuses another major.
     False positives: Jobs that compile nothing need no toolkit.
+    Error texts:
+    - mismatches the version that was used to compile PyTorch
+    - does not match the version torch was compiled with
     """
     tool = target.toolkit
     if torch.hip or not torch.cuda:

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from nodedoctor import single_file
+from nodedoctor import __version__, single_file
 from nodedoctor.blackbox import keep
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.json_shapes import Json, text
+from nodedoctor.wording import counted
 
 NODE_DEADLINE = 30.0
 """Seconds for the checks of this node, whose recording is kept beside the verdict of a hang."""
@@ -32,6 +33,7 @@ Log = tuple[str, int]
 
 def attached(watch: Watch, folder: Folder, say: Say) -> None:
     """Close the folder of a job that was watched."""
+    folder.settle()
     folder.write("run.json", run_json(watch, folder))
     if watch.hangs:
         keep.page(folder, watch.hangs[-1].document)
@@ -41,18 +43,23 @@ def attached(watch: Watch, folder: Folder, say: Say) -> None:
 def ended(
     watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
 ) -> None:
-    """Close the folder of a command that was run: one line when it ended well, else why it did not."""
+    """Close the folder of a command that was run: one line when it ended well, else why it did not.
+
+    `began` is a moment of time.monotonic().
+    """
+    seconds = time.monotonic() - began
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    more = {"exit_code": code, "seconds": round(time.time() - began, 1)}
-    folder.write("run.json", run_json(watch, folder, **more) if watch else json.dumps(more))
+    more = {"exit_code": code, "seconds": round(seconds, 1)}
+    folder.settle()
+    folder.write("run.json", run_json(watch, folder, **more))
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     if code == 0 and not lasting:
-        say(f"the job ended well after {_long(time.time() - began)}; kept in {folder.path}")
+        say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
         return
     document = hang.document if hang is not None and lasting else asyncio.run(triage(folder, files, FULL))
-    say(f"the job {_end(status)} after {_long(time.time() - began)}")
+    say(f"the job {_end(status)} after {_long(seconds)}")
     if document is None or not _says_why(document):
         say("nothing in its output says why")
     else:
@@ -94,12 +101,13 @@ async def _from(path: str, begin: int, seconds: float) -> str:
     return seen.text
 
 
-def run_json(watch: Watch, folder: Folder, **more: object) -> str:
-    """The document `run.json`, `nodedoctor.run/1`."""
+def run_json(watch: Watch | None, folder: Folder, **more: object) -> str:
+    """The document `run.json`, `nodedoctor.run/1`; `watch` is None for a command that ended before it."""
     told = {
         "schema": "nodedoctor.run/1",
+        "tool": __version__,
         **more,
-        **watch.state(),
+        **(watch.state() if watch is not None else {}),
         "lost_writes": folder.lost,
         "problem": folder.problem,
     }
@@ -127,7 +135,7 @@ def ourselves() -> tuple[str, ...]:
 
 def _say_losses(folder: Folder, say: Say) -> None:
     if folder.lost:
-        say(f"{folder.lost} writes to {folder.path} were lost: {folder.problem}")
+        say(f"{counted(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
 
 
 def _says_why(document: Json) -> bool:

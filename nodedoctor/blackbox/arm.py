@@ -123,7 +123,8 @@ def text(armed: Armed) -> str:
     """What was set, and what was left alone, for env.txt."""
     lines = ["# set by nodedoctor for this job", for_env_file(armed).rstrip("\n")]
     lines += [f"# {name} was set already, and is unchanged" for name in armed.kept]
-    lines.append(
-        "# what may reach the job's output: NCCL's warnings go to nccl/, stacks of crashes to stderr"
-    )
+    lines += [
+        "# what may reach the job's output: stacks of a crash (PYTHONFAULTHANDLER), and from torch 2.8 on",
+        "# a line of each rank that TORCH_NCCL_TRACE_BUFFER_SIZE is deprecated; NCCL's warnings go to nccl/",
+    ]
     return "\n".join(lines) + "\n"

@@ -75,14 +75,15 @@ class KernelThread:
 
 @record
 class Capture:
-    """Two looks at a job. `moving` are the ranks whose stack, system call or CPU time went on between
-    them."""
+    """Two looks at a job. `moving` are the ranks whose stack or system call went on between them, `dumps`
+    is how many ranks were asked for a dump of the flight recorder."""
 
     live: LiveJob
     ranks: tuple[RankSample, ...]
     stacks: tuple[Stack, ...] = ()
     kernel: tuple[tuple[int, tuple[KernelThread, ...]], ...] = ()
     moving: tuple[int, ...] = ()
+    dumps: int = 0
     time: float = 0.0
     seconds: float = 0.0
 
@@ -105,7 +106,9 @@ async def look(
         _stacks(alive), _kernel(pids), _ras(alive), gpus.percents()
     )
     await asyncio.sleep(twice)
-    second, kernel, ras = await asyncio.gather(_stacks(alive), _kernel(pids), _ras(alive))
+    second, kernel, ras, dumps = await asyncio.gather(
+        _stacks(alive), _kernel(pids), _ras(alive), _ask_dumps(alive)
+    )
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await _stacks_of(loaders, alive) if loaders else {}
     notes = _notes(alive, second)
@@ -133,6 +136,7 @@ async def look(
         (*second.values(), *below.values()),
         tuple(kernel.items()),
         moving,
+        dumps,
         time.time(),
         time.monotonic() - began,
     )
@@ -265,6 +269,16 @@ async def _ras(ranks: Sequence[RankSample]) -> str:
     if not port.isdecimal():
         return ""
     return await ask_ras(host.strip("[]") or "localhost", int(port), DEADLINE)
+
+
+async def _ask_dumps(ranks: Sequence[RankSample]) -> int:
+    """Have the ranks that read a dump pipe write what their flight recorder has; how many were asked."""
+    pipes = [f"{rank.pipe}{rank.rank}.pipe" for rank in ranks if rank.pipe and rank.rank is not None]
+    if not pipes:
+        return 0
+    argv = child_process.child("job/ask_dumps", *pipes)
+    seen = await child_process.run("ask-dumps", Command(argv), DEADLINE)
+    return len((document(seen) or {}).get("asked", ()))
 
 
 def _went_on(first: Stack | None, second: Stack | None) -> bool:

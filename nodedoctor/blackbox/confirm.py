@@ -8,30 +8,43 @@ for others uses a whole core in cudaStreamSynchronize and does nothing all the s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from nodedoctor.blackbox.capture import Capture
-from nodedoctor.blackbox.progress import IDLE, Activity
-from nodedoctor.blackbox.sample import RankSample
+from nodedoctor.blackbox.progress import IDLE, Activity, Suspicion
+from nodedoctor.blackbox.sample import TICKS_PER_SECOND, RankSample
+from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.live.judge import main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
+
+Lately = Callable[[RankSample], Activity]
+"""What a rank did since the suspicion began."""
 
 _GPU_WAIT = re.compile(r"^(?:synchronize|wait|item|cpu|tolist|to|_local_scalar_dense)$")
 """Python functions below which a rank waits for its GPU, and so perhaps for a collective on it."""
 
 
-def at_work(capture: Capture, activity: Callable[[RankSample], Activity]) -> tuple[RankSample, ...]:
+def at_work(capture: Capture, activity: Lately) -> tuple[RankSample, ...]:
     """The ranks that go on, whatever the suspicion says; none when the job hangs."""
     by_pid = {process.pid: process for process in capture.live.processes}
     return tuple(
         rank
         for rank in capture.ranks
-        if not rank.gone and (process := by_pid.get(rank.pid)) and _works(process, activity(rank))
+        if not rank.gone
+        and (process := by_pid.get(rank.pid))
+        and _works(process, _with_looks(activity(rank), process, capture.seconds))
     )
 
 
 def someone_waits(capture: Capture) -> bool:
     """True when some rank is seen to wait in a collective: else a still job may simply have nothing to do."""
     return any(process.collective for process in capture.live.processes)
+
+
+def _with_looks(lately: Activity, process: RankProcess, seconds: float) -> Activity:
+    """What a rank did lately, the time between the two looks included: samples may be too few to tell."""
+    return replace(lately, cpu=max(lately.cpu, process.ticks / TICKS_PER_SECOND / max(seconds, 1.0)))
 
 
 def _works(process: RankProcess, lately: Activity) -> bool:
@@ -46,3 +59,57 @@ def _works(process: RankProcess, lately: Activity) -> bool:
 
 def _waits_for_gpu(process: RankProcess) -> bool:
     return any(_GPU_WAIT.match(frame.function) for thread in process.threads for frame in thread.frames[:2])
+
+
+PATIENCE, OF_LIMIT, OF_LONGEST = 10.0, 0.75, 3.0
+"""When a rank that only computes is said to hold the job up: after so many thresholds of silence, or so large
+a part of the limit at which the job's own watchdog ends it, whatever comes first; never before so many times
+the longest step that was seen, as phases of one job differ fifty-fold."""
+LOOKS = 3
+"""Looks that must have found a rank in the same function."""
+
+
+class Computing:
+    """Tells an endless loop from work by its length alone: a rank that in every look since the last step was
+    in one function of the job, moved no byte and started nothing, while others wait for it."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._places: dict[int, tuple[Frame | None, int]] = {}
+
+    def feed(
+        self, capture: Capture, busy: Iterable[RankSample], suspicion: Suspicion, lately: Lately
+    ) -> bool:
+        """Take in a look that found somebody at work; True when all of these have only computed so far."""
+        if suspicion.since != self._since:
+            self._since, self._places = suspicion.since, {}
+        by_pid = {process.pid: process for process in capture.live.processes}
+        known: dict[int, tuple[Frame | None, int]] = {}
+        for rank in busy:
+            process = by_pid[rank.pid]
+            seen = _with_looks(lately(rank), process, capture.seconds)
+            place = None if process.collective or seen.works else _place(process)
+            before, looks = self._places.get(rank.pid, (place, 0))
+            known[rank.pid] = (place if place == before else None, looks + 1)
+        self._places = known
+        return all(place is not None and looks >= LOOKS for place, looks in known.values())
+
+    def marked(self, capture: Capture, seconds: float) -> Capture:
+        """The look with these ranks as those that stand still for so long."""
+        processes = (
+            replace(process, moved=False, computing=seconds) if process.pid in self._places else process
+            for process in capture.live.processes
+        )
+        return replace(capture, live=replace(capture.live, processes=tuple(processes)))
+
+
+def due(threshold: float, limit: float, longest: float) -> float:
+    """Seconds of silence after which a rank that only computes is named."""
+    return max(threshold, min(PATIENCE * threshold, OF_LIMIT * limit), OF_LONGEST * longest)
+
+
+def _place(process: RankProcess) -> Frame | None:
+    """The innermost function of the job's own code in the main thread, without its line."""
+    thread = main_thread(process.threads)
+    own = own_frame(thread.frames) if thread is not None else None
+    return replace(own, line=0) if own is not None else None

@@ -28,6 +28,9 @@ MAKING = 5.0
 PARTING = 2.0
 """Seconds that the last writes have at the end: SIGTERM leaves us five for all there is to do."""
 
+SETTLING = 1.0
+"""Seconds in which it is found out what could not be written."""
+
 
 class FolderProblem(NodeDoctorError):
     """The folder cannot be made, in one line."""
@@ -36,7 +39,7 @@ class FolderProblem(NodeDoctorError):
 
 
 class Folder:
-    """One folder; every method but `make` and `close` returns at once."""
+    """One folder; every method but `make`, `settle` and `close` returns at once."""
 
     def __init__(self, path: Path, keeper: subprocess.Popen[bytes]) -> None:
         self.path = path
@@ -45,6 +48,7 @@ class Folder:
         self.problem = ""
         self._keeper = keeper
         self._queue: queue.Queue[bytes | None] = queue.Queue(WAITING)
+        self._settled = threading.Event()
         for work in (self._feed, self._listen):
             threading.Thread(target=work, name="folder", daemon=True).start()
 
@@ -79,6 +83,13 @@ class Folder:
     def append(self, name: str, data: str | bytes) -> None:
         """Add to a file, of which the newest part is kept."""
         self._put(name, data, True)
+
+    def settle(self, seconds: float = SETTLING) -> None:
+        """Wait until all that was handed over is written or lost, so that the losses are known."""
+        self._settled.clear()
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(json.dumps({"mark": 1, "size": 0}).encode() + b"\n")
+            self._settled.wait(seconds)
 
     def close(self, seconds: float = PARTING) -> bool:
         """Let the last writes come to their end; False when they did not in time."""
@@ -116,7 +127,11 @@ class Folder:
         assert self._keeper.stdout is not None
         for line in self._keeper.stdout:
             with contextlib.suppress(ValueError):
-                self._count(str(json.loads(line).get("problem", "")))
+                told = json.loads(line)
+                if "mark" in told:
+                    self._settled.set()
+                else:
+                    self._count(str(told.get("problem", "")))
 
     def _count(self, problem: str) -> None:
         self.lost += 1

@@ -36,7 +36,13 @@ def _plain(path: str) -> str:
 
 
 def capture(folder: Folder, seen: Capture, document: Json) -> None:
-    """Keep the stacks of every process, the kernel's view of it, and the verdict."""
+    """Keep what was seen of every process, and the verdict on it."""
+    look(folder, seen)
+    verdict(folder, document)
+
+
+def look(folder: Folder, seen: Capture) -> None:
+    """Keep the stacks of every process and the kernel's view of it, to be judged with other nodes' looks."""
     names = {rank.pid: f"rank-{rank.rank}" for rank in seen.ranks if rank.rank is not None}
     for stack in seen.stacks:
         name = names.get(stack.pid, "process")
@@ -47,7 +53,6 @@ def capture(folder: Folder, seen: Capture, document: Json) -> None:
     if seen.live.ras[1]:
         folder.write("nccl/ras.txt", seen.live.ras[1])
     folder.write("capture.json", json.dumps(saved.document(seen.live)))
-    verdict(folder, document)
 
 
 def resumed(folder: Folder, seen: LiveJob) -> None:

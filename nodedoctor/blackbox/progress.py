@@ -88,6 +88,7 @@ class Progress:
         self._settings = settings
         self._pattern = re.compile(settings.pattern) if settings.pattern else None
         self._series: dict[str, tuple[tuple[float, ...], float]] = {}
+        self._before: dict[str, tuple[tuple[float, ...], float]] = {}
         self._steps: deque[float] = deque(maxlen=KEPT)
         self._heartbeat: int | None = None
         self._last: Sample | None = None
@@ -106,6 +107,11 @@ class Progress:
         return statistics.median(self._steps) if len(self._steps) >= LEAST_STEPS else None
 
     @property
+    def longest(self) -> float:
+        """Seconds of the longest step among those that are kept; 0 before the first."""
+        return max(self._steps, default=0.0)
+
+    @property
     def threshold(self) -> float:
         """Seconds without a step that are suspicious."""
         return self._settings.hang_after or max(STEPS * (self.median or 0), LEAST)
@@ -122,6 +128,7 @@ class Progress:
         before = self._last
         self._last = sample
         went_on = [self._step(line, sample.moment) for part in sample.output for line in _lines(part.text)]
+        self._note_steps()
         if sample.heartbeat is not None and sample.heartbeat != self._heartbeat:
             went_on.append(self._heartbeat is not None)
             if self._heartbeat is not None and before is not None:
@@ -222,11 +229,18 @@ class Progress:
             return True
         if value <= known[0]:
             return False
-        rises = value[-1] - known[0][-1] if value[:-1] == known[0][:-1] else 1
         if moment > known[1]:
-            self._steps.append((moment - known[1]) / max(rises, 1))
+            self._before[name] = known
         self._series[name] = (value, moment)
         return True
+
+    def _note_steps(self) -> None:
+        """What a step took since the look before, in which there may have been many."""
+        for name, (value, moment) in self._before.items():
+            newest, now = self._series[name]
+            rises = newest[-1] - value[-1] if newest[:-1] == value[:-1] else 1
+            self._steps.append((now - moment) / max(rises, 1))
+        self._before.clear()
 
 
 def _moved(before: RankSample, now: RankSample, seconds: float) -> bool:

@@ -70,7 +70,7 @@ class Job:
         self._folder = folder
         self._arguments = arguments
         self._files = files
-        self._began = time.time()
+        self._began = time.monotonic()
         self._say = teller(sys.stderr)
         self._status: asyncio.Future[int]
         self._watch: Watch | None = None
@@ -178,7 +178,7 @@ def _only_hangs(tell: Callable[[str], None]) -> Callable[[str], None]:
 
     def say_some(line: str) -> None:
         nonlocal heard
-        heard = heard or line.startswith("HANG")
+        heard = heard or line.startswith(("HANG", "PERHAPS A HANG"))
         if heard:
             tell(line)
 

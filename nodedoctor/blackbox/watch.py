@@ -7,12 +7,12 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import USUAL, Progress, Settings, Suspicion
+from nodedoctor.blackbox.progress import USUAL, Activity, Progress, Settings, Suspicion
 from nodedoctor.blackbox.sample import RankSample, Sample
 from nodedoctor.blackbox.sampler import SLOW, Sampler
 from nodedoctor.engine import child_process
@@ -21,6 +21,7 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
 from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.standing import numbered
+from nodedoctor.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -38,12 +39,16 @@ EMPTY = 30.0
 
 @record
 class Hang:
-    """A hang that was caught: when, why it was suspected, and the `nodedoctor.triage/1` document about it."""
+    """A hang that was caught: when, why it was suspected, and the `nodedoctor.triage/1` document about it.
+
+    `time` is of the wall clock, `moment` of the clock that never jumps.
+    """
 
     time: float
     why: str
     document: Json
     live: LiveJob
+    moment: float
     resumed_after: float | None = None
 
 
@@ -71,8 +76,9 @@ class Watch:
         self._next_look = 0.0
         self._in_vain = 0
         self._introduced: set[tuple[int, int]] = set()
-        self._noted = False
-        self._suspected_at = 0.0
+        self._unsure: LiveJob | None = None
+        self._named = False
+        self._computing = confirm.Computing()
         self._stopped = False
         self.progress = Progress(settings)
         self.timeouts = timeouts.Timeouts()
@@ -103,6 +109,9 @@ class Watch:
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
             if suspicion is None:
                 self._in_vain = 0
+                if self._unsure is not None and not self._is_caught():
+                    keep.resumed(self._folder, self._unsure)
+                    self._unsure = None
             elif not self._is_caught() and sample.moment >= self._next_look:
                 await self._look(suspicion, sample)
 
@@ -152,6 +161,7 @@ class Watch:
         first = not self._introduced
         self._introduced |= {rank.key for rank in new}
         ranks = [rank.rank for rank in new if rank.rank is not None]
+        self._named = self._named or bool(ranks)
         named = numbered(ranks) if ranks else ", ".join(rank.called for rank in new[:4])
         size = max((rank.world or 0 for rank in new), default=0)
         of = f" of {size}" if size else ""
@@ -163,29 +173,56 @@ class Watch:
     def _known_well(self, new: Sequence[RankSample], sample: Sample) -> bool:
         """True when these are worth a line: ranks, or after a while whatever there is."""
         waited = sample.moment - (self.progress.first or sample.moment)
+        if self._named:  # once there were ranks, what has none is what is left of their launcher
+            new = [rank for rank in new if rank.rank is not None]
         return bool(new) and (any(rank.rank is not None for rank in new) or waited >= NAMELESS)
 
     async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
         seen = await capture.look(sample.living, host=self._host, missing=self.progress.missing)
-        busy = confirm.at_work(seen, lambda rank: self.progress.activity(rank, suspicion.since + SETTLING))
+
+        def lately(rank: RankSample) -> Activity:
+            return self.progress.activity(rank, suspicion.since + SETTLING)
+
+        busy = confirm.at_work(seen, lately)
         _log.debug("%s; at work: %s", suspicion.why, [rank.called for rank in busy])
         waits = confirm.someone_waits(seen)
-        if busy or (suspicion.rule == 3 and not waits):
-            self._next_look = time.monotonic() + LOOK_AGAIN[min(self._in_vain, len(LOOK_AGAIN) - 1)]
-            self._in_vain += 1
-            if not busy and not self._noted:
-                self._noted = True
+        if busy and waits and self._only_computes(seen, busy, suspicion, lately):
+            silent = time.monotonic() - suspicion.since
+            self._caught_one(self._computing.marked(seen, silent), suspicion, "PERHAPS A HANG")
+        elif busy or (suspicion.rule == 3 and not waits):
+            if not busy and self._unsure is None:
+                self._unsure = seen.live
+                keep.look(self._folder, seen)  # on other nodes there may be somebody who waits for these
                 self._say(f"{suspicion.why}, and none of them is seen to wait for another: no verdict")
-            return
+            self._next_look = time.monotonic() + LOOK_AGAIN[min(self._in_vain, len(LOOK_AGAIN) - 1)]
+            if (due := suspicion.since + self._due()) > time.monotonic():
+                self._next_look = min(self._next_look, due)
+            self._in_vain += 1
+        else:
+            self._caught_one(seen, suspicion, "HANG")
+            self._caught()
+
+    def _due(self) -> float:
+        limit = self.timeouts.in_force.seconds
+        return confirm.due(self.progress.threshold, limit, self.progress.longest)
+
+    def _only_computes(
+        self, seen: capture.Capture, busy: Sequence[RankSample], suspicion: Suspicion, lately: confirm.Lately
+    ) -> bool:
+        only = self._computing.feed(seen, busy, suspicion, lately)
+        return only and suspicion.rule == 2 and time.monotonic() - suspicion.since >= self._due()
+
+    def _caught_one(self, seen: capture.Capture, suspicion: Suspicion, word: str) -> None:
+        """Judge and keep what was seen, and say it."""
         examined = verdict.judge(seen)
-        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live))
+        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live, time.monotonic()))
         keep.capture(self._folder, seen, examined)
-        self._say(f"HANG: {suspicion.why}")
+        self._say(f"{word}: {suspicion.why}")
         for line in verdict.short(examined, seen):
             self._say(line)
-        self._say(f"kept in {self._folder.path} (stacks: {seen.ways}; {seen.seconds:.1f} s)")
+        asked = f"; {counted(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
+        self._say(f"kept in {self._folder.path} (stacks: {seen.ways}{asked}; {seen.seconds:.1f} s)")
         self._react()
-        self._caught()
 
     def _react(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""
@@ -200,8 +237,8 @@ class Watch:
 
     def _resumed(self) -> None:
         hang = self.hangs[-1]
-        after = time.time() - hang.time
-        self.hangs[-1] = Hang(hang.time, hang.why, hang.document, hang.live, after)
+        after = time.monotonic() - hang.moment
+        self.hangs[-1] = replace(hang, resumed_after=after)
         keep.resumed(self._folder, hang.live)
         self._in_vain = 0
         self._say(f"the job goes on again, {after:.0f} s after the hang was seen")

@@ -56,7 +56,7 @@ also:
   nodedoctor arm                   what to set for a job, so that its next hang leaves evidence
   nodedoctor compare BEFORE AFTER  changes between two reports or recorded nodes; exit code 2 if worse
   nodedoctor expect                write an --expect file for other nodes from this healthy node
-  nodedoctor schema report|triage|fleet|pairs|snapshot  JSON Schemas of the documents
+  nodedoctor schema report|triage|fleet|pairs|run|...  JSON Schemas of the documents
   nodedoctor completion bash|zsh|fish                 shell completion script
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,

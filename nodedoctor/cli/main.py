@@ -19,6 +19,7 @@ from nodedoctor.errors import NodeDoctorError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from nodedoctor import model
     from nodedoctor.engine.session import Request, Session
     from nodedoctor.model import Observation
     from nodedoctor.report.document import Report
@@ -195,11 +196,19 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     from nodedoctor.cli.endings import EndedBySignal
     from nodedoctor.report import json
 
+    kept: list[tuple[model.Report, bytes]] = []
+
+    async def run() -> None:
+        # Not returned: asyncio.run() writes out what it returns, a whole report, as it gives back SIGINT.
+        kept.append(
+            await headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
+        )
+
     try:
-        running = headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
-        found, recording = asyncio.run(running)
+        asyncio.run(run())
     except EndedBySignal as ended:
         return ended.code
+    ((found, recording),) = kept
     report = _leaving(json.document(found), found.observations, arguments)
     if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT

@@ -151,24 +151,25 @@ class _Work:
             for other in self._explaining(named.check, named.finding):
                 if other.id == named.id:
                     continue
-                if _differ(other, named):
-                    if self._says_the_same(other, named):
-                        turned.setdefault(other.id, named.id)
-                    continue
-                if other.finding.severity >= named.finding.severity:
+                if other.finding.severity >= named.finding.severity and not _differ(other, named):
                     parents[named.id] = other.id
                     break
-                if self.devices.name(other.finding.subject) == self.devices.name(named.finding.subject):
+                if self._shows_as(other, named):
                     turned.setdefault(other.id, named.id)
             else:
                 if (source := self._source(named)) and source != named.id:
                     parents[named.id] = source
         return {**turned, **parents}
 
-    def _says_the_same(self, preview: Named, named: Named) -> bool:
-        """Whether a preview, which explains nothing that counts, is of the same device, or of the node."""
-        of, on = (self.devices.name(one.finding.subject) for one in (preview, named))
-        return of == on or not (on or self.devices.like(of))
+    def _shows_as(self, milder: Named, named: Named) -> bool:
+        """Whether what explains a worse finding, and counts less, is of the same device or of the whole node.
+
+        A service that is down is of the node, and so is what all like devices have.
+        """
+        of, on = (self.devices.name(one.finding.subject) for one in (milder, named))
+        if of == on:
+            return True
+        return not self.devices.like(of) and (not on or self.leaders.get(named.id) == named.id)
 
     def _explaining(self, check: str, finding: Finding) -> Iterator[Named]:
         """Sick findings that explain this one, in the order in which they are named."""

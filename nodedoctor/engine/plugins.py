@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from nodedoctor.engine.plugin_code import FromSource, PluginFailed, SourceFinder, contained
+from nodedoctor.engine.plugin_code import FromSource, PluginFailed, SourceFinder, contained, watching
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
 from nodedoctor.engine.untrusted_files import Writer, Writers, is_root
 from nodedoctor.errors import NodeDoctorError
@@ -91,6 +91,11 @@ def discover(folders: Iterable[Path] = ()) -> Catalogue:
     A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
     load because others can write there, raises DiscoveryError.
     """
+    with watching():
+        return _discovered(folders)
+
+
+def _discovered(folders: Iterable[Path]) -> Catalogue:
     catalogue = Catalogue()
     facts = importlib.import_module("nodedoctor.facts")
     for module in _modules(

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.facts.gpu.nvml.enums import meaning
 from nodedoctor.facts.gpu.nvml.reading import document_of
 from nodedoctor.facts.gpu.smi.q import read_q
 from nodedoctor.facts.gpu.smi.sections import Section
@@ -239,13 +240,17 @@ def placed(document: Any, path: str) -> str:
 
 
 def text_of_reading(source: str, path: str, value: Any) -> str:
-    """`NVML gpus[index=3].values.pcie_width = 8`; what stands in a file is named by the file."""
+    """`NVML gpus[index=3].values.pcie_width = 8`, with the word for a number that is none.
+
+    What stands in a file is named by the file.
+    """
     file = _FILE.match(path)
     where = json.loads(file[1]) + path[file.end() :] if file else f"{source} {path}"
     if value is None and _ABSENT.search(path):
         return f"{where.removesuffix('?')} is absent"
     shown = value.strip() if isinstance(value, str) else json.dumps(value)
-    return f"{where} = {shown[:LONGEST]}"
+    word = meaning(path, value) if source == _SOURCES["nvml"] else ""
+    return f"{where} = {shown[:LONGEST]}{f' ({word})' if word else ''}"
 
 
 def _line_with(wanted: str, text: str, at: int) -> str:

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
 from nodedoctor.engine.exhaustion import Starts
-from nodedoctor.engine.plugin_code import PluginFailed, contained
+from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof
 from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
@@ -55,9 +55,20 @@ class Facts:
         """The fact, or an Unseen that says why there is none."""
         if cls in self._given:
             return self._given[cls]
+        task = self._begun(cls)
+        return task.result() if task.done() else await asyncio.shield(task)
+
+    async def several(self, classes: Collection[type[Any]]) -> list[Any]:
+        """Facts that are asked for at the same time; a task for each of them would cost more than most do."""
+        for cls in classes:
+            if cls not in self._given:
+                self._begun(cls)
+        return [await self.get(cls) for cls in classes]
+
+    def _begun(self, cls: type[Any]) -> asyncio.Task[Any]:
         if cls not in self._parsed:
             self._parsed[cls] = asyncio.create_task(self._parse(cls))
-        return await asyncio.shield(self._parsed[cls])
+        return self._parsed[cls]
 
     def unread(self, cls: type[Any]) -> tuple[Unread, ...]:
         """What was refused of the values that this fact, or one that it is made of, was read from."""
@@ -72,9 +83,8 @@ class Facts:
     async def _parse(self, cls: type[Any]) -> Any:
         try:
             sources = fact_of(cls).sources
-            seen = await asyncio.gather(
-                *(self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources)
-            )
+            asked = [self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources]
+            seen = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
             began = time.perf_counter()
             with noticing() as refused:
                 value = cls.parse(*seen)
@@ -125,15 +135,16 @@ class Diagnosis:
         first = [check for check in self.checks if check not in last]
         tasks = [asyncio.create_task(self._result(check, waivers)) for check in first]
         try:
-            for done in asyncio.as_completed(tasks):
-                result = await done
-                self.finished[result.check] = result
-                yield result
-            self.facts.give(Starts, Starts.of(self.source.observations()))
-            for check in last:
-                result = await self._result(check, waivers)
-                self.finished[result.check] = result
-                yield result
+            with watching():
+                for done in asyncio.as_completed(tasks):
+                    result = await done
+                    self.finished[result.check] = result
+                    yield result
+                self.facts.give(Starts, Starts.of(self.source.observations()))
+                for check in last:
+                    result = await self._result(check, waivers)
+                    self.finished[result.check] = result
+                    yield result
         finally:
             self._seconds = time.monotonic() - self._began
             for task in (waivers, *tasks):
@@ -195,7 +206,7 @@ class Diagnosis:
             needs = check.needs()
         except Exception as error:
             return (Finding.unknown("crash", f"{check.where}: {_where(error)}"),)
-        values = await asyncio.gather(*(self.facts.get(need.cls) for need in needs))
+        values = await self.facts.several([need.cls for need in needs])
         required = (value for value, need in zip(values, needs, strict=True) if not need.optional)
         missing = [Finding.unseen(value) for value in required if isinstance(value, Unseen)]
         if missing:
@@ -236,7 +247,7 @@ class Diagnosis:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
         if finding.fix is None or not (touches_driver(finding.fix) or names_distribution(finding.fix)):
             return finding
-        machine, container = await asyncio.gather(self.facts.get(Machine), self.facts.get(Container))
+        machine, container = await self.facts.several((Machine, Container))
         rented = isinstance(machine, Machine) and (machine.virtual or machine.cloud is not None)
         inside = isinstance(container, Container) and container.inside
         distribution = machine.distro_id if isinstance(machine, Machine) else None

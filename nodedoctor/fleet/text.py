@@ -15,6 +15,7 @@ from nodedoctor.fleet.document import fleet_of, kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.inert import inert
+from nodedoctor.wording import about
 
 MOST = 40
 """Problems, oddities or notes shown of each sort; the JSON has all of them."""
@@ -196,8 +197,7 @@ class _Page:
         """Problems that differ in numbers at most, with one fix."""
         first = ones[0].found[0][1]
         for one in ones[:ALIKE]:
-            subject = f" {one.subject}" if one.subject else ""
-            self.status(first.status, f"{first.check}{subject}: {one.words}   {one.where}")
+            self.status(first.status, f"{first.check}: {about(one.subject, one.words)}   {one.where}")
         if rest := [found for one in ones[ALIKE:] for found in one.found]:
             where = nodes(dict.fromkeys(node.host for node, _ in rest))
             self.status(

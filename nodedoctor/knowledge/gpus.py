@@ -6,7 +6,7 @@ Bandwidths are GB/s (10^9 bytes) in one direction. A number that is None is not 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 from nodedoctor.knowledge.table import rows
 from nodedoctor.record import record
@@ -160,6 +160,7 @@ def nccl_links() -> tuple[NcclLink, ...]:
     return rows("gpus", "nccl_links", NcclLink)
 
 
+@lru_cache(maxsize=64)  # a run asks for the same few hundreds of times
 def gpu_model(name: str, pci_id: str = "") -> GpuModel | None:
     """The model behind the name NVML prints (a MIG suffix is ignored), else behind a PCI device id.
 

@@ -84,7 +84,8 @@ def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Rema
         fix = "Remove it, or choose the backend that reads it with TORCH_DIST_USE_NCCL2=0."
         yield Remark("warn", text, fix, (repair("unset {}", row.name),))
     elif version and row.read_by(version) is False:
-        yield _not_of_this_version(setting, row, node)
+        if not _beside_its_former_name(setting, row, node):
+            yield _not_of_this_version(setting, row, node)
     elif row.renamed_to:
         yield from _renamed(setting, row, node, version)
 
@@ -111,6 +112,12 @@ def _not_of_this_version(setting: Setting, row: EnvVar, node: NodeContext) -> Re
     what = f"{text}; {'before that it was' if too_old else 'it is now'} {other}"
     command = repair("export {}={}", other, setting.value)
     return Remark("warn", what, f"Set {other} instead.", (repair("unset {}", setting.name), command))
+
+
+def _beside_its_former_name(setting: Setting, row: EnvVar, node: NodeContext) -> bool:
+    """Old and new name set alike are for whatever version comes: what this one does not read does no harm."""
+    former = _former(row, node)
+    return bool(former) and node.settings.value(former) == setting.value
 
 
 def _former(row: EnvVar, node: NodeContext) -> str:

@@ -196,6 +196,7 @@ class _Run:
             from nodedoctor.redact.of_nodes import redacted_nodes
 
             told = redacted_nodes(told)
+        outranks = self._on_screen(told)
         shown = render(told) + "\n" if self._arguments.json else text.render(told, width)
         if not emit(shown):
             return Exit.OUTPUT
@@ -212,13 +213,22 @@ class _Run:
                 wanted[self._arguments.failing] = "".join(f"{host}\n" for host in failing).encode()
         if wanted and (written := outputs.write_files(wanted)) != Exit.OK:
             return written
-        if self._ended_by:
-            return 128 + self._ended_by
+        if self._ended_by or outranks:
+            return outranks or 128 + self._ended_by
         if self._arguments.exit_zero or self._arguments.report_only:
             return Exit.OK
         if self._arguments.failing and too_many:
             return Exit.UNKNOWN
         return _exit_code(told, self._arguments.fail_on)
+
+    def _on_screen(self, told: dict[str, Any]) -> int:
+        """Let a person read it where there is a terminal; the text follows when they leave."""
+        from nodedoctor.tui import start
+
+        plain = self._arguments.json or self._arguments.text or self._arguments.quiet
+        if plain or self._ended_by or not start.possible():
+            return 0
+        return start.show_pairs(told) or 0
 
 
 def _exit_code(told: dict[str, Any], fail_on: str) -> int:

@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Any, Literal, Protocol
 
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.fleet.transports.one_by_one import affordable
 
 Asked = Literal["auto", "tcp", "rdma", "collective"]
 """What is to be measured; auto leaves it to what the nodes can."""
@@ -127,6 +128,7 @@ class Crew:
 
     async def start(self, hosts: Iterable[str], toward: Mapping[str, list[str]]) -> None:
         """Start the agents and ask each who it is."""
+        affordable(len(toward))
         brought, runs = program(), script(self.what, self._python)
         room = asyncio.Semaphore(STARTS_AT_ONCE)
 

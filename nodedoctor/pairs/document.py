@@ -110,7 +110,9 @@ def document(
         "next": [list(one) for one in seen.fit.next],
         "seen_once": [list(one) for one in seen.fit.once],
         "bisection": {
-            "tries": [{"nodes": list(nodes), "failed": failed} for nodes, failed in seen.tries],
+            "tries": [
+                {"nodes": list(one.nodes), "failed": one.failed, "gbps": one.gbps} for one in seen.tries
+            ],
             "smallest": list(seen.smallest),
         }
         if seen.tries

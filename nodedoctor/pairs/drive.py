@@ -44,6 +44,15 @@ class Member:
 
 
 @record
+class Try:
+    """One set of nodes that was tried together; `gbps` is the rate of its all-reduce, if there was one."""
+
+    nodes: tuple[str, ...]
+    failed: bool
+    gbps: float | None = None
+
+
+@record
 class Outcome:
     """Everything that was seen. `gone` are nodes that stopped answering, `smallest` what a bisection left."""
 
@@ -53,7 +62,7 @@ class Outcome:
     gone: tuple[str, ...]
     fit: Fit
     rounds: int
-    tries: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    tries: tuple[Try, ...] = ()
     smallest: tuple[str, ...] = ()
     interrupted: bool = False
     fell_back: str = ""
@@ -113,7 +122,7 @@ class Driver:
         self._measured: list[Measurement] = []
         self._gone: dict[str, None] = {}
         self._place = 0
-        self._tries: list[tuple[tuple[str, ...], bool]] = []
+        self._tries: list[Try] = []
 
     async def run(self) -> Outcome:
         """All rounds, then those that settle doubts."""
@@ -158,8 +167,11 @@ class Driver:
         return True
 
     async def _bisect(self) -> tuple[str, ...]:
-        """Halve the ring of all nodes until the smallest set that fails is left; () when none does."""
+        """Halve the set of all nodes until the smallest that fails is left; () when none does."""
         nodes = self._plan.nodes
+        if self._plan.what == "collective":  # what a good pair has is the measure of the whole
+            for each in self._plan.rounds:
+                await self._round(each)
         if not await self._fails(nodes):
             return ()
         search = smallest_failing(nodes)
@@ -172,23 +184,49 @@ class Driver:
         return ()
 
     async def _fails(self, nodes: tuple[str, ...]) -> bool:
-        """Whether a ring over these nodes has a pair that is not well."""
-        if gone := self._gone.keys() & set(nodes):
-            self._tries.append((nodes, True))
-            return bool(gone)
+        """Whether these nodes are not well together: in one all-reduce, else each with the next of a ring."""
         before = len(self._measured)
-        for each in packed(ring(nodes)):
-            await self._round(each)
+        failed = not self._gone.keys().isdisjoint(nodes)
+        rate: float | None = None
+        if not failed and self._plan.what == "collective":
+            rate = await self._all_reduce(nodes)
+            failed = rate is None
+        elif not failed:
+            for each in packed(ring(nodes)):
+                await self._round(each)
         seen = fit(self._measured, self._groups, self._gone)
-        reference = seen.reference_gbps or 0.0
-        failed = bool(self._gone.keys() & set(nodes)) or any(
-            one.fault
-            or (one.gbps or 0.0) < seen.slow_below * reference
-            or (one.loss or 0.0) > seen.lossy_above
+        slow = seen.slow_below * (seen.reference_gbps or 0.0)
+        failed = failed or not self._gone.keys().isdisjoint(nodes) or (rate is not None and rate < slow)
+        failed = failed or any(
+            one.fault or (one.gbps or 0.0) < slow or (one.loss or 0.0) > seen.lossy_above
             for one in self._measured[before:]
         )
-        self._tries.append((nodes, failed))
+        self._tries.append(Try(nodes, failed, rate))
         return failed
+
+    async def _all_reduce(self, nodes: tuple[str, ...]) -> float | None:
+        """The rate of one collective over all of these; None when it does not come to an end."""
+        self._place += 1
+        self._progress(f"round {self._place}: an all-reduce over {len(nodes)} nodes")
+        first, name = nodes[0], "all"
+        self._crew.say(first, do="open", round=self._place, flows=[name])
+        port = (await self._ports({first: [name]})).get(name)
+        if port is None:
+            return None
+        shared = {
+            "flow": name,
+            "token": secrets.token_hex(16),
+            "of": len(nodes),
+            "gpus": min(self._members[node].gpus for node in nodes),
+        }
+        end: dict[str, Any] = {"to": [self._members[first].address, port]}
+        flows = {
+            node: [{**shared, "place": place, **(end if place else {"from": ""})}]
+            for place, node in enumerate(nodes)
+        }
+        ends = (await self._results(flows)).get(name, {})
+        rates = [told["gbps"] for told in ends.values() if told.get("gbps") is not None]
+        return min(rates) if len(rates) == len(nodes) else None
 
     async def _round(self, pairs: Round, more: str = "") -> None:
         pairs = tuple(one for one in pairs if self._gone.keys().isdisjoint(one))
@@ -223,15 +261,23 @@ class Driver:
     async def _load(
         self, pairs: Sequence[Pair], ports: Mapping[str, int], tokens: Mapping[Pair, str]
     ) -> None:
-        limit = self._plan.seconds + BEYOND_S[self._plan.what]
         flows: dict[str, list[dict[str, Any]]] = {}
         for one in pairs:
             a, b = one
             gpus = min(self._members[name].gpus for name in one)
-            shared = {"flow": _flow(one), "token": tokens[one], "streams": STREAMS, "gpus": gpus}
-            flows.setdefault(a, []).append({**shared, "from": self._members[b].address})
+            shared = {"flow": _flow(one), "token": tokens[one], "streams": STREAMS, "gpus": gpus, "of": 2}
+            flows.setdefault(a, []).append({**shared, "place": 0, "from": self._members[b].address})
             place = [self._members[a].address, ports[_flow(one)]]
-            flows.setdefault(b, []).append({**shared, "to": place})
+            flows.setdefault(b, []).append({**shared, "place": 1, "to": place})
+        found = await self._results(flows)
+        if not self._stopped.is_set():
+            self._measured += [_joined(one, found.get(_flow(one), {}), self._place) for one in pairs]
+
+    async def _results(
+        self, flows: Mapping[str, list[dict[str, Any]]]
+    ) -> dict[str, dict[str, dict[str, Any]]]:
+        """Start what the nodes are to do, and what they say of it: by flow, then by node."""
+        limit = self._plan.seconds + BEYOND_S[self._plan.what]
         for host, mine in flows.items():
             told: dict[str, Any] = {
                 "what": self._plan.what,
@@ -245,16 +291,14 @@ class Driver:
         found: dict[str, dict[str, dict[str, Any]]] = {}
         until = time.monotonic() + limit + 1
         while waiting and (heard := await self._hear(until)):
-            host, told = heard
-            if told.get("is_") == "result" and told.get("round") == self._place:
-                found.setdefault(str(told["flow"]), {})[host] = told
-                waiting.discard((host, str(told["flow"])))
+            host, answer = heard
+            if answer.get("is_") == "result" and answer.get("round") == self._place:
+                found.setdefault(str(answer["flow"]), {})[host] = answer
+                waiting.discard((host, str(answer["flow"])))
             waiting = {one for one in waiting if one[0] not in self._gone}
-        if self._stopped.is_set():
-            return
-        if waiting:
+        if waiting and not self._stopped.is_set():
             await self._ping({host for host, _ in waiting})
-        self._measured += [_joined(one, found.get(_flow(one), {}), self._place) for one in pairs]
+        return found
 
     async def _ping(self, hosts: set[str]) -> None:
         """Whoever does not even answer this has stopped answering."""

@@ -56,6 +56,9 @@ def judged(
     found: dict[str, list[Finding]] = {name: [] for name in _TITLES}
     for culprit in seen.fit.culprits:
         found[f"pairs.{culprit.kind}"].append(_culprit(culprit, seen, preview))
+    blamed = {name for culprit in seen.fit.culprits for name in culprit.names}
+    if seen.smallest and blamed.isdisjoint(seen.smallest):
+        found["pairs.group"].append(_together(seen))
     for member in seen.members:
         if member.why:
             finding = Finding.unknown("timeout", f"not measured: {member.why}", subject=member.host)
@@ -133,6 +136,21 @@ def _culprit(culprit: Culprit, seen: Outcome, preview: bool) -> Finding:
         why=_WHY,
     )
     return fixed.led_by(f"{subject} {culprit.where}: {said.partition(',')[0].partition(' (')[0]}")
+
+
+def _together(seen: Outcome) -> Finding:
+    """The smallest set that failed, where each of its pairs is well."""
+    rate = next((one.gbps for one in reversed(seen.tries) if set(one.nodes) == set(seen.smallest)), None)
+    had = f" at {rate:.3g} Gb/s" if rate else ""
+    fix = Fix(
+        "Measure these nodes again with --pairs=bisect; if it repeats, look at what they share: a switch, "
+        "its uplinks, settings of NCCL.",
+        (look("ip -s link", when="on these nodes"),),
+        "investigate",
+        verify=line("nodedoctor fleet --ssh {} --pairs=bisect", fold(seen.smallest)),
+    )
+    said = f"these nodes fail together{had}, although their pairs are well"
+    return Finding.warn(said, subject=fold(seen.smallest), fix=fix)
 
 
 def fails(culprit: Culprit, seen: Outcome, preview: bool) -> bool:

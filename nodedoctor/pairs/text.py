@@ -80,7 +80,8 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
         show("     ", f"measure next: {nodes} ({len(told['next'])} pairs)")
     if told["reference_gbps"] is not None:
         bounds = f"slow is below {told['slow_below']:.0%} of {told['reference_gbps']:.3g} Gb/s"
-        show("     ", f"{bounds}, lossy above {told['lossy_above']:.2%} sent again")
+        lossy = f", lossy above {told['lossy_above']:.2%} sent again" if made["what"] == "tcp" else ""
+        show("     ", bounds + lossy)
     for untried in told["untried"]:
         show("     ", untried)
     return "\n".join(lines) + "\n"

@@ -22,6 +22,7 @@ from nodedoctor.report.document import (
     severity_of,
     worst,
 )
+from nodedoctor.wording import about
 
 Direction = Literal["worse", "better", "other"]
 _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
@@ -129,7 +130,7 @@ def told(change: Change) -> str:
 
 
 def _said(finding: Finding) -> str:
-    return f"{finding['subject']}: {finding['summary']}" if finding["subject"] else finding["summary"]
+    return about(finding["subject"] or "", finding["summary"])
 
 
 def _differs(before: Result | None, after: Result | None) -> bool:

@@ -20,6 +20,7 @@ from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.document import marked, severity
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.steps import told
+from nodedoctor.wording import about
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, not even as a reference (its production Char)."""
@@ -197,8 +198,7 @@ def _sentence(finding: Data) -> str:
     words = {Severity.WARN: "warning: ", Severity.BLIND: f"not seen ({finding.get('reason')}): "}
     word = f"waived ({waived}): " if waived else words.get(bad, "")
     word = f"preview, {word}" if finding.get("preview") and bad.is_problem else word
-    subject = f"{finding['subject']}: " if finding.get("subject") else ""
-    return f"{word}{subject}{finding['summary']}"
+    return f"{word}{about(finding.get('subject') or '', finding['summary'])}"
 
 
 def _subject(result: Data) -> str:

@@ -7,6 +7,7 @@ from nodedoctor.report.document import Finding, Report, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.report.text import tally
+from nodedoctor.wording import about
 
 LONGEST = 200
 """Characters of the line (ours). The check and its subject come first: who cuts the line short keeps them."""
@@ -26,9 +27,9 @@ def render(report: Report) -> str:
     check, worst = problems[0]
     least = min(severity(worst), Severity.WARN)
     more = sum(severity(finding) >= least for _, finding in problems) - 1
-    subject = f" {worst['subject']}" if worst["subject"] else ""
+    said = about(worst["subject"] or "", worst["summary"])
     tail = f" (and {more} more)" if more else ""
-    return _line(f"{Status(worst['status']).word} {check}{subject}: {worst['summary']}", tail)
+    return _line(f"{Status(worst['status']).word} {check}: {said}", tail)
 
 
 def _problems(report: Report) -> list[tuple[str, Finding]]:

@@ -15,6 +15,7 @@ from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
+from nodedoctor.wording import about
 
 BUG_REPORT = "sudo nvidia-bug-report.sh"
 _NODE = (
@@ -71,8 +72,7 @@ def _cause(report: Report, cause: Cause) -> Iterator[str]:
 
 
 def _quotes(finding: Finding) -> Iterator[str]:
-    name = f"{finding['subject']}: " if finding["subject"] else ""
-    yield inert(f"{name}{finding['summary']}")
+    yield inert(about(finding["subject"] or "", finding["summary"]))
     for one in finding["evidence"]:
         yield fenced(one["text"], place_of(one))
 

@@ -38,6 +38,7 @@ def main(words: list[str]) -> int:
     from nodedoctor.cli import outputs
 
     arguments = parser().parse_args(words)
+    arguments.words = words
     if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
     outputs.start_debug_log(arguments)
@@ -114,6 +115,8 @@ def _live_problem(arguments: argparse.Namespace) -> str:
     given = [*ways, *(name for name in ("capture", "pyz", "python") if getattr(arguments, name))]
     if given and arguments.live is None:
         return f"triage: --{given[0]} is for a job that runs: add --live"
+    if arguments.live is not None and arguments.paths:
+        return f"triage: {arguments.paths[0]}: process ids come right behind --live, and no logs with it"
     if ways and arguments.live:
         return f"triage: --{ways[0]} looks at all ranks there; leave the process ids out"
     return ""
@@ -132,7 +135,8 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
         found = redacted_triage(found)
     code = None
     if start.possible() and not (arguments.json or arguments.text):
-        code = start.show_triage(found)
+        again = () if "-" in arguments.paths or arguments.html else arguments.words
+        code = start.show_triage(found, again)
     elif not emit(_rendered(arguments, found)):
         return Exit.OUTPUT
     if code := code or outputs.write(arguments, lambda: found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,21 +14,24 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from nodedoctor.report.inert import inert
+from nodedoctor.model import Status
 from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
-from nodedoctor.tui.messages import OpenNode, ShowCheck, ShowProbe
+from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.slow_lines import SlowLineDriver
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
+from nodedoctor.tui.widgets.tabs import Badge, badges_of
 
 if TYPE_CHECKING:
     from nodedoctor.report.document import Report
     from nodedoctor.tui.lines.nodes import Round
 
 INTERRUPTED = 130
+OF_NODE = ("checks", "topology", "probes")
+"""Screens whose tabs are marked by the report alone."""
 TMUX_TIMEOUT_S = 2.0
 """Seconds tmux may take for a buffer; it answers in milliseconds."""
 
@@ -46,7 +49,6 @@ class NodeDoctor(App[None]):
     TITLE = "nodedoctor"
     CSS_PATH = "nodedoctor.tcss"
     DEFAULT_MODE = "checks"
-    ALLOW_SELECT = False
     NOTIFICATION_TIMEOUT = 3
     ended_by = 0
     """The signal that ended the screen, if one did."""
@@ -58,6 +60,7 @@ class NodeDoctor(App[None]):
     # A var, not a reactive: that one would draw the whole screen whenever a second has gone by.
     state: var[State | None] = var(None, always_update=True)
     round: var[Round | None] = var(None, always_update=True)
+    badges: var[Mapping[str, Badge]] = var({})
 
     def __init__(
         self,
@@ -66,6 +69,8 @@ class NodeDoctor(App[None]):
         ascii: bool = False,
         first: str = "checks",
         triage: Mapping[str, Any] | None = None,
+        pairs: Mapping[str, Any] | None = None,
+        triage_again: Sequence[str] = (),
         rounds: AsyncIterator[Round] | None = None,
         mouse: bool = False,
     ) -> None:
@@ -77,7 +82,8 @@ class NodeDoctor(App[None]):
         self.refused = ""
         self._mouse, self._wants_mouse = False, mouse
         self._first = first
-        self._document = triage
+        self._document, self._triage_again = triage, triage_again
+        self._measured = pairs
         self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
@@ -88,17 +94,35 @@ class NodeDoctor(App[None]):
         self.add_mode("compare", self._compare)
         self.add_mode("probes", self._probes)
         self.add_mode("fleet", self._fleet)
+        if pairs is not None:
+            self.add_mode("pairs", self._pairs)
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
         self._follow()
+        # Textual draws nothing when it is continued in a terminal of the same size.
+        self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
         self.set_mouse(self._wants_mouse)
         if self._rounds is not None:
             self._follow_fleet(self._rounds)
-        if self._document is not None:
-            await self.show_triage(self._document)
+        if self._measured is not None:
+            await self.switch_mode("pairs")
+        elif self._document is not None:
+            await self.show_triage(self._document, self._triage_again)
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
+
+    def watch_state(self, state: State | None) -> None:
+        """Mark the tabs that have something to say."""
+        if state is not None:
+            others = {mode: badge for mode, badge in self.badges.items() if mode not in OF_NODE}
+            self.badges = {**others, **badges_of(state)}
+
+    def on_mark(self, message: Mark) -> None:
+        """Mark the tab of a screen, or take the mark away."""
+        others = {mode: badge for mode, badge in self.badges.items() if mode != message.mode}
+        bad = next((s for s in (Status.FAIL, Status.UNKNOWN, Status.WARN) if s.word == message.word), None)
+        self.badges = {**others, message.mode: (message.figure, bad)} if bad else others
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""
@@ -109,8 +133,7 @@ class NodeDoctor(App[None]):
             self.run_worker(self._give_to_tmux(text), group="tmux")
         # No terminal answers whether it took the copy.
         place = "your terminal and tmux" if in_tmux else "your terminal"
-        what = inert(text.partition("\n")[0])
-        self.notify(f"sent to {place}, printed again when you leave: {what}", markup=False)
+        self.notify(f"sent to {place}; printed again when you leave", markup=False)
 
     async def _give_to_tmux(self, text: str) -> None:
         """A tmux of its default settings drops what a program copies, so it gets a buffer of its own."""
@@ -126,8 +149,9 @@ class NodeDoctor(App[None]):
         self.switch_mode(mode)
 
     def action_home(self) -> None:
-        """Back to the first screen, or to the fleet where that is what was opened."""
-        first = "fleet" if self.round is not None else self.DEFAULT_MODE
+        """Back to the first screen, or to the fleet or the pairs where that is what was opened."""
+        many = "pairs" if self._measured is not None else "fleet" if self.round is not None else ""
+        first = many or self.DEFAULT_MODE
         if self.current_mode != first:
             self.switch_mode(first)
 
@@ -140,14 +164,22 @@ class NodeDoctor(App[None]):
     def action_mouse(self) -> None:
         """Take the mouse for wheel and clicks, or leave it to the terminal, which then selects text."""
         self.set_mouse(not self._mouse)
-        self.notify("mouse: clicks and wheel" if self._mouse else "mouse: left to the terminal", markup=False)
+        words = "clicks, wheel, and selecting copies" if self._mouse else "left to the terminal"
+        self.notify(f"mouse: {words}", markup=False)
 
     def set_mouse(self, on: bool) -> None:
-        """Ask the terminal for buttons and wheel only, never for every move."""
+        """Ask the terminal for buttons, the wheel and moves with a button held, never for every move."""
         if on != self._mouse and self._driver is not None:
             self._mouse = on
-            self._driver.write("\x1b[?1000h\x1b[?1006h" if on else "\x1b[?1006l\x1b[?1000l")
+            self._driver.write(
+                "\x1b[?1000h\x1b[?1002h\x1b[?1006h" if on else "\x1b[?1006l\x1b[?1002l\x1b[?1000l"
+            )
             self._driver.flush()
+
+    def on_text_selected(self) -> None:
+        """Copy what was selected with the mouse, when the button is released."""
+        if text := (self.screen.get_selected_text() or "").strip():
+            self.copy_to_clipboard(text)
 
     def on_unmount(self) -> None:
         """Leave the mouse to the terminal."""
@@ -282,13 +314,13 @@ class NodeDoctor(App[None]):
         """Ask for the logs of a job."""
         await self._ask("logs of the job (a file or a folder)", "", self._read_logs)
 
-    async def show_triage(self, document: Mapping[str, Any]) -> None:
-        """Go to the Triage screen with a document."""
+    async def show_triage(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
+        """Go to the Triage screen with a document, and the words that read its logs again."""
         from nodedoctor.tui.screens.triage import TriageScreen
 
         await self.switch_mode("triage")
         if isinstance(self.screen, TriageScreen):
-            self.screen.open(document)
+            self.screen.open(document, again)
 
     def _read_logs(self, path: str | None) -> None:
         if path:
@@ -300,7 +332,8 @@ class NodeDoctor(App[None]):
 
         self.notify(f"reading {path}", markup=False)
         try:
-            await self.show_triage(await reading.triage(path))
+            again = () if path.endswith(".json") else (path,)
+            await self.show_triage(await reading.triage(path), again)
         except CompareError as error:
             self.notify(str(error), severity="error", markup=False)
 
@@ -362,6 +395,11 @@ class NodeDoctor(App[None]):
         from nodedoctor.tui.screens.fleet import FleetScreen
 
         return FleetScreen(self.glyphs)
+
+    def _pairs(self) -> Screen[None]:
+        from nodedoctor.tui.screens.pairs import PairsScreen
+
+        return PairsScreen(self.glyphs, self._measured or {})
 
     def _triage(self) -> Screen[None]:
         from nodedoctor.tui.screens.triage import TriageScreen

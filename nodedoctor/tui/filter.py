@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nodedoctor.record import record
 from nodedoctor.report.document import Result, is_blind, is_broken, severity_of, worst
+from nodedoctor.wording import about
 
 KINDS: dict[str, Callable[[Result], bool]] = {
     "fail": lambda result: result["status"] == "fail",
@@ -45,7 +46,10 @@ def _fits(word: str, result: Result, running: bool) -> bool:
     said = (
         ()
         if running
-        else (f"{finding['subject'] or ''} {finding['summary']}" for finding in result["findings"])
+        else (
+            f"{finding['subject'] or ''} {about(finding['subject'] or '', finding['summary'])}"
+            for finding in result["findings"]
+        )
     )
     return any(word in text.lower() for text in (result["check"], result["title"], *said))
 

@@ -49,8 +49,8 @@ UNICODE = Glyphs(
     ramp=" ▁▂▃▄▅▆▇█",
     tile="■",
     point="·",
-    shut="▸",
-    open="▾",
+    shut="►",
+    open="▼",
     above="▲",
     below="▼",
 )
@@ -101,10 +101,14 @@ class Para:
     lead_style: str = LABEL
     verbatim: bool = False
     most: int = 0  # lines at most; 0: all of them
+    parts: tuple[Part, ...] = ()  # a drawn line, in place of the text
     here: int = 0  # 1 for what the reader came for, 2 for the next such place
 
     def lines(self, width: int) -> Iterator[tuple[Part, ...]]:
         """The paragraph as lines of at most `width` cells."""
+        if self.parts:
+            yield self.parts
+            return
         if self.verbatim and self.text.isascii() and len(self.text) + len(self.lead) <= width:
             yield (self.lead, self.lead_style), (self.text, self.style)
             return

@@ -25,6 +25,16 @@ class ShowProbe(Message):
         self.evidence = tuple(evidence)
 
 
+class Mark(Message):
+    """Mark the tab of a screen with a status word (none for PASS), and a figure where it has one."""
+
+    def __init__(self, mode: str, word: str, figure: str = "!") -> None:
+        super().__init__()
+        self.mode = mode
+        self.word = word
+        self.figure = figure
+
+
 class AskCompare(Message):
     """Ask for a saved report, then compare with it."""
 

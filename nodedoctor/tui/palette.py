@@ -6,6 +6,7 @@ from functools import partial
 
 from textual.command import Hit, Hits, Provider
 
+from nodedoctor.report.document import severity_of
 from nodedoctor.tui.messages import ShowCheck
 
 
@@ -19,6 +20,9 @@ class GoToCheck(Provider):
         for result in state.report["results"] if state else ():
             text = f"Go to {result['check']}"
             score = max(matcher.match(text), matcher.match(result["title"]))
-            if score > 0:
+            # What begins like the id comes first, then what is not well: that is what people type for.
+            prefix = result["check"].startswith(query) or f".{query}" in result["check"]
+            if score > 0 or prefix:
+                score = score + 100 * prefix + 10 * severity_of(result).is_problem
                 show = partial(self.app.post_message, ShowCheck(result["check"]))
                 yield Hit(score, matcher.highlight(text), show, help=result["title"])

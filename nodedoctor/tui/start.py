@@ -80,8 +80,10 @@ def sit(
     return asyncio.run(_sit(app_class, pid, line, first, record, mouse))
 
 
-def show_triage(document: Mapping[str, Any]) -> int | None:
+def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int | None:
     """Show a `nodedoctor.triage/1` document; returns an exit code that outranks its verdict, or None.
+
+    `again` are the words of `nodedoctor triage` that make it once more, where it can be made once more.
 
     This machine is not looked at: the job may have run anywhere.
     """
@@ -89,10 +91,22 @@ def show_triage(document: Mapping[str, Any]) -> int | None:
 
     from nodedoctor.cli.console import mutter
 
-    app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document)
+    app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document, triage_again=again)
     asyncio.run(run_app(app))
     said = f"{document.get('cause')} ({document.get('confidence')}): {document.get('headline')}"
     mutter("\n".join([inert(said), *copied(app.copied), ""]))
+    return code_of(app)
+
+
+def show_pairs(document: Mapping[str, Any]) -> int | None:
+    """Show a `nodedoctor.pairs/1` document; returns an exit code that outranks its verdict, or None."""
+    import asyncio
+
+    from nodedoctor.cli.console import mutter
+
+    app = load_app()(Nothing(), ascii=not speaks_utf8(), pairs=document)
+    asyncio.run(run_app(app))
+    mutter("\n".join(["", *copied(app.copied)]))
     return code_of(app)
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 RANK = """
-import os, sys, time
+import os, subprocess, sys, time
 sys.path.insert(0, {packages!r})
 from torch.distributed.distributed_c10d import all_reduce
 
@@ -27,6 +27,34 @@ def crunch():
     while time.monotonic() < end:
         sum(range(10000))
 
+def compile_kernels():
+    code = "import time; end = time.time() + {seconds}; all(iter(lambda: time.time() < end, False))"
+    subprocess.run([sys.executable, "-c", code])
+
+def generate(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sorted(os.urandom(1 << 12))
+
+def rl_phases():
+    for seconds in (0.2, {seconds} / 2, 0.2, {seconds} / 3):
+        generate(seconds)
+        write_checkpoint_of(0.3)
+
+def write_checkpoint_of(seconds):
+    with open({scratch!r}, "wb") as file:
+        file.write(os.urandom(1 << 20))
+    time.sleep(seconds)
+
+def slow_steps():
+    for step in range(7, 7 + {seconds} // 3):
+        time.sleep(3)
+        print(f"step {{step}} loss 1.0", flush=True)
+
+def spin():
+    while True:
+        sum(range(10000))
+
 def main():
     rank = int(os.environ["RANK"])
     for step in range(6):
@@ -35,7 +63,7 @@ def main():
             print(f"step {{step}} loss 1.0", flush=True)
     if rank == 1:
         {fault}
-        print("step 7 loss 1.0", flush=True)
+        print("step 99 loss 1.0", flush=True)
         os._exit(0)
     all_reduce({seconds})
 
@@ -56,7 +84,7 @@ def job(folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600) -> list
     script.write_text(RANK.format(fault=fault, **values))
     each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
     places = " ".join(map(str, range(ranks)))
-    return ["sh", "-c", f"for rank in {places}; do {each} done; wait"]
+    return ["sh", "-c", f"trap 'trap - TERM; kill 0' TERM; for rank in {places}; do {each} done; wait"]
 
 
 def python() -> str:

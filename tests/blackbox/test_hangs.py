@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 import ranks
 
@@ -34,9 +37,17 @@ def run(tmp_path: Path, fault: str, *options: str, seconds: int = 600) -> tuple[
     ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     (folder,) = (tmp_path / "jobs").iterdir()
+    jsonschema.validate(json.loads((folder / "run.json").read_text()), schema("run"))
+    if (folder / "triage.json").exists():
+        jsonschema.validate(json.loads((folder / "triage.json").read_text()), schema("triage"))
     return done.stderr, folder
 
 
+def schema(name: str) -> Any:
+    return json.loads((resources.files("nodedoctor.report") / f"schemas/{name}.schema.json").read_text())
+
+
+@pytest.mark.race
 @pytest.mark.parametrize(
     ("fault", "shown"),
     [
@@ -59,7 +70,10 @@ def test_the_rank_that_holds_the_job_up_is_named(fault: str, shown: str, tmp_pat
     assert [who["rank"] for who in json.loads(again.stdout)["culprits"]] == [1]
 
 
-@pytest.mark.parametrize("fault", ["write_checkpoint()", "crunch()"])
+@pytest.mark.race
+@pytest.mark.parametrize(
+    "fault", ["write_checkpoint()", "crunch()", "compile_kernels()", "rl_phases()", "slow_steps()"]
+)
 def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
     """Others wait for it far longer than the threshold, and it is at work."""
     said, folder = run(tmp_path, fault, seconds=20)
@@ -67,6 +81,7 @@ def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
     assert json.loads((folder / "run.json").read_text())["hangs"] == []
 
 
+@pytest.mark.race
 def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     said, folder = run(tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2")
     found = json.loads((folder / "triage.json").read_text())
@@ -98,18 +113,42 @@ def test_watch_a_job_that_runs_already(tmp_path: Path) -> None:
     assert any("HANG" in line for line in lines)
 
 
-def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
-    command = ranks.job(tmp_path, "time.sleep(12)", seconds=600)
-    argv = [*NODEDOCTOR, "run", "--dir", str(tmp_path / "jobs"), "--hang-after", "4", "--", *command]
+def said_until(words: str, tmp_path: Path, fault: str, hang_after: int) -> str:
+    """What `run` says of a job up to some words; then the job is ended."""
+    command = ranks.job(tmp_path, fault, seconds=600)
+    argv = [
+        *NODEDOCTOR,
+        "run",
+        "--dir",
+        str(tmp_path / "jobs"),
+        "--hang-after",
+        str(hang_after),
+        "--",
+        *command,
+    ]
     log = (tmp_path / "log").open("wb")
     with log, subprocess.Popen(argv, stdout=log, stderr=subprocess.PIPE, text=True) as job:
         assert job.stderr is not None
         lines = []
         for line in job.stderr:
             lines.append(line)
-            if "goes on again" in line:
+            if words in line:
                 break
         time.sleep(0.5)
         job.send_signal(signal.SIGTERM)
         job.wait(30)
-    assert any("HANG" in line for line in lines)
+    return "".join(lines)
+
+
+def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
+    assert "HANG" in said_until("goes on again", tmp_path, "time.sleep(12)", 4)
+
+
+def test_an_endless_loop_is_no_work(tmp_path: Path) -> None:
+    """It uses a whole core: ten times the silence tells it from work, and it is said that it may be work."""
+    said = said_until("kept in", tmp_path, "spin()", 1)
+    assert "PERHAPS A HANG" in said
+    assert "Rank 1" in said and "has been in spin" in said
+    (folder,) = (tmp_path / "jobs").iterdir()
+    found = json.loads((folder / "triage.json").read_text())
+    assert ([who["rank"] for who in found["culprits"]], found["confidence"]) == ([1], "low")

@@ -33,6 +33,14 @@ def test_steps_that_stop() -> None:
     assert suspicion is not None and suspicion.rule == 2 and suspicion.since == 38.0
 
 
+def test_many_steps_between_two_looks() -> None:
+    progress = Progress()
+    for look in range(6):
+        lines = "".join(f"step {100 * look + n} loss 1.0\n" for n in range(100))
+        progress.feed(at(look * 10.0, text=lines))
+    assert progress.median is not None and abs(progress.median - 0.1) < 1e-9
+
+
 def test_slow_steps_have_more_time() -> None:
     progress = Progress()
     for number in range(10):

@@ -42,6 +42,7 @@ def test_the_exit_code_is_that_of_the_verdict(live):
     assert (live.returncode == 2) == ("fail" in statuses)
 
 
+@pytest.mark.slow
 def test_a_recording_replays_to_the_same_results(tmp_path):
     path = tmp_path / "node.zip"
     first = nodedoctor("--json", "--record", str(path), "--tag", "fast")
@@ -122,7 +123,7 @@ def test_lists_are_text_or_json():
 
 
 def test_schemas_are_schemas():
-    for name in ("report", "snapshot"):
+    for name in ("report", "snapshot", "run"):
         jsonschema.Draft202012Validator.check_schema(json.loads(nodedoctor("schema", name).stdout))
 
 

@@ -88,12 +88,13 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=DEMO.parent.parent)
 
 
+@pytest.mark.slow
 def test_recorded_nodes_and_reports_can_be_mixed(tmp_path: Path):
     saved = tmp_path / "before.json"
     saved.write_text(run("--replay", DEMO / "healthy", "--json").stdout)
     worse = run("compare", saved, DEMO / "nvlinks-down")
     assert worse.returncode == 2
-    assert "worse  PASS -> FAIL  nvlink.links  gpu:3" in worse.stdout
+    assert "worse  PASS -> FAIL  nvlink.links  GPU 3" in worse.stdout
     back = run("compare", DEMO / "nvlinks-down", saved)
     assert back.returncode == 0 and "better FAIL -> PASS  nvlink.links" in back.stdout
     same = run("compare", saved, DEMO / "healthy")
@@ -103,15 +104,15 @@ def test_recorded_nodes_and_reports_can_be_mixed(tmp_path: Path):
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ([GPU3], [GPU3, GPU5], "FAIL -> FAIL  a.check  also gpu:5: fail"),
-        ([GPU3, GPU5], [GPU3], "FAIL -> FAIL  a.check  no longer gpu:5: fail"),
-        ([GPU3], [GPU5], "FAIL -> FAIL  a.check  also gpu:5: fail"),
+        ([GPU3], [GPU3, GPU5], "FAIL -> FAIL  a.check  also GPU 5: fail"),
+        ([GPU3, GPU5], [GPU3], "FAIL -> FAIL  a.check  no longer GPU 5: fail"),
+        ([GPU3], [GPU5], "FAIL -> FAIL  a.check  also GPU 5: fail"),
         (
             [found("warn", "gpu:1"), GPU3],
             [found("fail", "gpu:1"), GPU3],
-            "FAIL -> FAIL  a.check  also gpu:1: fail",
+            "FAIL -> FAIL  a.check  also GPU 1: fail",
         ),
-        ([found("pass")], [GPU3], "PASS -> FAIL  a.check  gpu:3: fail"),
+        ([found("pass")], [GPU3], "PASS -> FAIL  a.check  GPU 3: fail"),
         ([GPU3], [found("pass")], "FAIL -> PASS  a.check  pass"),
     ],
 )

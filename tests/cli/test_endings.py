@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tiers import some
 
 NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
 PATIENCE = 60.0
@@ -48,13 +49,16 @@ def hanging(tmp_path: Path) -> tuple[dict[str, str], str]:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [
-        (signal.SIGTERM, 143),
-        (signal.SIGHUP, 129),
-        (signal.SIGQUIT, 131),
-        (signal.SIGINT, 130),
-        (signal.SIGKILL, -9),
-    ],
+    some(
+        [
+            (signal.SIGTERM, 143),
+            (signal.SIGHUP, 129),
+            (signal.SIGQUIT, 131),
+            (signal.SIGINT, 130),
+            (signal.SIGKILL, -9),
+        ],
+        4,
+    ),
 )
 def test_no_child_outlives_us(hanging: tuple[dict[str, str], str], number: int, code: int):
     env, word = hanging
@@ -68,6 +72,7 @@ def test_no_child_outlives_us(hanging: tuple[dict[str, str], str], number: int, 
     assert until(False, word)
 
 
+@pytest.mark.slow
 def test_nohup_is_obeyed(hanging: tuple[dict[str, str], str]):
     env, word = hanging
     argv = (*NODEDOCTOR, "--json", "--passive", "--deadline", "6")
@@ -80,6 +85,7 @@ def test_nohup_is_obeyed(hanging: tuple[dict[str, str], str]):
     assert running.returncode in (0, 2, 3) and document.endswith(b"}\n")
 
 
+@pytest.mark.slow
 def test_a_deleted_working_directory_is_no_excuse(tmp_path: Path):
     gone = tmp_path / "gone"
     gone.mkdir()

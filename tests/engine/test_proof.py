@@ -166,3 +166,22 @@ def test_any_path_ends(path, document):
 def test_a_quote_is_a_slice(text, wanted):
     found = proof.Proof([Observation("p", text=text)]).settled(Evidence("p", wanted))
     assert found is None or (found.text in text and found.text in wanted)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "text"),
+    [
+        ("gpus[index=3].links[link=4].values.active", 0, "= 0 (down)"),
+        ("gpus[index=3].values.clock_event_reasons", 136, "= 136 (hw_slowdown, hw_power_brake_slowdown)"),
+        ("gpus[index=3].values.fabric.state", 2, "= 2 (in-progress)"),
+        ("gpus[index=3].values.fabric.status", 0, "= 0 (SUCCESS)"),
+        ("gpus[index=3].values.fabric.healthMask", 0x19A, "route_unhealthy true"),
+        ("gpus[index=3].values.ecc_mode[1]", 0, "= 0 (off)"),
+        ("peers[index=0&peer=1].values.read", 4, "= 4 (disabled-by-regkey)"),
+        ("gpus[index=3].values.pcie_width", 1, "pcie_width = 1"),
+    ],
+)
+def test_a_number_that_stands_for_a_word_is_shown_with_it(path, value, text):
+    said = proof.text_of_reading("NVML", path, value)
+    assert text in said and said.endswith(("pcie_width = 1", ")"))
+    assert "(" not in proof.text_of_reading("processes", path, value).partition(" = ")[2]

@@ -30,8 +30,8 @@ def test_no_serial_of_one_node_is_told_for_another():
 
 def test_subjects_that_differ_are_told():
     shown = text(links("s1", 3), links("s2", 5), links("s3", 5))
-    assert "FAIL nvlink.links: 16 of 18 NVLinks up   gpu:5 on 2 nodes s[2-3]; gpu:3 on s1" in shown
-    assert "FAIL nvlink.links gpu:3: 16 of 18 NVLinks up   2 nodes s[1-2]" in text(links("s1"), links("s2"))
+    assert "FAIL nvlink.links: 16 of 18 NVLinks up   GPU 5 on 2 nodes s[2-3]; GPU 3 on s1" in shown
+    assert "FAIL nvlink.links: GPU 3: 16 of 18 NVLinks up   2 nodes s[1-2]" in text(links("s1"), links("s2"))
 
 
 def test_numbers_that_are_measured_keep_problems_apart():
@@ -39,7 +39,7 @@ def test_numbers_that_are_measured_keep_problems_apart():
     assert "16 of 18 NVLinks up   2 nodes s1,s3" in shown.replace("s[1,3]", "s1,s3")
     assert "12 of 18 NVLinks up   s2" in shown and shown.count("Reseat it.") == 1
     many = text(*(links(f"s{up}", up=up) for up in range(10, 18)))
-    assert many.count("FAIL nvlink.links gpu:3") == 3 and many.count("Reseat it.") == 1
+    assert many.count("FAIL nvlink.links: GPU 3") == 3 and many.count("Reseat it.") == 1
     assert "FAIL nvlink.links: 5 more with other numbers or subjects   5 nodes s[" in many
 
 
@@ -89,4 +89,4 @@ def test_one_machine_by_three_names_is_no_two():
     shown = text(
         *(nodes := [Node(host, boot_id="b", verdict=Status.PASS) for host in "abc"]), oddities=judge(nodes)
     )
-    assert "a,b,c are one machine, by its boot id: b" in shown and "twice" not in shown
+    assert "a,b,c are one machine (same boot id): b" in shown and "twice" not in shown

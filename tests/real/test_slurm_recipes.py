@@ -199,8 +199,8 @@ def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
     assert "held" not in cluster.ask(*waiting)
     assert not ran.exists()
 
-    cluster.configure("HealthCheckProgram={folder}/healthcheck", *OFTEN)
+    cluster.configure("HealthCheckProgram={folder}/healthcheck", "HealthCheckInterval=2")
     cluster.ask("scontrol", "reconfigure")
     cluster.until(lambda: cluster.node()[1].startswith("nodedoctor: NODE: GPU 3 lost 2 NVLinks"))
     cluster.health("healthy")
-    cluster.until(ran.exists)
+    cluster.until(lambda: "DRAIN" not in cluster.node()[0])

@@ -102,11 +102,11 @@ def test_a_failure_says_what_the_evidence_is_and_what_repairs_it():
     bad = Finding.fail(
         "2 links down", subject="gpu:3", evidence=[Evidence("p", "Link 4\nLink 11")], fix=RESET
     )
-    case = only_case(bad, Finding.ok("gpu:4 is well"))
+    case = only_case(bad, Finding.ok("GPU 4 is well"))
     failure = case.find("failure")
-    assert failure is not None and failure.attrib == {"message": "gpu:3: 2 links down", "type": "reset-gpu"}
+    assert failure is not None and failure.attrib == {"message": "GPU 3: 2 links down", "type": "reset-gpu"}
     assert failure.text == (
-        "gpu:3: 2 links down\n"
+        "GPU 3: 2 links down\n"
         "  | Link 4\n"
         "  | Link 11\n"
         "fix: Reset it.\n"
@@ -140,9 +140,9 @@ def test_the_worst_decides_and_the_rest_is_output():
     )
     assert outcome(case) == ["failure", "system-out"]
     failure = case.find("failure")
-    assert failure is not None and failure.get("message") == "gpu:2: bad (and 1 more)"
-    assert "gpu:3: bad too" in text(case, "failure")
-    assert "gpu:4: it hangs" in text(case, "system-out") and "warning: gpu:1: slow" in text(
+    assert failure is not None and failure.get("message") == "GPU 2: bad (and 1 more)"
+    assert "GPU 3: bad too" in text(case, "failure")
+    assert "GPU 4: it hangs" in text(case, "system-out") and "warning: GPU 1: slow" in text(
         case, "system-out"
     )
     assert "fine" not in text(case, "system-out")
@@ -161,7 +161,7 @@ def test_what_is_waived_passes_and_says_so():
     waived = Finding(Finding.fail("x").status, "2 links down", "gpu:3", waived="board is on order")
     case = only_case(waived)
     assert outcome(case) == ["system-out"]
-    assert text(case, "system-out") == "waived (board is on order): gpu:3: 2 links down"
+    assert text(case, "system-out") == "waived (board is on order): GPU 3: 2 links down"
 
 
 def test_a_suite_is_a_node_with_its_properties():
@@ -209,7 +209,7 @@ def test_a_fleet_has_a_suite_per_node_and_one_for_what_sets_them_apart():
     }
     failure = root.find("testsuite[@name='gpu-1']/testcase[@classname='gpu-1.nvlink']/failure")
     assert failure is not None and failure.get("type") == "reset-gpu"
-    assert failure.get("message") == "gpu:3: 2 of 18 links down: 4, 11 (and 1 more)"
+    assert failure.get("message") == "GPU 3: 2 of 18 links down: 4, 11 (and 1 more)"
     assert failure.text and "fix: Reset the GPU." in failure.text.split("\n")
     driver = root.find("testsuite[@name='fleet']/testcase[@name='driver']/failure")
     assert driver is not None and driver.text and "  | 570.86.10: gpu-[1,3] (2)" in driver.text.split("\n")

@@ -19,8 +19,8 @@ def test_the_worst_is_told_and_the_rest_counted():
     failed = Result("c.d", "t", (Finding.warn("odd"), Finding.fail("2 links down", subject="gpu:3")))
     unseen = Result("e.f", "t", (Finding.unknown("denied", "not for you"),))
     well = Result("g.h", "t", (Finding.ok("fine"),))
-    assert said(warned, failed, unseen, well) == "FAIL c.d gpu:3: 2 links down (and 2 more)\n"
-    assert said(warned, unseen, well) == "WARN a.b gpu:1: slow\n"
+    assert said(warned, failed, unseen, well) == "FAIL c.d: GPU 3: 2 links down (and 2 more)\n"
+    assert said(warned, unseen, well) == "WARN a.b: GPU 1: slow\n"
     assert said(unseen, unseen, well) == "UNKN e.f: not for you (and 1 more)\n"
     assert said(well) == "PASS 1 pass\n"
     assert said() == "SKIP\n"

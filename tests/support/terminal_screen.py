@@ -13,7 +13,7 @@ ENDS = {"22": ("bold", "dim"), "24": ("line",), "27": ("reverse",)}
 BLANK: Cell = (" ", frozenset())
 SHOWN_ON_BLANKS = ("back", "line", "reverse", "link")
 SEQUENCE = re.compile(
-    r"\x1b\[(?P<numbers>[\d;]*)(?P<end>[HmXC])|\x1b\]8;;(?P<link>[^\x1b\x07]*)\x1b\\"
+    r"\x1b\[(?P<numbers>[\d;]*)(?P<end>[HmXC])|\x1b\]8;[^;]*;(?P<link>[^\x1b\x07]*)\x1b\\"
     r"|\x1b\[[?>=<]?[\d;]*\$?[a-zA-Z]|\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x1b[P_X^][^\x1b]*\x1b\\|\x1b[=>]"
     r"|(?P<text>\r*\n|[^\x1b])",
     re.DOTALL,

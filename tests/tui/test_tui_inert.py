@@ -14,6 +14,7 @@ from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Repor
 from nodedoctor.report import json
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import detail, diagnosis
+from nodedoctor.tui.lines.output import output
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
 from nodedoctor.tui.screens import probes
@@ -88,7 +89,7 @@ def test_ten_thousand_columns_are_cut_or_folded():
     (shown,), (probe,) = now.report["results"], now.report["probes"]
     plain(detail.detail(now, shown, None, full=False), 80)
     plain_row(detail.row(shown, None))
-    plain(probes._told(probe, "", now.answers["probe"].text), 80)
+    plain(probes._told(probe, "", output(now.answers["probe"]), ()), 80)
 
 
 @settings(max_examples=examples(60))
@@ -106,7 +107,7 @@ def test_a_result(result: Result, seen: Observation, running: bool, width: int):
 @given(OBSERVATIONS, st.integers(12, 200))
 def test_an_observation(seen: Observation, width: int):
     now = state(Result("a.check", "", (Finding.ok("well"),)), seen)
-    plain(probes._told(now.report["probes"][0], "what it is", seen.text), width)
+    plain(probes._told(now.report["probes"][0], "what it is", output(seen), ()), width)
     for row in probes._rows(now):
         plain_row(row)
 
@@ -142,7 +143,7 @@ ANYTHING = st.recursive(
 def test_a_triage_document_of_any_shape(document: dict[str, object]):
     for line in diagnosis.head(document):
         assert not LIVE.search("".join(text for text, _ in line))
-    for entry in diagnosis.entries(document):
+    for entry in diagnosis.entries(document, 80, UNICODE):
         plain_row(entry.row)
         plain(entry.paras, 60)
 

@@ -75,9 +75,9 @@ MUTATIONS = (
     ),
     Mutation(
         "half of a fleet is a majority",
-        "nodedoctor/fleet/compare/outliers.py",
-        "return len(group.hosts) >= MAJORITY and 2 * len(group.hosts) > total",
-        "return len(group.hosts) >= MAJORITY and 2 * len(group.hosts) >= total",
+        "nodedoctor/engine/peers.py",
+        "return count >= least and 2 * count > total",
+        "return count >= least and 2 * count >= total",
         "tests/fleet/test_fleet_judge.py",
     ),
     Mutation(
@@ -104,8 +104,8 @@ MUTATIONS = (
     Mutation(
         "half the distance makes an outlier of a fleet",
         "nodedoctor/fleet/compare/outliers.py",
-        "\nSPREAD = 6.0\n",
-        "\nSPREAD = 3.0\n",
+        "\nDEVIATIONS = 6.0\n",
+        "\nDEVIATIONS = 3.0\n",
         "tests/fleet/test_fleet_judge.py",
     ),
 )

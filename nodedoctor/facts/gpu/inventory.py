@@ -54,8 +54,9 @@ class Inventory:
     at. `restricted` is true in a container or a job's cgroup. `cut_off` says that the device cgroup refuses
     even /dev/nvidiactl, which no job or container that was given GPUs, or none, sees by design. `looked` is
     false for pasted texts: neither bus nor files tell whether there should be GPUs. `windows_driver` is false
-    under WSL2 when Windows has lent no NVIDIA libraries. `unplaced` are the indices of GPUs that NVML cannot
-    open and gives no address of. `partly` says why there may be more GPUs than these.
+    under WSL2 when Windows has lent no NVIDIA libraries. `unplaced` are the indices of GPUs that NVML
+    gives no address of: it cannot open them, or they do not answer. `partly` says why there may be more GPUs
+    than these.
     """
 
     slots: tuple[Slot, ...] | None
@@ -94,9 +95,7 @@ class Inventory:
             platform=files.platform if files else None,
             windows_driver=not files or files.platform != "wsl2" or bool(files.libraries),
             signs=signs(pci, driver),
-            unplaced=tuple(
-                sorted(g.index for g in (told.lost if told else ()) if g.index is not None and not g.bus_id)
-            ),
+            unplaced=_unplaced(told),
             partly=next((one for one in (pci, driver) if isinstance(one, Unseen)), None),
         )
 
@@ -150,6 +149,15 @@ class Inventory:
     def missing(self) -> tuple[Slot, ...]:
         """Those of ours that the driver does not show, less those an administrator hid."""
         return tuple(slot for slot in self.ours if slot.index is None and not slot.excluded)
+
+
+def _unplaced(gpus: Gpus | None) -> tuple[int, ...]:
+    """The GPUs whose place on the bus the driver does not tell, by index."""
+    if gpus is None:
+        return ()
+    found = [gpu.index for gpu in gpus.gpus if not gpu.bus_id]
+    found += [gone.index for gone in gpus.lost if gone.index is not None and not gone.bus_id]
+    return tuple(sorted(found))
 
 
 def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: bool) -> Slot:

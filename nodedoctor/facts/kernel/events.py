@@ -174,12 +174,16 @@ class IommuFault:
 
 @record
 class RamError:
-    """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told."""
+    """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told.
+
+    `count` is how many errors the line reports (linux, drivers/edac/edac_mc.c: error_count).
+    """
 
     when: When
     text: str
     corrected: bool
     place: str | None = None
+    count: int = 1
 
 
 Event = (

@@ -98,7 +98,7 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (re.compile(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
 )
 
-_EDAC = re.compile(r"EDAC \w+: \d+ (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
+_EDAC = re.compile(r"EDAC \w+: (?P<count>\d{1,9}) (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
 _UNCORRECTED = re.compile(r"Uncorrected hardware memory error|Memory failure: 0x\w+: Sending SIGBUS")
 _DMAR = re.compile(rf"DMAR:.*\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
 _DMAR_NEW = re.compile(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
@@ -227,7 +227,8 @@ def nic(line: KernelLine) -> NicEvent | None:
 def ram(line: KernelLine) -> RamError | None:
     """What EDAC, the machine check code and the memory failure handler say of the host's memory."""
     if found := _EDAC.search(line.text):
-        return RamError(line.when, line.text[:EVIDENCE], found.group("kind") == "CE", found.group("place"))
+        corrected, count = found.group("kind") == "CE", int(found.group("count"))
+        return RamError(line.when, line.text[:EVIDENCE], corrected, found.group("place"), count)
     return RamError(line.when, line.text[:EVIDENCE], False) if _UNCORRECTED.search(line.text) else None
 
 

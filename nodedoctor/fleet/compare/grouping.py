@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodedoctor.fleet.model import Node, Problem
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
+from nodedoctor.wording import spoken
 
 SUBJECTS = 8
 """Subjects of one group of nodes that are named; ours."""
@@ -56,12 +57,12 @@ class One:
 
     @property
     def where(self) -> str:
-        """The nodes; where subjects differ each with its nodes: `gpu:3 on s1; gpu:5 on 2 nodes s[2-3]`."""
+        """The nodes; where subjects differ each with its nodes: `GPU 3 on s1; GPU 5 on 2 nodes s[2-3]`."""
         if self.subject or not any(problem.subject for _, problem in self.found):
             return nodes(self.hosts)
         on: dict[str, dict[str, None]] = {}
         for node, problem in self.found:
-            on.setdefault(problem.subject or "the node", {})[node.host] = None
+            on.setdefault(spoken(problem.subject) or problem.subject or "the node", {})[node.host] = None
         subjects: dict[tuple[str, ...], list[str]] = {}
         for subject, hosts in on.items():
             subjects.setdefault(tuple(hosts), []).append(subject)
@@ -120,7 +121,7 @@ def _most(one: One) -> int:
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - SUBJECTS} more" if len(names) > SUBJECTS else ""
-    return " ".join(names[:SUBJECTS]) + more
+    return ", ".join(names[:SUBJECTS]) + more
 
 
 def _shared(texts: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import control, one_by_one
@@ -88,6 +90,15 @@ class Kube:
         async with contextlib.aclosing(asking) as nodes:
             async for node in nodes:
                 yield node
+
+    async def talk(self, host: str, script: str, first: bytes) -> ChildStream:
+        """A line to a script in the pod of a host; FleetError where the pod cannot be entered."""
+        if why := self._pods[host].why:
+            raise FleetError(why)
+        return await ChildStream.start(Command(self.argv(host, script), stdin=first, tied=True))
+
+    async def close(self) -> None:
+        """Nothing is held for all nodes."""
 
     def argv(self, host: str, script: str, deadline: float = 0.0) -> tuple[str, ...]:
         """The command line that has the pod of a host run a script of sh; only after `hosts`."""

@@ -43,7 +43,7 @@ async def ask(
         finally:
             answers.put_nowait(None)
 
-    workers = [asyncio.create_task(work()) for _ in hosts[: _affordable(request.width)]]
+    workers = [asyncio.create_task(work()) for _ in hosts[: affordable(request.width)]]
     try:
         for _ in workers:
             while node := await answers.get():
@@ -82,7 +82,7 @@ class _Way:
         return await child_process.run(self._name, Command(argv, stdin=stdin, tied=True), request.deadline)
 
 
-def _affordable(width: int) -> int:
+def affordable(width: int) -> int:
     """How many children can run at once with the files this process may open, of which it takes what it
     may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

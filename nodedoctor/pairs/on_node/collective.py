@@ -1,4 +1,4 @@
-"""The all-reduce that a job does, between two nodes: NCCL on all their GPUs, else gloo on their CPUs.
+"""The all-reduce that a job does, between two nodes or more: NCCL on all their GPUs, else gloo on CPUs.
 
 torch's store knows no passwords. It listens on the one address of the round and nowhere else, and its keys
 begin with the round's token.
@@ -51,7 +51,7 @@ def _gpus() -> int:
 def measured(
     listener: socket.socket | None, flow: dict[str, Any], bound: str, seconds: float, size: int, limit: float
 ) -> dict[str, Any]:
-    """One end of one pair: a rank for each GPU, or one on the CPUs."""
+    """One node of a pair or of many: a rank for each GPU, or one on the CPUs."""
     until = time.monotonic() + limit
     if listener is None:
         link, fault, note = tcp.reached(flow["to"], until, bound)
@@ -120,7 +120,7 @@ def _rank(
     patience = datetime.timedelta(seconds=limit)
     gpus = flow["gpus"]
     each = gpus or 1
-    rank, world = local + (each if listener is None else 0), 2 * each
+    rank, world = flow["place"] * each + local, flow["of"] * each
     if name := node.interface(bound):
         os.environ["GLOO_SOCKET_IFNAME"] = name
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)

@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import socket
 import struct
 import subprocess
 from collections.abc import Iterable
 
+from nodedoctor.pairs.on_node import tied
+
+NAMES_S = 6.0
+"""Seconds in which the names of other nodes must have an address: a resolver waits five for each server."""
 ANYWHERE = "198.18.0.1"
 """An address that is nobody's (RFC 2544): no packet goes there, the route to it is only looked up."""
 
 
 def toward(names: Iterable[str]) -> str:
-    """Our address on the way to the first of these names that has one, else on the way out."""
-    for name in (*names, ANYWHERE):
-        try:
-            family, _, _, _, place = socket.getaddrinfo(name, 9, 0, socket.SOCK_DGRAM)[0]
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(place)
-                address = str(probe.getsockname()[0])
-        except OSError:
-            continue
-        if not address.startswith("127.") and address != "::1":
-            return address
-    return ""
+    """Our address on the way to the first of these names that has one, else on the way out.
+
+    A resolver that does not answer is given up: it is asked in a child.
+    """
+    ours, theirs = os.pipe()
+    parent, pid = os.getpid(), os.fork()
+    if pid == 0:
+        tied.orphaned(parent)
+        os.write(theirs, next(filter(None, map(_on_the_way, names)), "").encode())
+        os._exit(0)
+    os.close(theirs)
+    answered = select.select([ours], [], [], NAMES_S)[0]
+    address = os.read(ours, 256).decode() if answered else ""
+    os.close(ours)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return address or _on_the_way(ANYWHERE)
+
+
+def _on_the_way(name: str) -> str:
+    """Our address on the way to this name; empty where there is none, or only a loop back."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(name, 9, 0, socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)
+            address = str(probe.getsockname()[0])
+    except OSError:
+        return ""
+    return "" if address.startswith("127.") or address == "::1" else address
 
 
 def interface(address: str) -> str:

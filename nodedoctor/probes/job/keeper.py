@@ -4,7 +4,8 @@
 
 Makes PARENT/NAME (0700) and says so in a line of JSON. Then reads frames from stdin: a line of JSON (name,
 size, and more: append) and that many bytes. COPY is the number of a descriptor: what the job prints, which
-goes to logs/output.log. Each file is bounded; every failure is a line of JSON. Ends when both inputs have.
+goes to logs/output.log. Each file is bounded; every failure is a line of JSON, and so is the answer to a
+frame with a mark: all before it is done. Ends when both inputs have.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Keeper:
         """Until all inputs have ended."""
         inputs = {0, copy} - {-1}
         while inputs:
-            for number in select.select(list(inputs), [], [])[0]:
+            for number in sorted(select.select(list(inputs), [], [])[0], reverse=True):  # frames last
                 data = os.read(number, 1 << 16)
                 if not data:
                     inputs.discard(number)
@@ -79,6 +80,9 @@ class Keeper:
                 return
             data = bytes(self.frames[end + 1 : end + 1 + size])
             del self.frames[: end + 1 + size]
+            if "mark" in head:
+                say({"mark": head["mark"]})
+                continue
             self.guarded(size, self.append if head.get("more") else self.replace, str(head["name"]), data)
 
     def guarded(self, size: int, write: Any, name: str, data: bytes) -> None:

@@ -31,6 +31,7 @@ WANTED = (
     "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
     "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_PORT", "SLURM_JOB_ID",
+    "DEEPSPEED_TIMEOUT",
     "NCCL_RAS_ADDR", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "NODEDOCTOR_STACKS",
 )  # fmt: skip
 """Variables by which launchers give a process its place, and those by which it can be asked for more."""
@@ -127,8 +128,9 @@ class Watch:
         below: dict[int, list[int]] = {}
         for pid, parent in parents.items():
             below.setdefault(parent, []).append(pid)
-        self.roots = [pid for pid in self.starts(parents) if pid in parents]
-        inside = descendants(self.roots, below) - self.ours(parents, below)
+        ours = self.ours(parents, below)
+        self.roots = [pid for pid in self.starts(parents, ours) if pid in parents]
+        inside = descendants(self.roots, below) - ours
         self.members = {
             pid: one for pid, one in self.chosen(inside, parents).items() if one["start"] is not None
         }
@@ -141,15 +143,16 @@ class Watch:
         found = set(above(os.getpid(), parents)) | (descendants([os.getppid()], below) - job)
         return found | {pid for pid in parents if OURS.search(read(f"/proc/{pid}/cmdline", 4096))}
 
-    def starts(self, parents: dict[int, int]) -> list[int]:
-        """The processes that the job hangs from."""
+    def starts(self, parents: dict[int, int], ours: set[int]) -> list[int]:
+        """The processes that the job hangs from; a watch that Slurm's prolog started is none, or it would
+        wait for itself."""
         found = [int(pid) for pid in self.wanted.get("pids", ())]
         if self.wanted.get("ray"):
             found += [pid for pid in parents if name(pid) == "raylet"]
         if self.wanted.get("all"):
             found += [pid for pid, parent in parents.items() if parent == 0]
         if job := self.wanted.get("slurm"):
-            mine = {pid for pid in parents if job_of(pid) == job}
+            mine = {pid for pid in parents if pid not in ours and job_of(pid) == job}
             found += sorted(pid for pid in mine if parents[pid] not in mine)
         return found
 
@@ -256,7 +259,7 @@ def shown(one: dict[str, Any]) -> dict[str, Any]:
     }
     kept["job"] = told.get("MASTER_PORT") or told.get("SLURM_JOB_ID") or ""
     for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
-                          ("stacks", "NODEDOCTOR_STACKS")):  # fmt: skip
+                          ("stacks", "NODEDOCTOR_STACKS"), ("minutes", "DEEPSPEED_TIMEOUT")):  # fmt: skip
         if variable in told:
             kept[key] = told[variable]
     return kept

@@ -16,6 +16,7 @@ from nodedoctor.nodeset import fold
 from nodedoctor.report.document import Finding, asides, finding, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
+from nodedoctor.wording import unnamed
 
 OPEN = 12
 """Groups of nodes that stand open at once; more of them are folded."""
@@ -181,7 +182,8 @@ def _same(found: Finding, problem: FleetDocument) -> Problem:
 
 
 def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
-    action, subject, reason = words(problem.get("action")), found["subject"], found["reason"]
+    action, reason = words(problem.get("action")), found["reason"]
+    subject = unnamed(found["subject"] or "", found["summary"])
     told = element(
         "div",
         element("strong", subject) if subject else None,

@@ -26,6 +26,7 @@ from nodedoctor.report.html.facts import facts
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
 from nodedoctor.report.lead import of_cause
 from nodedoctor.report.text import alike, identity
+from nodedoctor.wording import unnamed
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 _CAUSES = 3
@@ -132,7 +133,8 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
 
 
 def _said(finding: Finding) -> tuple[Piece, ...]:
-    subject = element("strong", finding["subject"]) if finding["subject"] else None
+    name = unnamed(finding["subject"] or "", finding["summary"])
+    subject = element("strong", name) if name else None
     waived = element("em", f" waived: {finding['waived']}") if finding["waived"] else None
     preview = element("em", " preview") if in_preview(finding) else None
     return subject, " " if subject else None, prose(finding["summary"]), waived, preview

@@ -12,7 +12,12 @@ from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.story import tell
-from nodedoctor.wording import counted, listed
+from nodedoctor.wording import agree, counted, listed
+
+UNSEEN = (
+    "ranks are known by RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in their environment, which only their own"
+    " user and root can read"
+)
 
 
 def judge_live(live: LiveJob) -> Examined:
@@ -53,15 +58,16 @@ def _judged(live: LiveJob) -> Examined:
     found = [] if moving else judge.candidates(live)
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]
+    unseen = () if live.processes else (UNSEEN,)
     silent = tuple(f"{host} gave no answer: {why}" for host, why in live.silent)
-    coverage = Coverage(
-        0, 0, tuple(sorted(ranks)), max(sizes, default=None), (*silent, *live.notes), silent=live.silent
-    )
+    notes = (*silent, *live.notes, *unseen)
+    world = max(sizes, default=None)
+    coverage = Coverage(0, 0, tuple(sorted(ranks)), world, notes, silent=live.silent)
     judged = verdict.judge(story, coverage, found)
-    if judged.outcome == "undetermined":
-        processes = (
-            f"{len(live.processes)} processes of the job were seen" if live.processes else "no rank was found"
-        )
+    if judged.outcome in ("undetermined", "nothing"):
+        count = len(live.processes)
+        seen = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
+        processes = seen if count else "no rank was found"
         judged = replace(
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )

@@ -15,7 +15,7 @@ from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
-from nodedoctor.triage.model import Candidate, Cause, Event, Place, Who
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
 from nodedoctor.wording import agree, counted
 
@@ -114,7 +114,8 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
         f"; {counted(len(waiting), 'rank')} {agree(len(waiting), 'waits', 'wait')} for it in "
         f"{waiting[0].collective}"
     )
-    yield Candidate(cause, "absence", "medium", headline, evidence, who, victims)
+    sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"
+    yield Candidate(cause, "absence", sure, headline, evidence, who, victims)
 
 
 def _by_kernel(live: LiveJob) -> Iterator[Candidate]:
@@ -167,11 +168,16 @@ def main_thread(threads: Iterable[Thread]) -> Thread | None:
     return min((thread for thread in threads if thread.frames), key=order_of, default=None)
 
 
+def own_frame(frames: Iterable[Frame]) -> Frame | None:
+    """The innermost frame of the job's own code: neither the standard library nor an installed package."""
+    return next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
+
+
 def _caller(process: RankProcess) -> str:
     """The job's own line that led there, as the end of a sentence; '' where none is between libraries."""
     for thread in (main_thread(process.threads), *process.threads):
         frames = thread.frames if thread is not None else ()
-        own = next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
+        own = own_frame(frames)
         if own is not None and own != frames[0]:
             return f", called from {own.function} ({own.file}:{own.line})"
         if own is not None:
@@ -205,6 +211,11 @@ def _doing(process: RankProcess) -> str:
     if _has_no_task(process):
         return "has nothing to do: no method of its actor runs"
     frame = _own(process)
+    if frame is not None and process.computing:
+        own = own_frame((main_thread(process.threads) or Thread(())).frames) or frame
+        where = f"{own.function} ({own.file}:{own.line})"
+        seconds = f"{process.computing:.0f} s"
+        return f"has been in {where} for {seconds}, moving no data: an endless loop, or long work"
     if frame is not None:
         return f"is in {frame.function} ({frame.file}:{frame.line}){_caller(process)}"
     return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
@@ -220,7 +231,8 @@ def standings(live: LiveJob) -> list[Standing]:
 
 def _in_a_list(doing: str) -> str:
     """The end of a sentence as it reads behind a colon, whether of one rank or of many."""
-    for verb, participle in (("is ", ""), ("waits ", "waiting "), ("hangs ", "hanging "), ("has ", "")):
+    for verb, participle in (("is ", ""), ("waits ", "waiting "), ("hangs ", "hanging "), ("has been ", ""),
+                             ("has ", "")):  # fmt: skip
         if doing.startswith(verb):
             return participle + doing.removeprefix(verb)
     return doing

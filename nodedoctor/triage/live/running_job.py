@@ -38,8 +38,8 @@ class RankProcess:
     """One rank's process over two looks. `threads` are empty when its stacks could not be read.
 
     `ticks` is the CPU time it used between the looks, in hundredths of a second, `gpu_percent` how busy its
-    GPU is, `workers` are its data loaders. `computing` is for how many seconds it has used CPU time in one
-    function, moved no byte and started nothing, while all others waited: 0 unless it was watched for long.
+    GPU is, `workers` are its data loaders. `computing` is for how many seconds it has gone on in one
+    function, moved no byte and started nothing, while others waited for it: 0 unless it was watched for long.
     `job` is the same for all ranks of a job.
     """
 

@@ -22,6 +22,8 @@ from nodedoctor.tui.state import State
 
 _PROOF = 2
 """Lines of proof on the card; enter shows the finding with all of it."""
+_UNMEASURED = 6
+"""Lines about what was not measured where all is well; what to do next stays in view."""
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 _MEASURED = ("bandwidth", "collective", "compute", "deep")
 """Subjects of checks that put load on the node, and so run only when they are asked for."""
@@ -34,12 +36,12 @@ def card(report: Report, cause: Cause) -> list[Para]:
     paras = [Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])]
     found = root(report, cause)
     if found is None:
-        return [*paras, labelled("move", whose(cause)), *_follows(report, cause)]
+        return [*paras, labelled("who acts", whose(cause)), *_follows(report, cause)]
     check, finding, why = found
     said = inert(finding["summary"])
     again = said.lower() in cause["headline"].lower()
     paras.append(Para(check if again else f"{check}: {said}", " " * (len(status.word) + 2), most=2))
-    paras.append(Para(inert(whose(cause)), f"{'move':<9} ", most=2))
+    paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
     if why:
         paras.append(Para(inert(why), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
@@ -96,7 +98,12 @@ def all_clear(state: State, of_fleet: bool) -> list[Para]:
         ]
     text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
     paras += [Para(text, " " * 6), Para(), Para("Not measured", style=LABEL)]
-    paras += [Para(f"{text}", f"  {name}  ") for name, text in _unmeasured(report["results"])]
+    unmeasured = _unmeasured(report["results"])
+    paras += [Para(text, f"  {name}  ") for name, text in unmeasured[:_UNMEASURED]]
+    if more := len(unmeasured) - _UNMEASURED:
+        paras += (
+            [Para(f"{more} more: the row of checks not judged lists them", "  ", QUIET)] if more > 0 else []
+        )
     paras += [Para(), Para("Next", style=LABEL)]
     for key, text in (
         ("3", "watch the load of the GPUs while a job runs"),
@@ -111,11 +118,16 @@ def all_clear(state: State, of_fleet: bool) -> list[Para]:
     return paras
 
 
-def _unmeasured(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+def _unmeasured(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """What nodedoctor says of itself, then what was not measured, then what could not be judged."""
+    found = []
     for result in results:
         subject = result["check"].partition(".")[0]
-        if result["status"] == "unknown" or (subject in _MEASURED and result["status"] == "skip"):
-            yield result["check"], sentence(worst(result))
+        measured = subject in _MEASURED and result["status"] == "skip"
+        if result["status"] == "unknown" or measured:
+            order = (subject != "doctor", not measured, result["check"])
+            found.append((order, result["check"], sentence(worst(result))))
+    return [(check, text) for _, check, text in sorted(found)]
 
 
 def _logged(report: Report, cause: Cause) -> str:

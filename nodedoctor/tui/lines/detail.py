@@ -5,6 +5,7 @@ Everything from the node passes `inert` on its way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -27,12 +28,14 @@ from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
+from nodedoctor.wording import about
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
 LONGEST = 4000
 """Characters shown of one line of evidence."""
 
+_ADDRESS = re.compile(r"https://[\w./#?=&%+~:-]+")
 SLOW = 1.0
 """Seconds from which it is worth a column what a check cost; the Probes screen has all of them."""
 
@@ -49,18 +52,19 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     else:
         status = Status(sickest["status"])
         parts.append((status.word, STYLE[status]))
-    for status in _WORST_FIRST:
+    for status in _WORST_FIRST[:-1]:
         count = sum(result["status"] == status.value for result in answered)
         if count:
             parts.append((f"  {count} {status.value}", ""))
     if state.running:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
-    parts.append((f"   [{narrowed}]", LABEL) if narrowed else (f"   {_when(state)}", QUIET))
+    parts.append((f"  [{narrowed}]", LABEL) if narrowed else (f"  {_when(state)}", QUIET))
     count = sum(is_certain(cause, state) for cause in state.report["causes"])
     if count:
-        parts.insert(1, (f"  {count} cause{'s'[: count > 1]} ", LABEL))
-    return [((headline(state.report["node"]), LABEL),), tuple(parts)]
+        parts.insert(1, (f"  {count} cause{'s'[: count > 1]}", LABEL))
+    node = headline(state.report["node"]).replace("x NVIDIA ", "x ").replace("   ", "  ")
+    return [((node, LABEL),), tuple(parts)]
 
 
 def is_certain(cause: Cause, state: State) -> bool:
@@ -86,8 +90,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
 
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
-    subject = f"{finding['subject']}: " if finding["subject"] else ""
-    return inert(f"{subject}{finding['summary']}{asides(finding)}")
+    return inert(about(finding["subject"] or "", finding["summary"]) + asides(finding))
 
 
 def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:
@@ -196,8 +199,9 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
 
 
 def labelled(label: str, text: str) -> Para:
-    """A paragraph behind a label, as wide as all labels."""
-    return Para(inert(text), _lead(label))
+    """A paragraph behind a label, as wide as all labels; an address is a link."""
+    link = f"link {text}" if _ADDRESS.fullmatch(text) else ""
+    return Para(inert(text), _lead(label), link, verbatim=bool(link))
 
 
 def _lead(label: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, mapping, objects
+from nodedoctor.json_shapes import Json, listed, mapping, objects, words
 from nodedoctor.record import record
 from nodedoctor.report import triaged
 from nodedoctor.report.document import Step
@@ -15,7 +15,8 @@ from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told_step
 from nodedoctor.tui.lines import ranks
 from nodedoctor.tui.lines.ticket import keyed, steps_of
-from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row
+from nodedoctor.tui.lines.timeline import timeline
+from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para, Part, Row
 
 OUTCOME = {
     "failure": ("FAIL", "bold red"),
@@ -24,7 +25,7 @@ OUTCOME = {
     "recovered": ("PASS", "green"),
     "nothing": ("UNKN", "bold magenta"),
 }
-LONGEST_NAME = 18
+LONGEST_NAME = 32
 _LINKS = (("nvlink4", "NVLink"), ("ib_400g", "400 Gb/s InfiniBand"), ("ethernet_10g", "10 GbE"))
 """The links whose times are shown: the fastest, the usual one between nodes, and a slow one."""
 
@@ -40,6 +41,11 @@ class Entry:
     line: int | None = None
 
 
+def outcome(document: Json) -> tuple[str, str]:
+    """The word of the verdict and its style."""
+    return OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+
+
 def head(document: Json) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
@@ -51,19 +57,19 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
-    word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+    word, style = outcome(document)
     sure = "" if document.get("outcome") in triaged.UNSURE else f"   sure: {document.get('confidence')}"
-    owner = f"   whose move: {document['owner']}" if document.get("owner") else ""
+    owner = f"   who acts: {document['owner']}" if document.get("owner") else ""
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
         ((word, style), (inert(f"  {document.get('cause')}{sure}{owner}"), LABEL)),
     ]
 
 
-def entries(document: Json) -> list[Entry]:
-    """Everything the document says, in the order a person asks."""
+def entries(document: Json, width: int, glyphs: Glyphs) -> list[Entry]:
+    """Everything the document says, in the order a person asks, for a page of a width."""
     made = [
-        *_verdict(document),
+        *_verdict(document, width, glyphs),
         *_ranks(document),
         *_evidence(document),
         *_advice(document, "fixes", "fix"),
@@ -88,9 +94,9 @@ def spans(numbers: Any) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts)
 
 
-def _verdict(document: Json) -> Iterator[Entry]:
-    """The whole verdict on one page: the sentence, the matrix of ranks, the steps, what it is not."""
-    word, style = OUTCOME.get(str(document.get("outcome")), ("UNKN", "bold magenta"))
+def _verdict(document: Json, width: int, glyphs: Glyphs) -> Iterator[Entry]:
+    """The verdict on one page: its sentence, the ranks, the timeline, the steps, why this, what it is not."""
+    word, style = outcome(document)
     headline = inert(str(document.get("headline", "")))
     fixes = [fix for key in ("fixes", "next") for item in objects(document.get(key)) if (fix := fix_of(item))]
     steps = steps_of(fixes)
@@ -101,13 +107,19 @@ def _verdict(document: Json) -> Iterator[Entry]:
         detail = ", ".join(sorted({seat.detail for seat in members if seat.detail}))
         text = f"{ranks.names(members)}: {meaning}{f' ({detail})' if detail else ''}"
         paras.append(Para(text, f"{mark}  ", lead_style=tone))
-    paras += [Para(), *_collective(document.get("collective"))]
+    if drawn := timeline(document, width, glyphs):
+        paras += [Para(), *(Para(parts=line) for line in drawn)]
+    paras.append(Para())
     for key, step in keyed(steps).items():
         said = told_step(step)
         if not said.last:
             paras.append(Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True))
             paras += [Para(said.detail, " " * 12, QUIET)] if said.detail else []
     paras += [Para(inert(fix["text"]), f"{'do':<9} ") for fix in fixes]
+    paras.append(Para())
+    if weighed := inert(words(document.get("weighed"))):
+        paras.append(Para(weighed, f"{'why this':<9} "))
+    paras += _collective(document.get("collective"))
     for item in objects(document.get("not_the_cause")):
         text = f"{item.get('claim', '')}: {item.get('why', '')}"
         paras.append(Para(inert(text), f"{'not it':<9} ", lead_style=QUIET))
@@ -153,9 +165,9 @@ def _ranks(document: Json) -> Iterator[Entry]:
             world = "" if world in ("", "default") else f"{world} "
             row = Row(
                 "",
-                "rank",
+                "who",
                 style or LABEL,
-                inert(f"{world}{numbers}"),
+                inert(f"rank {world}{numbers}"),
                 inert("  ".join([role, *place])),
                 body=style,
             )
@@ -164,13 +176,12 @@ def _ranks(document: Json) -> Iterator[Entry]:
     for mark, style, meaning, seated in made:
         if mark in ("X", "!"):
             continue
-        text = f"{meaning}: {ranks.names(seated)}"
+        text = f"{ranks.names(seated)}: {meaning}"
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(seated))
-        count = f"{len(seated)} rank{'s'[: len(seated) > 1]}"
-        yield Entry(Row("", "rank", style, count, text, body=style if mark == "?" else ""), paras)
+        yield Entry(Row("", "who", style, "", text, body=style if mark == "?" else ""), paras)
     missing = triaged.missing(document)
     if missing and all(mark != "?" for mark, *_ in made):
-        yield Entry(Row("", "rank", "bold yellow", missing, "nothing was read from these"))
+        yield Entry(Row("", "who", "bold yellow", missing, "nothing was read from these"))
 
 
 def _seat(found: Sequence[Json]) -> list[str]:
@@ -265,7 +276,10 @@ def _runs(document: Json) -> Iterator[Entry]:
 
 
 def _keyed(entry: Entry, number: int) -> Entry:
-    return replace(entry, row=replace(entry.row, key=str(number)))
+    """With a key; the name before the text, because long names would leave no room for any text."""
+    row = entry.row
+    text = "  ".join(filter(None, (row.name, row.text)))
+    return replace(entry, row=replace(row, key=str(number), name="", text=text))
 
 
 def _tail(source: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, Glyphs, Para, Part, Row
+from nodedoctor.tui.look import LABEL, Glyphs, Para, Part, Row, fit
 
 KEPT = 120
 """Samples kept per GPU for the sparkline."""
@@ -76,18 +76,27 @@ def columns(width: int) -> tuple[Part, ...]:
     spark, bar = _spark(width), _bar(width)
     text = f"         util {'':<{bar + spark}} {'':<{bar}}{'memory GiB':>11} {'temp':>5} "
     text += f"{'':<{bar}}{'power W':>9} {'NVLink GB/s':>12}"
-    return ((text + (f" {'PCIe GB/s':>11}  clocks" if width >= WIDE else ""), LABEL),)
+    text += f" {'PCIe GB/s':>11}  {'clocks':<{_clocks(width)}}" if width >= WIDE else ""
+    return ((text, LABEL), ("  rank, pid" if width >= WIDEST else "", LABEL))
 
 
-WIDE = 110
+WIDE, WIDEST = 110, 130
+"""Cells from which there is room for PCIe and clocks, and for who uses the GPU."""
 RECORDED = (
     *("index", "name", "gpu_utilization_percent", "memory_used_mib", "memory_total_mib", "temperature_c"),
     *("power_draw_w", "power_limit_w", "slowdown_c", "clock_event_reasons"),
 )
 
 
-def row(load: GpuLoad, late: bool, history: History, width: int, glyphs: Glyphs) -> Row:
-    """The line of one GPU; `-` where nothing was said."""
+def row(
+    load: GpuLoad,
+    late: bool,
+    history: History,
+    width: int,
+    glyphs: Glyphs,
+    ranks: Mapping[int, str] | None = None,
+) -> Row:
+    """The line of one GPU; `-` where nothing was reported."""
     gpu = load.gpu
     spark, bar = _spark(width), _bar(width)
     busy, used, drawn = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
@@ -105,10 +114,24 @@ def row(load: GpuLoad, late: bool, history: History, width: int, glyphs: Glyphs)
     if width >= WIDE:
         parts.append((f" {_rates(load.pcie_rx_mib_s, load.pcie_tx_mib_s):>11}", ""))
         held = [reason for reason in gpu.clock_event_reasons or () if reason != IDLE_CLOCKS]
-        parts.append((f"  {inert(', '.join(held).replace('_', ' ')):<6}", "bold yellow"))
+        said = inert(", ".join(held).replace("_", " "))
+        said = fit(said, _clocks(width), glyphs.more) if width >= WIDEST else f"{said:<{_clocks(width)}}"
+        parts.append((f"  {said}", "bold yellow"))
     if late:
         parts.append((" <", "bold red"))
+    if width >= WIDEST:
+        parts.append((f"  {_user(gpu, ranks or {})}", LABEL if late else ""))
     return Row(str(gpu.index), f"GPU{gpu.index}", "bold red" if late else LABEL, "", parts=tuple(parts))
+
+
+def _user(gpu: Gpu, ranks: Mapping[int, str]) -> str:
+    """Who uses it: the rank, or else the process, and how many more."""
+    users = gpu.processes or ()
+    if not users:
+        return ""
+    name = (ranks.get(users[0].pid) or users[0].name or "").partition(" /")[0]
+    more = f" +{len(users) - 1}" if len(users) > 1 else ""
+    return inert(f"{name} pid {users[0].pid}{more}".strip())
 
 
 def about(load: GpuLoad, ranks: Mapping[int, str]) -> Iterator[Para]:
@@ -180,9 +203,14 @@ def _bar(width: int) -> int:
     return 4 if width < 100 else max(6, min(14, (width - 90) // 5))
 
 
+def _clocks(width: int) -> int:
+    """Cells for why the clocks are held down."""
+    return 20 if width >= WIDEST else 6
+
+
 def _spark(width: int) -> int:
     """Cells of the sparkline: what the bars and figures leave, and room for the words about clocks."""
-    left = width - 62 - 3 * _bar(width) - (32 if width >= WIDE else 12)
+    left = width - 62 - 3 * _bar(width) - (32 if width >= WIDE else 12) - (34 if width >= WIDEST else 0)
     return max(0, min(60, left)) if left >= 6 else 0
 
 

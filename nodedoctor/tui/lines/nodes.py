@@ -13,6 +13,7 @@ from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row, fit
+from nodedoctor.wording import about
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem while they are folded."""
@@ -25,6 +26,8 @@ LETTER = {
 }
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """The names of the matrix's columns."""
+TALLEST = 18
+"""Lines for the ids of checks above the matrix."""
 NAMES = 24
 """Cells for the names of nodes in the matrix, where there is room."""
 
@@ -97,10 +100,18 @@ def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> l
     return [_matrix_row(nodes, cells, width, glyphs) for (_, cells), nodes in alike.items()]
 
 
-def heading(checks: Sequence[str], width: int) -> tuple[Part, ...]:
-    """The line of letters above the matrix."""
-    letters = " ".join(LETTERS[: len(checks)])
-    return ((" " * 7 + "node".ljust(_names(width)), QUIET), (letters, LABEL))
+def heading(checks: Sequence[str], width: int, *, tall: bool) -> list[tuple[Part, ...]]:
+    """What stands above the matrix: letters, or where there is room every check's id from top to bottom."""
+    left = " " * 7 + "node".ljust(_names(width))
+    if not tall:
+        return [((left, QUIET), (" ".join(LETTERS[: len(checks)]), LABEL))]
+    names = [inert(check)[:TALLEST] for check in checks]
+    height = max(map(len, names), default=1)
+    lines = [" ".join(name.rjust(height)[at] for name in names) for at in range(height)]
+    last = len(lines) - 1
+    return [
+        ((left if at == last else " " * len(left), QUIET), (line, LABEL)) for at, line in enumerate(lines)
+    ]
 
 
 def legend(fleet: Fleet, checks: Sequence[str], more: int) -> Iterator[Para]:
@@ -272,7 +283,7 @@ def _worst_first(node: Node) -> list[Problem]:
 
 
 def _sentence(problem: Problem) -> str:
-    return f"{problem.subject}: {problem.said}" if problem.subject else problem.said
+    return about(problem.subject, problem.said)
 
 
 def _key(oddity: Oddity) -> str:

@@ -9,6 +9,7 @@ from nodedoctor.report.document import Finding, Fix, Report, Result, Step, place
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
+from nodedoctor.wording import about
 
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")
 SAFE_KEYS = "123456789abdefhilmnoprstuvwxyz"
@@ -53,8 +54,7 @@ def keyed(steps: Sequence[Step]) -> dict[str, Step]:
 
 
 def _finding(finding: Finding) -> str:
-    subject = f"{finding['subject']}: " if finding["subject"] else ""
-    parts = [inert(f"{subject}{finding['summary']}")]
+    parts = [inert(about(finding["subject"] or "", finding["summary"]))]
     parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(fix['text'])}")

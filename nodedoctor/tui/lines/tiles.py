@@ -43,11 +43,13 @@ def _group(label: str, tiles: list[tuple[str, Status | None, bool]], glyphs: Gly
 
 def _gpus(state: State) -> Iterator[tuple[int, bool]]:
     """Indices of the GPUs, and whether anything was read of each; those on the bus where none answers."""
-    found = objects(mapping(state.report["facts"].get("gpus")).get("gpus"))
-    indices = [gpu["index"] for gpu in found if isinstance(gpu.get("index"), int)]
-    if indices:
-        lost = {one.get("index") for one in objects(mapping(state.report["facts"].get("gpus")).get("lost"))}
-        yield from sorted({*((index, index not in lost) for index in indices)})
+    gpus = mapping(state.report["facts"].get("gpus"))
+    seen, lost = (
+        {one["index"] for one in objects(gpus.get(key)) if isinstance(one.get("index"), int)}
+        for key in ("gpus", "lost")
+    )
+    if seen:
+        yield from ((index, index not in lost) for index in sorted(seen | lost))
         return
     count = state.report["node"].get("gpus_on_bus")
     if isinstance(count, int) and not isinstance(count, bool):
@@ -89,9 +91,9 @@ def _worst(state: State) -> Mapping[str, Status]:
 
 
 def _devices(subject: str) -> list[str]:
-    """`gpu:3` and `mlx5_4/1` of the subject of a finding, which may be a pair or an adapter."""
+    """`gpu:3` and `mlx5_4/1` of a finding's subject: a device, a pair, an adapter, a part (`gpu:3/vbios`)."""
     kind, _, rest = subject.partition(":")
     if kind in ("gpu", "pair"):
-        return [f"gpu:{number}" for number in rest.split("-") if number.isdecimal()]
+        return [f"gpu:{number}" for number in rest.partition("/")[0].split("-") if number.isdecimal()]
     port = "/".join(rest.split("/")[:2])
     return [port, f"{port}/1"] if kind in ("hca", "port") else []

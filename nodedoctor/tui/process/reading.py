@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,16 @@ async def triage(path: str) -> dict[str, Any]:
         held = _triage_document((await text(path)).text)
         if held is not None:
             return held
-    seen = await child_process.run("triage", Command(_ourselves("triage", path, "--json")), TRIAGE_TIMEOUT_S)
+    return await triage_again((path,))
+
+
+async def triage_again(words: Sequence[str]) -> dict[str, Any]:
+    """The document of `nodedoctor triage` with these words; CompareError when there is none."""
+    argv = _ourselves("triage", *words, "--json")
+    seen = await child_process.run("triage", Command(argv), TRIAGE_TIMEOUT_S)
     document = _triage_document(seen.text) if seen.answered else None
     if document is None:
-        raise CompareError(seen.note.strip() or f"{path}: triage said nothing")
+        raise CompareError(seen.note.strip() or f"{' '.join(words)}: triage printed nothing")
     return document
 
 

@@ -27,6 +27,7 @@ from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.subjects import Subjects
+from nodedoctor.tui.widgets.tabs import Tabs
 
 HINTS = (
     ("c", "Steps"),
@@ -79,6 +80,7 @@ class ChecksScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Head, subjects where there is room, list, page, keys."""
+        yield Tabs("checks")
         yield Lines(id="head")
         with Horizontal(id="home"):
             yield Subjects(self._glyphs, id="subjects")

@@ -15,11 +15,12 @@ from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
-from nodedoctor.tui.messages import AskCompare, ShowCheck
+from nodedoctor.tui.messages import AskCompare, Mark, ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.tabs import Tabs
 
 WAY = {"worse": "bold red", "better": "green", "other": "yellow"}
 
@@ -48,6 +49,7 @@ class CompareScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Title, differences, both sides, keys."""
+        yield Tabs("compare")
         yield Lines(classes="title")
         yield self.panes
         yield Hints(self.HINTS)
@@ -71,6 +73,8 @@ class CompareScreen(Screen[None]):
         known = [result for result in state.report["results"] if result["check"] not in state.running]
         self._comparison = compare(self._saved, {**state.report, "results": known})
         self._items = dict(_items(self._comparison))
+        worse = sum(change.way == "worse" for change in self._comparison.changes)
+        self.post_message(Mark("compare", Status.FAIL.word if worse else "", f"({worse})"))
         title = inert(f"   {heading(self._saved)} -> now")
         self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
         self.panes.listing.show([_row(key, item) for key, item in self._items.items()])

@@ -10,12 +10,16 @@ from textual.screen import Screen
 
 from nodedoctor.tui.lines import nodes
 from nodedoctor.tui.look import LABEL, Glyphs, Para
-from nodedoctor.tui.messages import OpenNode
+from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
+from nodedoctor.tui.widgets.tabs import Tabs
+
+TALL = 36
+"""Lines from which the matrix has the ids of checks above it, and not letters."""
 
 
 class FleetScreen(Screen[None]):
@@ -57,6 +61,7 @@ class FleetScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Head, list, page, keys."""
+        yield Tabs("fleet")
         yield Lines(id="head")
         yield self.panes
         yield Hints(self.HINTS)
@@ -77,15 +82,20 @@ class FleetScreen(Screen[None]):
         if now is None:
             return
         first, second = nodes.head(now)
+        bad = sum(node.severity.is_problem for node in now.fleet.nodes)
+        self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
         listing = self.panes.listing
         if self._matrix:
             checks, _ = nodes.columns(now.fleet, listing.room)
             listing.show(nodes.matrix(now.fleet, checks, listing.room, self._glyphs))
-            self.query_one("#head", Lines).show([first, nodes.heading(checks, listing.room)])
+            heads = nodes.heading(checks, listing.room, tall=self.size.height >= TALL)
+            self.query_one("#head", Lines).show([first, *heads])
+            self.query_one("#head").styles.height = 1 + len(heads)
         else:
             listing.show(nodes.rows(now.fleet, folded=self._folded, needle=self._needle.lower()))
             narrowed = ((f"   [/{self._needle}]", LABEL),) if self._needle else ()
             self.query_one("#head", Lines).show([first, (*second, *narrowed)])
+            self.query_one("#head").styles.height = 2
         if not self._by_hand and listing.rows:
             listing.select(listing.rows[0].key, by_hand=False)
         self.on_listing_moved()

@@ -15,15 +15,18 @@ from textual.screen import Screen
 from nodedoctor.engine import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
+from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import load
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para
+from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.tabs import Tabs
 
 INTERVAL = 1.0
 LOG_LINES = 200
@@ -63,6 +66,7 @@ class LiveScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Title and columns, GPUs, everything else, keys."""
+        yield Tabs("live")
         yield Lines(id="head")
         yield self.panes
         yield Hints(self.HINTS)
@@ -151,11 +155,13 @@ class LiveScreen(Screen[None]):
         loads, late = self._sample.loads, load.stragglers(self._sample.loads)
         width = self.size.width - 1
         words = ("PAUSED   " if self._paused else "") + load.waiting_words(loads)
+        ranks = _ranks(self._state)
         title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
         self.query_one("#head", Lines).show([tuple(title), load.columns(width) if loads else ()])
         self.panes.listing.show(
-            [load.row(one, one.gpu.index in late, self._history, width, self._glyphs) for one in loads]
+            [load.row(one, one.gpu.index in late, self._history, width, self._glyphs, ranks) for one in loads]
         )
+        self.post_message(Mark("live", Status.FAIL.word if late else ""))
         if late and not self._by_hand:
             self.panes.listing.select(str(min(late)), by_hand=False)
         self._draw_page()

@@ -20,6 +20,7 @@ from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.tabs import Tabs
 
 FOUND = "bold yellow"
 """The lines of the evidence."""
@@ -62,6 +63,7 @@ class ProbesScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Title, list, output, keys."""
+        yield Tabs("probes")
         yield Lines(classes="title")
         yield self.panes
         yield Hints(self.HINTS)

@@ -38,7 +38,10 @@ class StepsScreen(Screen[None]):
         yield Lines(classes="title")
         yield Page(self._glyphs)
         last = any(step["role"] == "last-resort" for step in self._keys.values())
-        yield Hints((("1-9", "Copy that step"), *((("A-Z", "Last resort"),) if last else ())), _BACK)
+        safe = [key for key, step in self._keys.items() if step["role"] != "last-resort"]
+        keys = f"{safe[0]}-{safe[-1]}" if len(safe) > 1 else "".join(safe)
+        copy = (((keys, "Copy that step"),) if safe else ()) + ((("A-Z", "Last resort"),) if last else ())
+        yield Hints(copy, _BACK)
 
     def on_mount(self) -> None:
         """Fill the page."""
@@ -68,6 +71,10 @@ def _paras(key: str, step: Step) -> list[Para]:
     above = [Para()] if last else []
     return [
         *above,
-        Para(told_step(step).heading, f" {key}  ", "bold red" if last else QUIET),
+        Para(
+            told_step(step).heading,
+            f" {key}  ",
+            "bold red" if last else "yellow" if told_step(step).interrupts else QUIET,
+        ),
         Para(inert(step["command"]), "    $ ", "red" if last else "cyan", "bold", verbatim=True),
     ]

@@ -13,6 +13,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import TOKENS, Matrix, matrices
+from nodedoctor.tui.lines import boxes
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.messages import ShowCheck
@@ -21,6 +22,7 @@ from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.tabs import Tabs
 
 CELL = 6
 ODD = "bold red"
@@ -44,10 +46,12 @@ class TopologyScreen(Screen[None]):
         self._state: State | None = None
         self._which = 0
         self._by_hand = False
+        self._glyphs = glyphs
         self.panes = Panes(glyphs, reads=False, stacked=True)
 
     def compose(self) -> ComposeResult:
         """Title, columns, matrix, what is known about a GPU, keys."""
+        yield Tabs("topology")
         yield Lines(id="head")
         yield self.panes
         yield Hints(self.HINTS)
@@ -91,7 +95,15 @@ class TopologyScreen(Screen[None]):
         if self._state is not None and self.panes.listing.key:
             gpu = self.panes.listing.key
             found = matrices(self._state.report["facts"])
-            self.panes.page.show(gpu, list(_about(gpu, found, self._findings(gpu))))
+            drawn = boxes.drawing(
+                found[0], self._state.report["facts"], gpu, self.size.width - 1, self._glyphs
+            )
+            about = list(_about(gpu, found, self._findings(gpu)))
+            # On a small terminal what is known about the GPU comes first.
+            picture = [Para(parts=line) for line in drawn]
+            tall = self.size.height >= len(found[0].gpus) + 24
+            first, second = (picture, about) if tall else (about, picture)
+            self.panes.page.show(gpu, [*first, Para(), *second, Para(), *_legend()])
 
     def on_listing_chosen(self) -> None:
         """Enter on a GPU."""
@@ -124,7 +136,7 @@ def _bad(result: Result) -> Iterator[Finding]:
 
 def _names(subject: str | None, gpu: str) -> bool:
     """Whether `gpu:3` or `pair:0-3` speaks of GPU3."""
-    kind, _, rest = (subject or "").partition(":")
+    kind, _, rest = (subject or "").partition("/")[0].partition(":")
     number = gpu.removeprefix("GPU")
     return (kind == "gpu" and rest == number) or (kind == "pair" and number in rest.split("-"))
 
@@ -192,7 +204,9 @@ def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Par
                 yield Para(
                     f"{result['check']}  {sentence(finding)}", f"{status.word:<9} ", lead_style=STYLE[status]
                 )
-    yield Para()
+
+
+def _legend() -> Iterator[Para]:
     for token, meaning in TOKENS:
         yield Para(meaning, f"{token:<9} ", QUIET, QUIET)
 

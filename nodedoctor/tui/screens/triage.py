@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 from textual import work
@@ -10,15 +12,22 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from nodedoctor.cli.compare import CompareError
+from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import diagnosis
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
-from nodedoctor.tui.messages import AskTriage
+from nodedoctor.tui.messages import AskTriage, Mark
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.tabs import Tabs
 
+DECIDED = ("failure", "recovered")
+"""Outcomes that more lines do not change; otherwise the job may still run."""
+EVERY_S = 15
+"""Seconds between two readings of logs that are still written."""
 AROUND = 8
 """Lines of a log shown before and after a line of evidence."""
 
@@ -28,6 +37,7 @@ class TriageScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "another", "Open logs", id="open-logs", tooltip="a log, a dump or a folder of them"),
+        Binding("r", "reread", "Read the logs again", id="rerun", tooltip="a running job goes on writing"),
         Binding("c", "copy", "Copy the command", id="copy-fix"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -35,7 +45,7 @@ class TriageScreen(Screen[None]):
         ("enter", "Read"),
         ("/", "Filter"),
         ("o", "Open logs"),
-        ("1", "Checks"),
+        ("r", "Read again"),
     )
 
     def __init__(self, glyphs: Glyphs) -> None:
@@ -43,10 +53,14 @@ class TriageScreen(Screen[None]):
         self._glyphs = glyphs
         self._entries: dict[str, diagnosis.Entry] = {}
         self._around: dict[str, tuple[Para, ...]] = {}
+        self._document: Mapping[str, Any] | None = None
+        self._again: tuple[str, ...] = ()
+        self._read_at = ""
         self.panes = Panes(glyphs, stacked=True)
 
     def compose(self) -> ComposeResult:
         """Head, list, page, keys."""
+        yield Tabs("triage")
         yield Lines(id="head")
         yield self.panes
         yield Hints(self.HINTS)
@@ -57,13 +71,59 @@ class TriageScreen(Screen[None]):
             hint = "   why a job died: press o and name a log, a dump, or a folder of them"
             self.query_one("#head", Lines).show([(("triage", LABEL), (hint, ""))])
 
-    def open(self, document: Mapping[str, Any]) -> None:
-        """Show a `nodedoctor.triage/1` document."""
-        self._entries = {entry.row.key: entry for entry in diagnosis.entries(document)}
+    def open(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
+        """Show a `nodedoctor.triage/1` document; `again` are the words that made it, to read once more."""
+        self._document, self._again = document, tuple(again)
         self._around = {}
-        self.query_one("#head", Lines).show(diagnosis.head(document))
-        self.panes.listing.show([entry.row for entry in self._entries.values()])
+        self._draw()
+        self.panes.listing.action_move_to(0)
+        if self._again and document.get("outcome") not in DECIDED:
+            self._follow()
+
+    def on_resize(self) -> None:
+        """The timeline is as wide as the page."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        if self._document is None:
+            return
+        made = diagnosis.entries(self._document, self.size.width - 1, self._glyphs)
+        self._entries = {entry.row.key: entry for entry in made}
+        first, second = diagnosis.head(self._document)
+        self.query_one("#head", Lines).show([(*first, (self._read_at, QUIET)), second])
+        word, _ = diagnosis.outcome(self._document)
+        self.post_message(Mark("triage", word))
+        self.panes.listing.show([entry.row for entry in made])
         self.on_listing_moved()
+
+    def action_reread(self) -> None:
+        """Read the same logs once more."""
+        if self._again:
+            self._reread()
+        else:
+            self.notify("o opens logs; only what was read from files can be read again", markup=False)
+
+    @work(group="reread", exclusive=True)
+    async def _reread(self) -> None:
+        await self._read_again()
+
+    @work(group="reread", exclusive=True)
+    async def _follow(self) -> None:
+        """While nothing has failed the job may still run: read again and again what it writes."""
+        while self._document is not None and self._document.get("outcome") not in DECIDED:
+            await asyncio.sleep(EVERY_S)
+            await self._read_again()
+
+    async def _read_again(self) -> None:
+        try:
+            self._document = await reading.triage_again(self._again)
+        except CompareError as error:
+            self._read_at = f"   not read again: {inert(str(error))}"
+        else:
+            often = "" if self._document.get("outcome") in DECIDED else f", again every {EVERY_S} s"
+            self._read_at = f"   read {datetime.now():%H:%M:%S}{often}"
+        self._around = {}
+        self._draw()
 
     def on_listing_moved(self) -> None:
         """Show everything about what the cursor is on."""

@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 
 from nodedoctor.tui.look import Glyphs, Part, Row, fit
@@ -143,6 +144,15 @@ class Listing(ScrollView, can_focus=True):
         parts = "".join(text for text, _ in row.parts)
         said = f"{row.word} {row.name} {row.text} {parts}".lower()
         return all(word in said for word in self._needle.split())
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The rows, or the part of one, that were selected with the mouse."""
+        lines = ("".join(text for text, _ in self._parts(index)) for index in range(len(self._rows)))
+        return selection.extract("\n".join(line.rstrip() for line in lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show what is selected."""
+        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the row under the pointer."""

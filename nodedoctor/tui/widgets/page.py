@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 
 from nodedoctor.tui.look import Glyphs, Para, Part
@@ -48,7 +49,7 @@ class Page(ScrollView, can_focus=True):
             self._wrap()
 
     def reveal(self, by: int = 0) -> None:
-        """Scroll to the first place that the reader came for, or to the next or previous one, in a circle."""
+        """Scroll to the first place that the reader came for, or to another one, in a circle."""
         if self._places:
             self._at = (self._at + by) % len(self._places) if by else 0
             top = max(0, self._places[sorted(self._places)[self._at]] - self.size.height // 3)
@@ -72,6 +73,15 @@ class Page(ScrollView, can_focus=True):
         self.focus()
         if answer and not self.find(answer):
             self.notify(f"not in this text: {answer}", markup=False)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The text that was selected with the mouse."""
+        lines = ("".join(text for text, _ in parts) for parts in self._wrapped)
+        return selection.extract("\n".join(lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show what is selected."""
+        self.refresh()
 
     def on_resize(self) -> None:
         """Lines depend on the width."""

@@ -23,6 +23,8 @@ TALLEST = 4
 class Subjects(ScrollView, can_focus=True):
     """`show` replaces the panels; only lines that differ are drawn."""
 
+    ALLOW_SELECT = False
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "Down", id="down", show=False),
         Binding("k,up", "move(-1)", "Up", id="up", show=False),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_stack_checks import H100, gpus, target
 
+from nodedoctor.blackbox import arm
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env, EnvFile, environment
@@ -27,7 +28,7 @@ from nodedoctor.lint.names import judge_name
 from nodedoctor.lint.remark import NodeContext
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
-from nodedoctor.model import Finding, Unseen
+from nodedoctor.model import Finding, Status, Unseen
 from nodedoctor.probes.host.environment import misread
 
 NET = Net((Interface("lo", up=True), Interface("eth0", up=True), Interface("ib0", up=True)))
@@ -370,3 +371,14 @@ def test_expandable_segments_beside_vllm_are_a_note_about_its_sleep_mode():
     )
     assert alone == [] and [remark.level for remark in beside] == ["note"]
     assert "sleep mode" in beside[0].text
+
+
+@pytest.mark.parametrize(
+    "torch", ["2.4.0+cu121", "2.6.0+cu124", "2.8.0+cu128", "2.9.0+cu128", "2.13.0+cu130"]
+)
+@pytest.mark.parametrize("nccl_version", ["2.24.3", "2.27.5"])
+def test_what_arm_sets_is_what_lint_asks_for(torch: str, nccl_version: str) -> None:
+    """The block fits every torch, old and new names alike: none of its lines is anything to complain of."""
+    block = arm.arm({}, "/jobs/a", stamp="s", hook="/opt/hook", port=4000).variables
+    told = lint(torch=torch, nccl_version=nccl_version, **block)
+    assert [finding.summary for finding in told if finding.status is not Status.PASS] == []

@@ -564,6 +564,10 @@ CE = UE.replace(" UE ", " CE ")
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
+        (
+            [CE.replace(" 1 CE", " 1500 CE")],
+            ("warn", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0"),
+        ),  # the line says how many
         (["[3.0] EDAC MC: Ver: 3.0.0", "[3.0] EDAC i10nm: v0.0.6"], ("pass", "")),
         ([CE], ("note", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
         ([CE] * 200, ("warn", "ram:CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),

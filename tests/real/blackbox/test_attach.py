@@ -89,10 +89,15 @@ def test_ray(tmp_path: Path) -> None:
         with (tmp_path / "driver.log").open("wb") as log:
             driver = subprocess.Popen([python, str(RAY_JOB)], stdout=log, stderr=log, env=env)
         found = watched("--ray", folder=tmp_path / "jobs", env=env)
+        words = ("triage", "--live", "--ray", "--json", "--python", python)
+        asked = subprocess.run(
+            [sys.executable, "-m", "nodedoctor", *words], capture_output=True, text=True, env=env, timeout=120
+        )
         assert driver.poll() is None
         driver.kill()
         driver.wait()
     finally:
         subprocess.run([ray, "stop", "--force"], env=env, capture_output=True, timeout=60, check=False)
-    assert [who["rank"] for who in found["culprits"]] == [2]  # type: ignore[attr-defined]
-    assert "load_batch" in str(found["headline"])
+    for one in (found, json.loads(asked.stdout)):
+        assert [who["rank"] for who in one["culprits"]] == [2], asked.stderr
+        assert "load_batch" in str(one["headline"])

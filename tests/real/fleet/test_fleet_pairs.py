@@ -6,6 +6,7 @@ The kernel's netem is not needed: rates are those of tbf, losses of nftables.
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from hosts import Host, Hosts, need
+from hosts import Host, Hosts, need, quietly
 from jsonschema import validate
 
 pytestmark = pytest.mark.real
@@ -47,15 +48,17 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             yield made
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", NODES, "--pairs", "--seconds=1"]
+def start(*words: str, nodes: str = NODES) -> subprocess.Popen[str]:
+    pairs = [] if any(word.startswith("--pairs") for word in words) else ["--pairs"]
+    way = [] if any(word.startswith("--kube") for word in words) else ["--ssh", nodes]
+    argv = [sys.executable, "-m", "nodedoctor", "fleet", *way, *pairs, "--seconds=1"]
     argv += ["--load-busy", "--json", *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
 
-def measure(*words: str) -> tuple[dict[str, object], int]:
-    run = start(*words)
+def measure(*words: str, nodes: str = NODES) -> tuple[dict[str, object], int]:
+    run = start(*words, nodes=nodes)
     told, errors = run.communicate(timeout=240)
     assert errors == "" and told, errors
     document = json.loads(told)
@@ -78,6 +81,7 @@ def running(hosts: Hosts) -> int:
     return count
 
 
+@pytest.mark.race
 def test_healthy_hosts_are_silent(hosts: Hosts):
     document, code = measure()
     assert (odd(document), code) == (set(), 0)
@@ -94,6 +98,83 @@ def test_a_slow_host_is_named(hosts: Hosts, share: float, tmp_path: Path):
         shape(hosts[3])
     assert (odd(document), code) == ({"pairs.node@gpu-node-3"}, 2)
     assert (tmp_path / "bad").read_text() == "gpu-node-3\n"
+    assert running(hosts) == 0
+
+
+def test_halving_the_all_reduce_of_gloo_ends_at_a_slow_host(hosts: Hosts, python: str):
+    words = ("--pairs=bisect", "--what=collective", f"--python={python}")
+    shape(hosts[2], 0.5)
+    try:
+        document, code = measure(*words, nodes="gpu-node-[0-3]")
+    finally:
+        shape(hosts[2])
+    assert (odd(document), code) == ({"pairs.node@gpu-node-2"}, 2)
+    assert "gpu-node-2" in document["bisection"]["smallest"]  # type: ignore[index]
+    assert document["bisection"]["tries"][0]["gbps"] > 0  # type: ignore[index]
+    assert running(hosts) == 0
+
+
+@pytest.fixture
+def leaf(hosts: Hosts) -> Iterator[str]:
+    """Hosts 0 to 2 behind a switch of their own whose uplink has half the rate of one host."""
+    lab = ("nsenter", "-t", str(hosts.pid), "-n")
+    group = [hosts[number] for number in range(3)]
+    for words in (
+        "ip link add br1 up type bridge",
+        "ip link add up0 type veth peer name up1",
+        "ip link set up0 master br0 up",
+        "ip link set up1 master br1 up",
+        *(f"ip link set v{host.pid} master br1" for host in group),
+        *(f"tc qdisc add dev up{n} root tbf rate {RATE / 2:g}mbit burst 32kb limit 2mb" for n in (0, 1)),
+    ):
+        quietly(*lab, *words.split())
+    topology = hosts.folder / "topology"
+    topology.write_text("gpu-node-[0-2] leaf1\ngpu-node-[3-7] leaf2\n")
+    yield str(topology)
+    for words in (*(f"ip link set v{host.pid} master br0" for host in group), "ip link del up0"):
+        quietly(*lab, *words.split())
+
+
+def test_a_group_behind_a_slow_uplink_is_one_finding(hosts: Hosts, leaf: str):
+    assert odd(measure("--topology", leaf)[0]) == {"pairs.group@leaf1"}
+
+
+def test_pods_entered_by_kubectl_are_measured(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The kubectl is made up: it lists a pod on each host and enters the host for it."""
+    four = [hosts[number] for number in range(4)]
+    items = [
+        {
+            "metadata": {"name": f"worker-{n}"},
+            "spec": {"nodeName": f"node-{n}"},
+            "status": {"phase": "Running"},
+        }
+        for n in range(4)
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"items": items}))
+    enters = "".join(
+        f'  worker-{n}) set -- {shlex.join(host.argv())} "$@" ;;\n' for n, host in enumerate(four)
+    )
+    script = f"""#!/bin/sh
+case "$*" in *" get pods "*) exec cat {tmp_path}/pods.json ;; esac
+while [ "$1" != --stdin ]; do shift; done
+pod=$2
+while [ "$1" != -- ]; do shift; done
+shift
+case $pod in
+{enters}esac
+exec "$@"
+"""
+    (tmp_path / "kubectl").write_text(script)
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{hosts.path}")
+    for host in four:
+        host.run("ip", "route", "add", "default", "via", "10.77.0.254", check=True)
+    shape(hosts[1], 0.5)
+    try:
+        document, code = measure("--kube=training/app=x")
+    finally:
+        shape(hosts[1])
+    assert (odd(document), code, document["source"]) == ({"pairs.node@node-1"}, 2, "kube"), document["nodes"]
     assert running(hosts) == 0
 
 

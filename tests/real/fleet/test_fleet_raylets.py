@@ -122,6 +122,22 @@ def test_nodes_without_nodedoctor_are_brought_it(cluster):
         host.run("umount", str(BIN / "nodedoctor"), check=True)
 
 
+def test_pairs_name_a_slow_node_and_leave_nothing(cluster):
+    for host in cluster.hosts:
+        share = 0.5 if host is cluster.hosts[2] else 1
+        limits = ("rate", f"{40 * share:g}mbit", "burst", "32kb", "limit", "2mb")
+        host.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *limits, check=True)
+    document, code = cluster.fleet(
+        "--ray", "--python", cluster.python, "--pairs", "--seconds=1", "--load-busy"
+    )
+    for host in cluster.hosts:
+        host.run("tc", "qdisc", "del", "dev", "eth0", "root", check=True)
+    odd = [finding["id"] for finding in document["findings"] if finding["status"] not in ("pass", "skip")]
+    assert (odd, code, document["source"]) == (["pairs.node@gpu-node-2"], 2, "ray")
+    for host in cluster.hosts:
+        assert not [line for line in host.processes() if "types.ModuleType" in line]
+
+
 def test_sick_cut_off_hanging_and_dead_nodes_are_each_named_in_time(cluster):
     hosts = cluster.hosts
     hosts[0].tell({"gpu3.link4": "down"})

@@ -137,3 +137,36 @@ def test_an_allocation_ends_with_whoever_asked_for_it(cluster):
     finally:
         asking.kill()
         asking.wait()
+
+
+def test_pairs_name_a_slow_node_and_leave_nothing_when_cut_off(cluster):
+    for host in cluster.hosts:
+        share = 0.5 if host is cluster.hosts[3] else 1
+        limits = ("rate", f"{40 * share:g}mbit", "burst", "32kb", "limit", "2mb")
+        host.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *limits, check=True)
+    words = ("--slurm", "--pairs", "--seconds=1", "--load-busy")
+    document, code = cluster.fleet(*words)
+    odd = [finding["id"] for finding in document["findings"] if finding["status"] not in ("pass", "skip")]
+    assert (odd, code, document["source"]) == (["pairs.node@gpu-node-3"], 2, "slurm")
+    until(lambda: not cluster.queue())
+    nodes = list(cluster.hosts)[1:]
+
+    def agents() -> int:
+        return sum("types.ModuleType" in line for host in nodes for line in host.processes())
+
+    argv = ("env", f"SLURM_CONF={cluster.conf}", str(BIN / "nodedoctor"), "fleet", "--json", *words)
+    asking = subprocess.Popen(
+        cluster.hosts[0].argv("sh", "-c", 'echo $$; exec "$@"', "sh", *argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert asking.stdout is not None
+        pid = asking.stdout.readline().strip()
+        until(lambda: agents() >= 8)
+        cluster.hosts[0].run("kill", "-9", pid, check=True)
+        until(lambda: not agents() and not cluster.queue())
+    finally:
+        asking.kill()
+        asking.communicate()

@@ -43,6 +43,8 @@ def main() -> None:
         dist.all_reduce(torch.ones(64))
     dist.barrier()
     print("training finished", flush=True)
+    # Without this a rank that leaves while another one's threads still hold a connection may end by SIGABRT.
+    dist.destroy_process_group()
 
 
 def lose_node() -> None:

@@ -6,6 +6,7 @@ are those of `nvidia-smi -q -x` where it has any, so that both sources of a read
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.knowledge.error_codes import CODES
@@ -140,3 +141,36 @@ def _fabric_health(mask: int, summary: int) -> Iterator[tuple[str, str]]:
 def word(meaning: Mapping[int, str], number: int) -> str:
     """The word for a number; one that nvml.h did not have yet stays visible."""
     return meaning.get(number, f"unknown-{number}")
+
+
+_SWITCH = {0: "off", 1: "on"}
+_BY_NAME: Mapping[str, Mapping[int, str]] = {
+    "active": {0: "down", 1: "up"},
+    "addressing_mode": ADDRESSING_MODE,
+    "brand": BRAND,
+    "architecture": ARCHITECTURE,
+    "compute_mode": COMPUTE_MODE,
+    "ecc_mode": _SWITCH,
+    "mig_mode": _SWITCH,
+    "persistence_mode": _SWITCH,
+    "recovery_action": RECOVERY_ACTION,
+    "remote_type": NVLINK_REMOTE,
+    "virtualization_mode": VIRTUALIZATION_MODE,
+}
+_FABRIC = {"state": FABRIC_STATE, "status": RETURN, "healthSummary": FABRIC_SUMMARY}
+
+
+def meaning(path: str, value: object) -> str:
+    """What a number at a path of NVML's answers means, as `in-progress`; empty where it is a quantity."""
+    if not isinstance(value, int):
+        return ""
+    *_, above, name = ("", *re.sub(r"\[[^\]]*\]", "", path).split("."))
+    if name == "clock_event_reasons":
+        return ", ".join(clock_event_reasons(value)) or "none"
+    if name == "healthMask":
+        return ", ".join(f"{part} {word}" for part, word in fabric_health(value, 0).items())
+    if above == "values" and path.startswith("peers["):
+        return P2P_STATUS.get(value, "")
+    if above == "fabric":
+        return _FABRIC.get(name, {}).get(value & 0xFF if name == "state" else value, "")
+    return _BY_NAME.get(name, {}).get(value, "")

@@ -153,7 +153,7 @@ def places(field: str) -> Iterator[str]:
         if name == field and isinstance(read, Part):
             yield f"{key}.{read.key}" if isinstance(read.key, str) else f"{key}[{read.key}]"
         elif name == field:
-            yield key
+            yield f"{key}.healthMask" if read is _health else key
 
 
 def ranges(value: Any) -> str | None:
@@ -203,11 +203,11 @@ def _parity_and_secded(counter: str) -> Read:
 
 def _state(value: Any) -> str:
     # One byte in nvml.h; pynvml reads four, three of which are padding.
-    return words.word(words.FABRIC_STATE, int_of(value["state"]) & 0xFF)
+    return words.word(words.FABRIC_STATE, int_of(value) & 0xFF)
 
 
 def _uuid(value: Any) -> str:
-    raw = bytes(int_of(byte) for byte in value["clusterUuid"]).hex()
+    raw = bytes(int_of(byte) for byte in value).hex()
     return "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
 
 
@@ -278,10 +278,10 @@ def _running_rows() -> Rows:
     yield "cpu_affinity", "cpu_affinity", ranges
     yield "numa_nodes", "numa_nodes", ranges
     yield "gpu_numa_node", "gpu_numa_node", _not_negative
-    yield "fabric_state", "fabric", _state
+    yield "fabric_state", "fabric", part("state", _state)
     yield "fabric_status", "fabric", part("status", named(words.RETURN))
     yield "fabric_clique_id", "fabric", part("cliqueId", int_of)
-    yield "fabric_cluster_uuid", "fabric", _uuid
+    yield "fabric_cluster_uuid", "fabric", part("clusterUuid", _uuid)
     yield "fabric_health", "fabric", _health
 
 

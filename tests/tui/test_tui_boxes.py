@@ -1,0 +1,67 @@
+"""The drawing of a node: every GPU once, in the box of its socket, with the adapters of its switch."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from nodedoctor.report.matrix import Matrix
+from nodedoctor.tui.lines.boxes import drawing
+from nodedoctor.tui.look import ASCII, UNICODE, Glyphs
+
+
+def node(
+    gpus: int, per_switch: int, *, odd: int | None = None, sockets: int = 2, link: str = "NV18"
+) -> Matrix:
+    """A made-up node: so many GPUs and an adapter each, so many of them behind one PCIe switch."""
+    names = tuple(f"GPU{n}" for n in range(gpus))
+    nics = tuple(f"mlx5_{n}" for n in range(gpus))
+    cells = {
+        (a, b): "NV16" if odd is not None and names[odd] in (a, b) else link
+        for a in names
+        for b in names
+        if a != b
+    }
+    paths = {
+        (gpu, nic): "PXB" if i // per_switch == j // per_switch else "NODE"
+        for i, gpu in enumerate(names)
+        for j, nic in enumerate(nics)
+    }
+    numa = {gpu: str(i * sockets // gpus) for i, gpu in enumerate(names)} if sockets else {}
+    bad = frozenset(pair for pair, token in cells.items() if token != link)
+    return Matrix("link type", names, cells, bad, usual=link, nics=nics, paths=paths, numa=numa)
+
+
+def lines(matrix: Matrix, width: int = 100, glyphs: Glyphs = UNICODE, chosen: str = "") -> list[str]:
+    drawn = drawing(matrix, {"gpus": {"gpus": [{"nvlink_switch_links": 18}]}}, chosen, width, glyphs)
+    return ["".join(text for text, _ in line) for line in drawn]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140, 200])
+@pytest.mark.parametrize("per_switch", [1, 2, 4])
+@pytest.mark.parametrize("gpus", [2, 4, 8, 16])
+def test_every_device_is_drawn_once_and_nothing_is_wider_than_the_page(
+    gpus: int, per_switch: int, width: int
+):
+    drawn = lines(node(gpus, min(per_switch, gpus)), width)
+    text = "\n".join(drawn)
+    if drawn:
+        assert sorted(re.findall(r"GPU\d+", text)) == sorted(f"GPU{n}" for n in range(gpus))
+        assert sorted(re.findall(r"mlx5_\d+", text)) == sorted(f"mlx5_{n}" for n in range(gpus))
+        assert all(cell_len(line) <= width for line in drawn)
+    assert drawn or gpus * 9 // 2 + 3 > width
+
+
+def test_the_odd_gpu_is_marked_and_its_peers_are_not():
+    drawn = lines(node(8, 1, odd=3))
+    assert drawn[0].count("NVSwitch") == 1
+    assert drawn[1].split().count("16<") == 1 and drawn[1].count("18") == 7
+    assert [line.count("NUMA") for line in drawn].count(2) == 1
+
+
+def test_without_numa_nodes_links_or_unicode():
+    plain = lines(node(4, 2, sockets=0, link="SYS"), glyphs=ASCII)
+    assert "NUMA node not reported" in plain[0] and all(line.isascii() for line in plain)
+    assert "PXB switch" in "\n".join(plain)
