@@ -91,7 +91,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[Step]] = defaultdict(list)
     alive = False
-    trouble = [event for event in events if not isinstance(event.what, QUIET)]
+    trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, Unread))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
     known = Counter((event.what.series, event.what.part) for event in events if isinstance(event.what, Step))
     for event in reversed(events):
