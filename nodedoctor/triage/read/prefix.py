@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 MOST = 0.6
 """Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
@@ -179,7 +179,23 @@ def repeating(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
         found = pattern.match(text)
         for index, digits in enumerate(found.groups() if found else ()):
             seen.setdefault(index, Counter())[digits] += 1
-    return frozenset(index for index, counts in seen.items() if 2 * len(counts) <= sum(counts.values()))
+    clocks = _of_clocks(pattern)
+    return frozenset(
+        index
+        for index, counts in seen.items()
+        if index not in clocks and 2 * len(counts) <= sum(counts.values())
+    )
+
+
+def _of_clocks(pattern: re.Pattern[str]) -> frozenset[int]:
+    """Which numbers of a prefix are of a date or a time: three of them with one mark between them."""
+    between = pattern.pattern.split(r" *(\d+)")[1:-1]
+    threes = (
+        first
+        for first, marks in enumerate(pairwise(between))
+        if marks[0] == marks[1] and marks[0] in (":", "/", "-", r"\-")
+    )
+    return frozenset(index for first in threes for index in (first, first + 1, first + 2))
 
 
 def margin(texts: Iterable[str]) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.events.progress import Finished, Step
 from nodedoctor.triage.events.seen import Unread
+from nodedoctor.triage.events.system.kernel import Xid
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
@@ -16,8 +18,9 @@ from nodedoctor.triage.story.model import FATAL, QUIET
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
-LONGER = 16
-"""The same after a whole traceback, for a counter that was not there before: a few steps are no long run."""
+FAR = 40
+"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
+another program, which began after the first one had died. Ours."""
 
 
 def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
@@ -88,6 +91,8 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[Step]] = defaultdict(list)
     alive = False
+    trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, Unread))]
+    alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
     known = Counter((event.what.series, event.what.part) for event in events if isinstance(event.what, Step))
     for event in reversed(events):
         what = event.what
@@ -97,16 +102,23 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         alive = alive or isinstance(what, (Finished, OrderedStop))
         if isinstance(what, Unread) and alive:
             continue
-        if isinstance(what, (*QUIET, *FATAL)) or _final(event, events) or not _survived(event, later, known):
+        if (
+            isinstance(what, (*QUIET, *FATAL))
+            or _final(event, events)
+            or not _survived(event, later, known, alone)
+        ):
             kept.append(event)
     return kept[::-1]
 
 
 def _survived(
-    event: Event[Any], later: dict[tuple[str, int], list[Step]], known: Counter[tuple[str, int]]
+    event: Event[Any],
+    later: dict[tuple[str, int], list[Step]],
+    known: Counter[tuple[str, int]],
+    alone: bool,
 ) -> bool:
     """True when a counter of before went on after this, or one began and came far."""
-    needed = LONGER if isinstance(event.what, Raised) and event.what.frames else SURVIVED
+    needed = SURVIVED if alone or isinstance(event.what, Unread) or event.manner != "plain" else FAR
     for key, steps in later.items():
         rises = sum(step.rises for step in steps)
         if rises >= SURVIVED and known[key] > 0:
@@ -114,6 +126,16 @@ def _survived(
         if rises >= needed and steps[0].begins:
             return True
     return False
+
+
+def _is_told_in_full(event: Event[Any]) -> bool:
+    """True for more than one scary line: a whole traceback, a process that has a name, a witness outside."""
+    what = event.what
+    return (
+        event.who.rank is not None
+        or isinstance(what, (Xid, HostOom))
+        or (isinstance(what, Raised) and bool(what.frames))
+    )
 
 
 def _final(event: Event[Any], events: list[Event[Any]]) -> bool:

@@ -16,7 +16,7 @@ from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import Exit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.story.incidents import LONGER
+from nodedoctor.triage.story.incidents import FAR
 from nodedoctor.triage.story.model import Wait
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
@@ -64,7 +64,7 @@ def _works(events: Sequence[Event[Any]], waits: list[Wait]) -> bool:
     for event in events:
         if isinstance(event.what, Step) and event.what.begins:
             rises[event.what.series, event.what.part] += event.what.rises
-    return max(rises.values(), default=0) >= LONGER
+    return max(rises.values(), default=0) >= FAR
 
 
 def _of_the_start(what: object) -> bool:
