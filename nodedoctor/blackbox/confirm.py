@@ -54,7 +54,8 @@ def _works(process: RankProcess, lately: Activity) -> bool:
         return process.moved
     if process.moved or lately.works:
         return True
-    return lately.cpu > IDLE and not _waits_for_gpu(process)
+    wants = lately.cpu > IDLE or "R" in process.states  # also where it gets no core for long
+    return wants and not _waits_for_gpu(process)
 
 
 def _waits_for_gpu(process: RankProcess) -> bool:

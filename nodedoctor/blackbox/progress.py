@@ -62,11 +62,15 @@ class Activity:
     child_cpu: float = 0.0
     bytes: int = 0
     seconds: float = 0.0
+    running: int = 0
 
     @property
     def works(self) -> bool:
-        """True when it moves data or has children at work: it saves, loads or compiles."""
-        return self.child_cpu > IDLE or self.bytes > max(QUIET, QUIET * self.seconds / 60)
+        """True when it moves data or has children at work: it saves, loads or compiles.
+
+        On a node that is short of cores children may get no time for long, and still want it.
+        """
+        return self.running > 0 or self.child_cpu > IDLE or self.bytes > max(QUIET, QUIET * self.seconds / 60)
 
 
 @record
@@ -171,8 +175,9 @@ class Progress:
     def activity(self, rank: RankSample, since: float = 0.0) -> Activity:
         """What a rank did since a moment, but in about the last ten seconds at most."""
         lately = [look for look in self._lately.get(rank.key, ()) if look[0] >= since]
+        running = max((rank.running for _, rank in lately), default=0)
         if len(lately) < 2:
-            return Activity()
+            return Activity(running=running)
         (begin, before), (end, now) = lately[0], lately[-1]
         seconds = max(end - begin, 0.001)
         moved = (now.bytes or 0) - (before.bytes or 0) + max(0, now.child_bytes - before.child_bytes)
@@ -181,6 +186,7 @@ class Progress:
             max(0, now.child_ticks - before.child_ticks) / TICKS_PER_SECOND / seconds,
             moved,
             seconds,
+            running,
         )
 
     def _someone_lost(self, sample: Sample) -> Suspicion | None:

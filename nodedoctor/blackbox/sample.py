@@ -18,7 +18,7 @@ class RankSample:
 
     `local` and `local_world` are its rank and the number of ranks on its node, where the launcher says so,
     `job` what all ranks of one job share, `minutes` the limit of its collectives, where its environment has
-    one (DEEPSPEED_TIMEOUT).
+    one (DEEPSPEED_TIMEOUT), `running` how many of its children run or wait for a core.
     `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
     packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
     and compilers.
@@ -47,6 +47,7 @@ class RankSample:
     local_world: int | None = None
     job: str = ""
     minutes: int | None = None
+    running: int = 0
 
     @property
     def key(self) -> tuple[int, int]:
@@ -140,4 +141,5 @@ def _rank(row: Json) -> RankSample:
         whole(row, "local_world"),
         text(row, "job"),
         int(minutes) if (minutes := text(row, "minutes")).isdecimal() and len(minutes) < 7 else None,
+        whole(row, "running") or 0,
     )

@@ -209,6 +209,7 @@ class Watch:
             "state": state,
             "ticks": ticks,
             "children": children[:64],
+            "running": sum(status(child)[1] == "R" for child in children),
             "child_ticks": sum(status(child)[2] for child in children),
             "child_bytes": sum(moved_bytes(child) or 0 for child in children),
             "bytes": moved,
