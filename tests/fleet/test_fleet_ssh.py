@@ -21,6 +21,7 @@ from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodedoctor.engine.search_path import search_path
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.ssh import Ssh
@@ -130,6 +131,7 @@ def cluster(tmp_path: Path, report: Path, monkeypatch: pytest.MonkeyPatch) -> Cl
     (bin / "ssh").write_text(SSH.format(folder=shlex.quote(str(tmp_path)), tools=shlex.quote(str(tools))))
     (bin / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin}:{os.environ['PATH']}")
+    assert str(bin) in search_path().folders  # looked at by this interpreter, and remembered
     # Our own Python's folder, where a node on a shared file system would find nodedoctor, has none.
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere/python3"))
     return Cluster(tmp_path, report)
