@@ -125,8 +125,7 @@ def test_every_nodedoctor_command_in_any_text_of_ours_is_one():
 def test_templates_are_literals_of_ours():
     """A template made of what a node says would not be quoted."""
     for path in sources():
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        for node in _nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             if getattr(node.func, "id", "") in BUILDERS and node.args:
@@ -154,7 +153,7 @@ def test_every_template_keeps_the_laws_whatever_node_it_is_for():
 
 def _templates() -> Iterator[tuple[str, str, str]]:
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in _nodes(path):
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
             if isinstance(node, ast.Call) and name in (*BUILDERS, "looks"):
                 for argument in node.args if name == "looks" else node.args[:1]:
@@ -273,13 +272,20 @@ def _flags() -> dict[str, set[str]]:
 
 
 @cache
+def _nodes(path: Path) -> tuple[ast.Call | ast.Constant, ...]:
+    """The calls and constants of a source file, parsed once for all tests."""
+    found = ast.walk(ast.parse(path.read_text()))
+    return tuple(node for node in found if isinstance(node, ast.Call | ast.Constant))
+
+
+@cache
 def _texts() -> tuple[tuple[Path, str], ...]:
     return tuple(_read_texts())
 
 
 def _read_texts() -> Iterator[tuple[Path, str]]:
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in _nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield path, node.value
     for path in sorted((REPOSITORY / "nodedoctor" / "knowledge").rglob("*.json")):

@@ -17,7 +17,8 @@ class RankSample:
     """One rank at one moment; `bytes`, `wchan` and `syscall` are None or '' where we may not look.
 
     `local` and `local_world` are its rank and the number of ranks on its node, where the launcher says so,
-    `job` what all ranks of one job share.
+    `job` what all ranks of one job share, `minutes` the limit of its collectives, where its environment has
+    one (DEEPSPEED_TIMEOUT).
     `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
     packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
     and compilers.
@@ -45,6 +46,7 @@ class RankSample:
     prefix: str = ""
     local_world: int | None = None
     job: str = ""
+    minutes: int | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -137,4 +139,5 @@ def _rank(row: Json) -> RankSample:
         text(row, "prefix"),
         whole(row, "local_world"),
         text(row, "job"),
+        int(minutes) if (minutes := text(row, "minutes")).isdecimal() and len(minutes) < 7 else None,
     )

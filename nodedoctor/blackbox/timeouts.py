@@ -34,7 +34,7 @@ class Timeout:
 
 
 class Timeouts:
-    """Collects what the output says about the limit."""
+    """Collects what the output and the environment say about the limit."""
 
     def __init__(self, *, gpus: bool | None = None) -> None:
         has_gpus = os.path.exists("/dev/nvidiactl") if gpus is None else gpus
@@ -51,12 +51,17 @@ class Timeouts:
         return self._said or self._default
 
     def feed(self, sample: Sample) -> None:
-        """Take in what the job printed."""
+        """Take in what the job printed, and what its ranks were started with."""
         for part in sample.output:
             for found in _SAID.finditer(part.text):
                 seconds = float(found["ms"]) / 1000 if found["ms"] else float(found["s"] or found["ddp"])
-                if seconds and (self._said is None or seconds < self._said.seconds):
-                    self._said = Timeout(seconds, f"seen in {os.path.basename(part.path)}")
+                self._take(seconds, f"seen in {os.path.basename(part.path)}")
+        for rank in sample.living:
+            self._take(60.0 * (rank.minutes or 0), "DEEPSPEED_TIMEOUT of its ranks")
+
+    def _take(self, seconds: float, source: str) -> None:
+        if seconds and (self._said is None or seconds < self._said.seconds):
+            self._said = Timeout(seconds, source)
 
     def before_watchdog(self, threshold: float) -> str:
         """Whether a hang will be looked at before the job's own watchdog ends it, as a sentence."""

@@ -40,6 +40,7 @@ def _aws(product: str, models: tuple[str, ...], devices: int) -> CloudShape:
     )
 
 
+# The EFA counts are also what `aws ec2 describe-instance-types` gives as MaximumEfaInterfaces.
 SHAPES = (
     _aws("p4d.24xlarge", _A100, 4),
     _aws("p4de.24xlarge", _A100, 4),

@@ -15,7 +15,6 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from nodedoctor.model import Status
-from nodedoctor.report.inert import inert
 from nodedoctor.tui.keys import EVERYWHERE
 from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
@@ -101,6 +100,8 @@ class NodeDoctor(App[None]):
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
         self._follow()
+        # Textual draws nothing when it is continued in a terminal of the same size.
+        self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
         self.set_mouse(self._wants_mouse)
         if self._rounds is not None:
             self._follow_fleet(self._rounds)
@@ -132,8 +133,7 @@ class NodeDoctor(App[None]):
             self.run_worker(self._give_to_tmux(text), group="tmux")
         # No terminal answers whether it took the copy.
         place = "your terminal and tmux" if in_tmux else "your terminal"
-        what = inert(text.partition("\n")[0])
-        self.notify(f"sent to {place}, printed again when you leave: {what}", markup=False)
+        self.notify(f"sent to {place}; printed again when you leave", markup=False)
 
     async def _give_to_tmux(self, text: str) -> None:
         """A tmux of its default settings drops what a program copies, so it gets a buffer of its own."""

@@ -42,6 +42,7 @@ def test_the_exit_code_is_that_of_the_verdict(live):
     assert (live.returncode == 2) == ("fail" in statuses)
 
 
+@pytest.mark.slow
 def test_a_recording_replays_to_the_same_results(tmp_path):
     path = tmp_path / "node.zip"
     first = nodedoctor("--json", "--record", str(path), "--tag", "fast")

@@ -88,6 +88,7 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=DEMO.parent.parent)
 
 
+@pytest.mark.slow
 def test_recorded_nodes_and_reports_can_be_mixed(tmp_path: Path):
     saved = tmp_path / "before.json"
     saved.write_text(run("--replay", DEMO / "healthy", "--json").stdout)

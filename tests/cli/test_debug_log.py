@@ -79,6 +79,7 @@ def test_without_the_option_nothing_is_imported_for_it(words: tuple[str, ...], m
     assert run(*words, code=WATCHED).stderr.splitlines()[-1] == repr(modules)
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
     assert run(*LIVE, "--debug-log", str(tmp_path / "no" / "file")).returncode == Exit.USAGE
     done = run(*LIVE, "--debug-log", "/dev/full")
@@ -93,6 +94,7 @@ def test_a_file_system_that_never_answers_is_not_waited_for(tmp_path: Path) -> N
     assert run("demo", "healthy", "--json", "--debug-log", str(tmp_path / "fifo")).returncode == Exit.OK
 
 
+@pytest.mark.slow
 def test_a_fleet_says_what_came_from_each_node(tmp_path: Path) -> None:
     report = tmp_path / "gpu-1.json"
     report.write_text(run("demo", "healthy", "--json").stdout)

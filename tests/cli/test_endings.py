@@ -72,6 +72,7 @@ def test_no_child_outlives_us(hanging: tuple[dict[str, str], str], number: int, 
     assert until(False, word)
 
 
+@pytest.mark.slow
 def test_nohup_is_obeyed(hanging: tuple[dict[str, str], str]):
     env, word = hanging
     argv = (*NODEDOCTOR, "--json", "--passive", "--deadline", "6")
@@ -84,6 +85,7 @@ def test_nohup_is_obeyed(hanging: tuple[dict[str, str], str]):
     assert running.returncode in (0, 2, 3) and document.endswith(b"}\n")
 
 
+@pytest.mark.slow
 def test_a_deleted_working_directory_is_no_excuse(tmp_path: Path):
     gone = tmp_path / "gone"
     gone.mkdir()

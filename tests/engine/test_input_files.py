@@ -109,6 +109,7 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert (code, out, errors) == (64, "", f"nodedoctor: --root: no folder {tmp_path / 'absent'}\n")
 
 
+@pytest.mark.slow
 def test_packed_reports_are_read_like_plain_ones(tmp_path: Path) -> None:
     packed = tmp_path / "sick.json.gz"
     _, report, _ = ended(start("--replay", SICK, "--json"))

@@ -90,15 +90,18 @@ def test_a_check_from_an_entry_point_in_an_archive(tmp_path):
 
 @pytest.mark.parametrize(
     "source",
-    [
-        "def broken(:\n",
-        "import no_such_module_here\n",
-        "raise SystemExit(0)\n",
-        "1/0\n",
-        "raise KeyboardInterrupt\n",
-        "raise GeneratorExit\n",
-        "class Odd(BaseException): pass\nraise Odd\n",
-    ],
+    some(
+        [
+            "def broken(:\n",
+            "import no_such_module_here\n",
+            "raise SystemExit(0)\n",
+            "1/0\n",
+            "raise KeyboardInterrupt\n",
+            "raise GeneratorExit\n",
+            "class Odd(BaseException): pass\nraise Odd\n",
+        ],
+        3,
+    ),
 )
 def test_a_plugin_that_does_not_load_is_one_unknown_and_the_rest_runs(tmp_path, source):
     (tmp_path / "broken.py").write_text(source)
@@ -170,7 +173,7 @@ def test_what_a_plugin_prints_is_not_in_the_report(tmp_path):
     assert done.stderr.split() == ["imported", "asked"]
 
 
-@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit"])
+@pytest.mark.parametrize("raised", some(["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit"], 3))
 def test_whatever_a_check_raises_is_one_unknown(tmp_path, raised):
     (tmp_path / "rack.py").write_text(PLUGIN + f"    raise {raised}\n")
     found = results(nodedoctor("--json", "--checks", str(tmp_path), "rack"))["rack.painted"]["findings"]
@@ -247,7 +250,7 @@ def test_root_loads_no_folder_with_something_of_others(planting, name, link):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("what", ["my_rack.py", "entry_points.txt", "deeper"])
+@pytest.mark.parametrize("what", some(["my_rack.py", "entry_points.txt", "deeper"], 3))
 def test_root_loads_no_entry_point_that_others_can_write(planting, what):
     folder, mark, code = planting
     info = folder / "my_rack-1.0.dist-info"

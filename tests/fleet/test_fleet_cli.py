@@ -84,6 +84,7 @@ def test_every_node_is_there_whatever_became_of_it(ssh: dict[str, str], tmp_path
     assert "same-machine" in {oddity["key"] for oddity in document["oddities"]}
 
 
+@pytest.mark.slow
 def test_saved_reports_say_the_same_when_they_are_read_again(ssh: dict[str, str], tmp_path: Path):
     kept = tmp_path / "kept"
     _, asked = fleet(ssh, "--ssh", "gpu-1", "--save", str(kept), "limits", "driver")
@@ -113,6 +114,7 @@ def test_every_node_survives_being_saved_and_read_again(ssh: dict[str, str], tmp
     assert (saved["schema"], saved["asked"]) == ("nodedoctor.report/1", "root@gpu-1")
 
 
+@pytest.mark.slow
 def test_how_to_look_again_is_what_works(ssh: dict[str, str], tmp_path: Path):
     words = ["--text", "--ssh", "gpu-[1-2]", "--expect", "gpus=8", "driver.gpus-present"]
     done = subprocess.run(argv(*words), capture_output=True, text=True, timeout=100, env=ssh)

@@ -15,6 +15,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodedoctor.engine.search_path import search_path
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.kube import Kube, one_a_node, pod
@@ -58,6 +59,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "kubectl").write_text(KUBECTL.format(folder=shlex.quote(str(tmp_path))))
     (folder / "kubectl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    assert str(folder) in search_path().folders  # looked at by this interpreter, and remembered
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere/python3"))
     has(tmp_path, listed("worker-0", "gpu-1"), listed("worker-1", "gpu-2"))
     for name in ("worker-0", "worker-1"):

@@ -491,6 +491,7 @@ def test_a_person_is_told_to_read_a_recording_before_sending_it(tmp_path):
     assert run("demo", "healthy", "--redact", "--text").stderr == ""
 
 
+@pytest.mark.slow
 def test_this_machine_is_not_named(tmp_path):
     file = tmp_path / "here.zip"
     done = run("host", "net", "driver", "--redact", "--record", file, "--json")

@@ -68,6 +68,7 @@ def test_the_licence_ships_with_its_metadata(wheel):
     assert b"License-Expression: Apache-2.0\n" in metadata
 
 
+@pytest.mark.slow
 def test_a_wheel_lists_the_checks_of_the_checkout(installed):
     ask = ["-m", "nodedoctor", "list", "checks", "--json"]
     ran = subprocess.run([installed, *ask], cwd="/", capture_output=True, text=True, timeout=60, check=True)

@@ -31,6 +31,7 @@ WANTED = (
     "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
     "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_PORT", "SLURM_JOB_ID",
+    "DEEPSPEED_TIMEOUT",
     "NCCL_RAS_ADDR", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "NODEDOCTOR_STACKS",
 )  # fmt: skip
 """Variables by which launchers give a process its place, and those by which it can be asked for more."""
@@ -258,7 +259,7 @@ def shown(one: dict[str, Any]) -> dict[str, Any]:
     }
     kept["job"] = told.get("MASTER_PORT") or told.get("SLURM_JOB_ID") or ""
     for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
-                          ("stacks", "NODEDOCTOR_STACKS")):  # fmt: skip
+                          ("stacks", "NODEDOCTOR_STACKS"), ("minutes", "DEEPSPEED_TIMEOUT")):  # fmt: skip
         if variable in told:
             kept[key] = told[variable]
     return kept

@@ -115,7 +115,8 @@ def row(
         parts.append((f" {_rates(load.pcie_rx_mib_s, load.pcie_tx_mib_s):>11}", ""))
         held = [reason for reason in gpu.clock_event_reasons or () if reason != IDLE_CLOCKS]
         said = inert(", ".join(held).replace("_", " "))
-        parts.append((f"  {fit(said, max(_clocks(width), 6), glyphs.more)}", "bold yellow"))
+        said = fit(said, _clocks(width), glyphs.more) if width >= WIDEST else f"{said:<{_clocks(width)}}"
+        parts.append((f"  {said}", "bold yellow"))
     if late:
         parts.append((" <", "bold red"))
     if width >= WIDEST:

@@ -81,6 +81,7 @@ def test_eight_healthy_gpus(diagnose):
     assert all(700 < p["both_gbytes_s"] < 800 for p in pairs if p["source"] < p["target"])
 
 
+@pytest.mark.slow
 def test_one_slow_pair_is_a_link(diagnose):
     results, _ = diagnose({"speed.1-2": 120, "speed.2-1": 120})
     assert only(results["bandwidth.p2p"], "fail")["subject"] == "pair:1-2"
@@ -110,6 +111,7 @@ def test_confidential_computing_is_slow_by_design(diagnose):
     assert [f["subject"] for f in results["bandwidth.host"]["findings"] if f["status"] == "fail"] == ["gpu:2"]
 
 
+@pytest.mark.slow
 def test_peer_access_denied_on_an_nvlink_board(diagnose):
     results, _ = diagnose({"access": 0, "speed": 20})
     assert "no peer access between any GPUs despite NVLink" in json.dumps(results["bandwidth.p2p"])

@@ -14,6 +14,7 @@ import pytest
 from asking import ask, said, write
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tiers import some
 
 from nodedoctor.engine.child_process import child
 from nodedoctor.facts.host.env import Env, environment
@@ -140,7 +141,7 @@ def test_any_environment_is_kept_or_not(variables: dict[str, str]):
     assert set(kept(variables)) <= set(variables)
 
 
-@pytest.mark.parametrize("piece", ["a", "a:", "://", "x=", '"a":', "--a ", "bearer "])
+@pytest.mark.parametrize("piece", some(["a", "a:", "://", "x=", '"a":', "--a ", "bearer "], 3))
 def test_long_values_take_no_time(piece: str):
     value = (piece * LONGEST)[:LONGEST]
     began = time.process_time()
