@@ -131,6 +131,7 @@ def cluster(tmp_path: Path, report: Path, monkeypatch: pytest.MonkeyPatch) -> Cl
     (bin / "ssh").write_text(SSH.format(folder=shlex.quote(str(tmp_path)), tools=shlex.quote(str(tools))))
     (bin / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin}:{os.environ['PATH']}")
+    assert str(bin) in search_path().folders  # looked at by this interpreter, and remembered
     # Our own Python's folder, where a node on a shared file system would find nodedoctor, has none.
     search_path()  # looked at by this interpreter, and remembered
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere/python3"))

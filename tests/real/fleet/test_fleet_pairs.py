@@ -20,6 +20,8 @@ import pytest
 from hosts import Host, Hosts, need, quietly
 from jsonschema import validate
 
+from nodedoctor.pairs import crew
+
 pytestmark = pytest.mark.real
 
 RATE = 40
@@ -85,7 +87,8 @@ def running(hosts: Hosts) -> int:
 def test_healthy_hosts_are_silent(hosts: Hosts):
     document, code = measure()
     assert (odd(document), code) == (set(), 0)
-    assert len(document["measurements"]) == 28  # type: ignore[arg-type]
+    measured: list[dict[str, list[str]]] = document["measurements"]  # type: ignore[assignment]
+    assert len({tuple(one["pair"]) for one in measured}) == 28, "every pair, some of them again"
     assert running(hosts) == 0
 
 
@@ -236,11 +239,11 @@ def test_an_end_in_the_middle_leaves_nothing_running(hosts: Hosts, end: str):
 def test_a_line_that_is_cut_without_a_word_ends_the_agent(hosts: Hosts):
     """The dead-man timer: no end of stdin comes, only silence."""
     host = hosts[7]
-    program = (resources.files("nodedoctor.pairs") / "agent.py").read_bytes()
-    (host.folder / "agent.py").write_bytes(program)
-    hello = json.dumps({"do": "hello", "toward": ["gpu-node-0"], "quiet": 2.0})
-    agent = f"{sys.executable} -I -S {host.folder}/agent.py"
-    script = f"(echo '{hello}'; sleep 1000) | {{ {agent}; touch /tmp/over; }}"
+    (host.folder / "agent.sh").write_text(crew.script("tcp", sys.executable))
+    hello = json.dumps({"do": "hello", "toward": ["gpu-node-0"], "quiet": 2.0, "what": "tcp"})
+    (host.folder / "first").write_bytes(crew.program() + hello.encode() + b"\n")
+    agent = f"sh {host.folder}/agent.sh"
+    script = f"(cat {host.folder}/first; sleep 1000) | {{ {agent}; touch /tmp/over; }}"
     talk = subprocess.Popen(host.argv("bash", "-c", script), stdout=subprocess.PIPE)
     assert talk.stdout and b'"ready"' in talk.stdout.readline()
     for _ in range(100):
