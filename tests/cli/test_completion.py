@@ -28,6 +28,7 @@ FREE = {
     "SECONDS",
     "PID",
     "NODES",
+    "NAMESPACE/SELECTOR",
     "OPTIONS",
     "ADDRESS",
     "N",

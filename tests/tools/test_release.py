@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,7 +48,12 @@ def clone(origin: Path, tmp_path: Path) -> Path:
 
 
 def release(clone: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", "release", *words], cwd=clone, capture_output=True, text=True, timeout=60)
+    # The tests may be run by make themselves, with options and ARGS of their own.
+    ours = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))
+    }
+    asked = ["make", "release", *words]
+    return subprocess.run(asked, cwd=clone, env=ours, capture_output=True, text=True, timeout=60)
 
 
 def state(folder: Path) -> tuple[str, ...]:

@@ -420,7 +420,7 @@ def test_a_board_with_its_fabric_manager_is_well(tmp_path: Path):
 def test_a_board_without_a_running_fabric_manager(tmp_path: Path):
     failed = services("nvidia-fabricmanager").replace("=active", "=failed").replace("=running", "=failed")
     (alarm,) = [alarm for alarm in board(tmp_path, services=failed) if "fabric" in alarm]
-    assert alarm.startswith("FAIL fabric.manager@: nvidia-fabricmanager is failed")
+    assert alarm.startswith("FAIL fabric.manager@: nvidia-fabricmanager has failed")
     told = {"services": services("nvidia-imex"), "nvidia_smi_xml": UNREGISTERED}
     (alarm,) = [a for a in board(tmp_path, **told, processes=processes("bash")) if "fabric.manager" in a]
     assert alarm.startswith("FAIL") and "nvidia-fabricmanager is not installed" in alarm
