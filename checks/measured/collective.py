@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
-from nodedoctor.facts.measured.collective import Collective, Isolation, Run
+from nodedoctor.facts.measured.collective import Collective, CollectiveRun, Isolation
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
@@ -102,7 +102,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
         yield Finding.fail("the job fails with each transport disabled", evidence=said, fix=fix)
 
 
-def _said(run: Run) -> Iterator[Evidence]:
+def _said(run: CollectiveRun) -> Iterator[Evidence]:
     for error in list(run.errors.values())[:2]:
         if error:
             yield Evidence("collective", error.splitlines()[0])
@@ -118,14 +118,14 @@ def _said(run: Run) -> Iterator[Evidence]:
         yield quoted_like("collective", r"^.*NCCL INFO .*(?:via|Using network|NET/).*$")
 
 
-def _numbers(run: Run) -> Iterator[Evidence]:
+def _numbers(run: CollectiveRun) -> Iterator[Evidence]:
     largest = max((one.bytes for one in run.operations), default=0)
     for one in run.operations:
         if one.bytes == largest:
             yield reading("collective", f"operations[operation={one.name}&bytes={one.bytes}].busbw_gbytes_s")
 
 
-def _speeds(run: Run) -> str:
+def _speeds(run: CollectiveRun) -> str:
     return (
         f"{counted(run.ranks, 'rank')} on {run.backend}: "
         f"{counted(len(run.operations), 'collective')}, all results correct"

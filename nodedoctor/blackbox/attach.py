@@ -14,7 +14,7 @@ from typing import Any
 
 from nodedoctor.blackbox import after
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import Settings
+from nodedoctor.blackbox.progress import ProgressSettings
 from nodedoctor.blackbox.sampler import SLOW
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.cli.console import Exit, complain
@@ -55,9 +55,9 @@ def which(arguments: argparse.Namespace) -> dict[str, Any] | None:
     return wanted
 
 
-def settings(arguments: argparse.Namespace) -> Settings:
+def settings(arguments: argparse.Namespace) -> ProgressSettings:
     """What was asked for about hangs."""
-    return Settings(arguments.hang_after, arguments.start_grace, arguments.progress)
+    return ProgressSettings(arguments.hang_after, arguments.start_grace, arguments.progress)
 
 
 def pace(arguments: argparse.Namespace) -> float:

@@ -52,7 +52,7 @@ _THREAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
 
 
 @record
-class Stack:
+class CapturedStack:
     """The stacks of one process as they came: `text` is kept in the folder, `threads` are judged."""
 
     pid: int
@@ -80,7 +80,7 @@ class Capture:
 
     live: LiveJob
     ranks: tuple[RankSample, ...]
-    stacks: tuple[Stack, ...] = ()
+    stacks: tuple[CapturedStack, ...] = ()
     kernel: tuple[tuple[int, tuple[KernelThread, ...]], ...] = ()
     moving: tuple[int, ...] = ()
     dumps: int = 0
@@ -176,13 +176,13 @@ def _folder(ranks: Iterable[RankSample]) -> str:
     return next((rank.stacks for rank in ranks if rank.stacks), "")
 
 
-async def _stacks(ranks: Sequence[RankSample]) -> dict[int, Stack]:
+async def _stacks(ranks: Sequence[RankSample]) -> dict[int, CapturedStack]:
     return await _stacks_of([rank.pid for rank in ranks], ranks)
 
 
-async def _stacks_of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, Stack]:
+async def _stacks_of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, CapturedStack]:
     """The stacks of processes, each by the first way that works."""
-    found: dict[int, Stack] = {}
+    found: dict[int, CapturedStack] = {}
     if folder := _folder(ranks):
         found |= await _by_signal(pids, folder, ANSWERING)
     for way, argv in _spying(ranks):
@@ -203,23 +203,25 @@ def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
     return ways
 
 
-async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, Stack]:
+async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, CapturedStack]:
     argv = child_process.child("job/ask_stacks", folder, str(seconds), *map(str, pids))
     seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
     told = document(seen) or {}
     return {
-        int(pid): Stack(int(pid), "signal", from_faulthandler(text), text)
+        int(pid): CapturedStack(int(pid), "signal", from_faulthandler(text), text)
         for pid, text in told.items()
         if pid.isdecimal() and isinstance(text, str)
     }
 
 
-async def _by_spy(pids: Sequence[int], way: Way, argv: tuple[str, ...], seconds: float) -> dict[int, Stack]:
+async def _by_spy(
+    pids: Sequence[int], way: Way, argv: tuple[str, ...], seconds: float
+) -> dict[int, CapturedStack]:
     """By py-spy, never in its blocking mode; a few at a time, and one refusal tells about all others."""
     slots = asyncio.Semaphore(AT_ONCE)
     refused = asyncio.Event()
 
-    async def one(pid: int) -> Stack | None:
+    async def one(pid: int) -> CapturedStack | None:
         async with slots:
             if refused.is_set():
                 return None
@@ -228,7 +230,7 @@ async def _by_spy(pids: Sequence[int], way: Way, argv: tuple[str, ...], seconds:
             if seen.rc and re.search(r"[Pp]ermission|password is required|not permitted", seen.note):
                 refused.set()
             found = threads(seen.text) if seen.answered else ()
-            return Stack(pid, way, found, as_text(found)) if found else None
+            return CapturedStack(pid, way, found, as_text(found)) if found else None
 
     stacks = await asyncio.gather(*map(one, pids))
     return {stack.pid: stack for stack in stacks if stack is not None}
@@ -281,7 +283,7 @@ async def _ask_dumps(ranks: Sequence[RankSample]) -> int:
     return len((document(seen) or {}).get("asked", ()))
 
 
-def _went_on(first: Stack | None, second: Stack | None) -> bool:
+def _went_on(first: CapturedStack | None, second: CapturedStack | None) -> bool:
     """True when the main thread is elsewhere in the second look: those of watchdogs and bars always are."""
     if first is None or second is None:
         return False
@@ -299,9 +301,9 @@ def _kernel_moved(first: tuple[KernelThread, ...] | None, second: tuple[KernelTh
 
 def _process(
     rank: RankSample,
-    stacks: Mapping[int, Stack],
+    stacks: Mapping[int, CapturedStack],
     kernel: Mapping[int, tuple[KernelThread, ...]],
-    below: Mapping[int, Stack],
+    below: Mapping[int, CapturedStack],
 ) -> RankProcess:
     seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
     stack = stacks.get(rank.pid)
@@ -321,7 +323,7 @@ def _process(
     )
 
 
-def _notes(ranks: Sequence[RankSample], stacks: Mapping[int, Stack]) -> tuple[str, ...]:
+def _notes(ranks: Sequence[RankSample], stacks: Mapping[int, CapturedStack]) -> tuple[str, ...]:
     unread = [rank for rank in ranks if rank.pid not in stacks]
     if not unread:
         return ()

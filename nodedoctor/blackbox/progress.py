@@ -74,7 +74,7 @@ class Activity:
 
 
 @record
-class Settings:
+class ProgressSettings:
     """What a person may say about the job. `hang_after` 0 means: by its own steps."""
 
     hang_after: float = 0.0
@@ -82,13 +82,13 @@ class Settings:
     pattern: str = ""
 
 
-USUAL = Settings()
+USUAL = ProgressSettings()
 
 
 class Progress:
     """Follows one job, sample by sample."""
 
-    def __init__(self, settings: Settings = USUAL) -> None:
+    def __init__(self, settings: ProgressSettings = USUAL) -> None:
         self._settings = settings
         self._pattern = re.compile(settings.pattern) if settings.pattern else None
         self._series: dict[str, tuple[tuple[float, ...], float]] = {}

@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     files = list(outputs.files)
     if folder is not None and outputs.pumped:
         files.append((str(folder.path / "logs/output.log"), 0))
-    job = Job(pid, folder, arguments, files)
+    job = StartedJob(pid, folder, arguments, files)
     status = asyncio.run(job.follow())
     start.take_terminal()
     if pump is not None:
@@ -60,7 +60,7 @@ def main(words: list[str]) -> int:
     return start.die_as(status)
 
 
-class Job:
+class StartedJob:
     """A command that was started, and what watches it."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 
 from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import USUAL, Activity, Progress, Settings, Suspicion
+from nodedoctor.blackbox.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.blackbox.sample import RankSample, Sample
 from nodedoctor.blackbox.sampler import SLOW, Sampler
 from nodedoctor.engine import child_process
@@ -60,7 +60,7 @@ class Watch:
         wanted: Mapping[str, Any],
         folder: Folder,
         say: Callable[[str], None],
-        settings: Settings = USUAL,
+        settings: ProgressSettings = USUAL,
         pace: float = SLOW,
         on_hang: str = "",
         caught: Callable[[], None] = lambda: None,

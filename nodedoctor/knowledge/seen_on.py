@@ -10,7 +10,7 @@ from nodedoctor.record import record
 
 
 @record
-class Output:
+class SeenOutput:
     """One output of real hardware, `real` if nodedoctor itself asked for it, `pasted` if somebody posted it.
 
     `output` is the probe under whose name it replays, `shows` what is known of the node from elsewhere. Where
@@ -42,11 +42,11 @@ def without_hardware() -> tuple[WithoutHardware, ...]:
 
 
 @cache
-def outputs() -> tuple[Output, ...]:
+def outputs() -> tuple[SeenOutput, ...]:
     """Every output that made a check stable."""
-    return rows("seen_on", "outputs", Output)
+    return rows("seen_on", "outputs", SeenOutput)
 
 
-def seen_on(check: str) -> tuple[Output, ...]:
+def seen_on(check: str) -> tuple[SeenOutput, ...]:
     """The outputs that a check has judged; none for one in preview, or one that needs no hardware."""
     return tuple(row for row in outputs() if check in row.checks)

@@ -17,7 +17,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
 from nodedoctor.pairs.crew import Asked, Crew, Talker
 from nodedoctor.pairs.document import document, plan_of, render
-from nodedoctor.pairs.drive import Driver, Outcome, can_rdma, gathered
+from nodedoctor.pairs.drive import PlanOutcome, PlanRunner, can_rdma, gathered
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan, plan
@@ -112,14 +112,14 @@ class _Run:
 
     async def _drive(
         self, crew: Crew, hosts: Sequence[str], groups: dict[str, str], planned: Plan
-    ) -> Outcome:
+    ) -> PlanOutcome:
         gathering = asyncio.ensure_future(gathered(crew, hosts))
         stopping = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait({gathering, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not gathering.done():
             gathering.cancel()
-            return Outcome((), planned, (), (), fit((), groups), 0, interrupted=True)
+            return PlanOutcome((), planned, (), (), fit((), groups), 0, interrupted=True)
         members = gathering.result()
         idle = [
             host
@@ -137,8 +137,8 @@ class _Run:
             self._tell("  every node has ib_write_bw and as many rails as the others: RDMA, rail by rail\n")
         final = self._plan(idle)
         if len(idle) < 2:
-            return Outcome(tuple(members.values()), final, (), (), fit((), groups), 0)
-        driver = Driver(
+            return PlanOutcome(tuple(members.values()), final, (), (), fit((), groups), 0)
+        driver = PlanRunner(
             crew,
             members,
             final,

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.model import Report
-from nodedoctor.pairs.drive import Outcome
+from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.findings import fails, judged
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan
@@ -48,7 +48,7 @@ def plan_of(planned: Plan, size: int) -> dict[str, Any]:
 
 
 def document(
-    seen: Outcome,
+    seen: PlanOutcome,
     *,
     source: str,
     started: str,
@@ -134,7 +134,7 @@ def document(
     }
 
 
-def _untried(seen: Outcome) -> list[str]:
+def _untried(seen: PlanOutcome) -> list[str]:
     told = [seen.fell_back] if seen.fell_back else []
     known = UNTRIED[seen.plan.what]
     if seen.plan.what == "collective" and not seen.gpus:

@@ -25,7 +25,7 @@ STREAMS = 4
 
 
 @record
-class Member:
+class CrewMember:
     """A node as its agent describes it.
 
     `why` says why it is not measured, `gpus` how many ranks of NCCL it can have, `rails` are its active RDMA
@@ -53,10 +53,10 @@ class Try:
 
 
 @record
-class Outcome:
+class PlanOutcome:
     """Everything that was seen. `gone` are nodes that stopped answering, `smallest` what a bisection left."""
 
-    members: tuple[Member, ...]
+    members: tuple[CrewMember, ...]
     plan: Plan
     measured: tuple[Measurement, ...]
     gone: tuple[str, ...]
@@ -73,14 +73,14 @@ class Outcome:
         return min((one.gpus for one in self.members if one.host in self.plan.nodes), default=0)
 
 
-async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, Member]:
+async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, CrewMember]:
     """Start the agents; every node as it describes itself."""
     toward = {
         host: [_plain(other) for other in (*hosts[place + 1 :], *hosts[:place])][:3]
         for place, host in enumerate(hosts)
     }
     await crew.start(hosts, toward)
-    members: dict[str, Member] = {}
+    members: dict[str, CrewMember] = {}
     patience = STARTING_S[crew.what]
     until = time.monotonic() + patience
     while len(members) < len(hosts) and (heard := await crew.hear(until - time.monotonic())):
@@ -88,27 +88,27 @@ async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, Member]:
         if host in members:
             continue
         if told is None:
-            members[host] = Member(host, why=crew.complaints.get(host) or "the connection ended")
+            members[host] = CrewMember(host, why=crew.complaints.get(host) or "the connection ended")
         elif told.get("is_") == "unable":
-            members[host] = Member(host, why=str(told.get("note")))
+            members[host] = CrewMember(host, why=str(told.get("note")))
         elif told.get("is_") == "ready":
             members[host] = _member(host, told)
-    return {host: members.get(host, Member(host, why=f"no answer in {patience:g} s")) for host in hosts}
+    return {host: members.get(host, CrewMember(host, why=f"no answer in {patience:g} s")) for host in hosts}
 
 
-def can_rdma(members: Iterable[Member]) -> bool:
+def can_rdma(members: Iterable[CrewMember]) -> bool:
     """Whether all of these have RDMA rails, and as many as the others."""
     counts = {len(member.rails) for member in members}
     return len(counts) == 1 and counts != {0}
 
 
-class Driver:
+class PlanRunner:
     """One run over agents that are ready."""
 
     def __init__(
         self,
         crew: Crew,
-        members: Mapping[str, Member],
+        members: Mapping[str, CrewMember],
         planned: Plan,
         groups: Mapping[str, str],
         size: int,
@@ -124,7 +124,7 @@ class Driver:
         self._place = 0
         self._tries: list[Try] = []
 
-    async def run(self) -> Outcome:
+    async def run(self) -> PlanOutcome:
         """All rounds, then those that settle doubts."""
         smallest: tuple[str, ...] = ()
         if self._plan.mode == "bisect":
@@ -142,7 +142,7 @@ class Driver:
             spent += len(again)
             for each in again:
                 await self._round(each, f" (doubts {spent} of {self._plan.again} at most)")
-        return Outcome(
+        return PlanOutcome(
             tuple(self._members.values()),
             self._plan,
             tuple(self._measured),
@@ -368,11 +368,11 @@ def _plain(host: str) -> str:
     return host.rpartition("@")[2]
 
 
-def _member(host: str, told: Mapping[str, Any]) -> Member:
+def _member(host: str, told: Mapping[str, Any]) -> CrewMember:
     speed = told.get("link_gbps")
     address = str(told.get("address") or "")
     rails = told.get("rails") or []
-    return Member(
+    return CrewMember(
         host,
         address,
         str(told.get("interface") or ""),

@@ -8,7 +8,7 @@ from nodedoctor.engine.causes import diagnose
 from nodedoctor.knowledge.pair_floors import floor
 from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold
-from nodedoctor.pairs.drive import Outcome
+from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.fit import BLURRED
 from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Measurement
 from nodedoctor.steps import line, look
@@ -46,7 +46,7 @@ _ALL_SLOW = Fix(
 
 
 def judged(
-    seen: Outcome, floors: Mapping[str, float], *, preview: bool = False
+    seen: PlanOutcome, floors: Mapping[str, float], *, preview: bool = False
 ) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
     """All findings, each check with at least one, and the causes they have.
 
@@ -108,12 +108,12 @@ def _rail(culprit: Culprit) -> str:
     return next(iter(slowest)) if culprit.fault == "slow" and len(slowest) == 1 else ""
 
 
-def proven(seen: Outcome) -> bool:
+def proven(seen: PlanOutcome) -> bool:
     """Whether what was measured has been tried on real hardware: TCP and gloo are, RDMA and NCCL are not."""
     return seen.plan.what == "tcp" or (seen.plan.what == "collective" and not seen.gpus)
 
 
-def _culprit(culprit: Culprit, seen: Outcome, preview: bool) -> Finding:
+def _culprit(culprit: Culprit, seen: PlanOutcome, preview: bool) -> Finding:
     said = summary(culprit, seen.fit.reference_gbps)
     late = culprit.fault == "late"
     shown = sorted(culprit.seen, key=_oddest)[:SHOWN]
@@ -138,7 +138,7 @@ def _culprit(culprit: Culprit, seen: Outcome, preview: bool) -> Finding:
     return fixed.led_by(f"{subject} {culprit.where}: {said.partition(',')[0].partition(' (')[0]}")
 
 
-def _together(seen: Outcome) -> Finding:
+def _together(seen: PlanOutcome) -> Finding:
     """The smallest set that failed, where each of its pairs is well."""
     rate = next((one.gbps for one in reversed(seen.tries) if set(one.nodes) == set(seen.smallest)), None)
     had = f" at {rate:.3g} Gb/s" if rate else ""
@@ -153,7 +153,7 @@ def _together(seen: Outcome) -> Finding:
     return Finding.warn(said, subject=fold(seen.smallest), fix=fix)
 
 
-def fails(culprit: Culprit, seen: Outcome, preview: bool) -> bool:
+def fails(culprit: Culprit, seen: PlanOutcome, preview: bool) -> bool:
     """Whether a culprit is sure enough to bar a node."""
     return culprit.confidence == "high" and culprit.fault != "late" and (preview or proven(seen))
 
@@ -194,7 +194,7 @@ def _fix(culprit: Culprit) -> Fix:
     return Fix(text, (look("ip -s link", when="on both ends"),), "investigate", verify=verify)
 
 
-def _closed(seen: Outcome) -> Finding:
+def _closed(seen: PlanOutcome) -> Finding:
     if seen.fit.closed == "error":
         notes = [one.note for one in seen.measured if one.fault == "error" and one.note]
         said = f"most pairs could not run the test{f': {notes[0]}' if notes else ''}"
@@ -208,7 +208,7 @@ def _closed(seen: Outcome) -> Finding:
     return Finding.unknown("denied", said, fix=fix, evidence=tuple(_evidence(seen, *CONNECTING)))
 
 
-def _evidence(seen: Outcome, *faults: str) -> list[Evidence]:
+def _evidence(seen: PlanOutcome, *faults: str) -> list[Evidence]:
     return [Evidence("pairs", _quoted(one)) for one in seen.measured if one.fault in faults][:SHOWN]
 
 
@@ -218,7 +218,7 @@ GBPS_OF_KEY = {"pair.gbps": 1.0, "pair.rdma": 1.0, "pair.busbw": 8.0}
 """nccl-tests print gigabytes per second."""
 
 
-def _floor(seen: Outcome, floors: Mapping[str, float]) -> Finding:
+def _floor(seen: PlanOutcome, floors: Mapping[str, float]) -> Finding:
     reference, what = seen.fit.reference_gbps, seen.plan.what
     if reference is None:
         return Finding.unknown("not-visible-here", "no pair has a rate")
@@ -241,7 +241,7 @@ def _floor(seen: Outcome, floors: Mapping[str, float]) -> Finding:
     return Finding.ok(f"{said}, at least {row.share:.0%} of {row.of} ({speed:g} Gb/s)")
 
 
-def _built_for(seen: Outcome) -> float | None:
+def _built_for(seen: PlanOutcome) -> float | None:
     """The speed that the links of all measured nodes have alike; None where they differ or none is known."""
     members = [member for member in seen.members if member.host in seen.plan.nodes]
     if seen.plan.what == "collective" and not seen.gpus:
@@ -256,7 +256,7 @@ def _built_for(seen: Outcome) -> float | None:
     return next(iter(speeds)) if len(speeds) == 1 else None
 
 
-def _well(found: dict[str, list[Finding]], seen: Outcome) -> None:
+def _well(found: dict[str, list[Finding]], seen: PlanOutcome) -> None:
     """What is said where nothing is wrong: only of what was measured."""
     pairs = {one.pair for one in seen.measured if not one.fault}
     if pairs and seen.fit.slow_below < BLURRED:

@@ -10,12 +10,12 @@ from nodedoctor.triage.causes import candidates, groups, weigh
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError, SetUp
-from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Step
+from nodedoctor.triage.events.progress import Finished, Mentions, Serving, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
@@ -113,7 +113,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         "none" if alive else "undetermined",
         "low" if not alive or told_by_dumps else "high",
         headline,
-        evidence=_evidence((*stops[-1:], *done[-1:], *story.of(Step)[-1:])),
+        evidence=_evidence((*stops[-1:], *done[-1:], *story.of(TrainingStep)[-1:])),
         incidents=story.incidents,
         coverage=coverage,
     )
@@ -214,7 +214,7 @@ def _ended_first(story: Story) -> str:
             f"{who} finished no step for {stuck[0].what.seconds_stuck} s, and the server's watchdog ended the"
             " server; what held it up is not in these logs"
         )
-    first = next((event for event in story.of(Exit) if event.what.first and event.what.code > 0), None)
+    first = next((event for event in story.of(ProcessExit) if event.what.first and event.what.code > 0), None)
     if first is None:
         return ""
     return (

@@ -48,7 +48,7 @@ _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
 """What ends an attribute."""
 
 
-class Picture:
+class ScreenPicture:
     """What a terminal shows, as far as it was written through `shortest`."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class SlowLineDriver(LinuxDriver):
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
-        self._picture = Picture()
+        self._picture = ScreenPicture()
         self.leaving = False
 
     def write(self, data: str) -> None:

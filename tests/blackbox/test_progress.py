@@ -8,7 +8,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.blackbox.progress import GRACE, Progress, Settings
+from nodedoctor.blackbox.progress import GRACE, Progress, ProgressSettings
 from nodedoctor.blackbox.sample import OutputPart, RankSample, Sample
 
 RANKS = tuple(RankSample(100 + n, 1, n, 4, state="S", syscall="202", wchan="futex_wait") for n in range(4))
@@ -52,7 +52,7 @@ def test_slow_steps_have_more_time() -> None:
 
 
 def test_a_bar_that_is_redrawn_is_no_progress() -> None:
-    progress = Progress(Settings(hang_after=10))
+    progress = Progress(ProgressSettings(hang_after=10))
     bar = "\rtrain:  10%|#   | 5/50 [00:05<00:45, 1.0it/s]"
     assert progress.feed(at(0.0, text=bar))
     for moment in range(1, 12):
@@ -71,7 +71,7 @@ def test_without_steps_a_job_may_start_for_half_an_hour() -> None:
 
 
 def test_whoever_uses_cpu_is_not_still() -> None:
-    progress = Progress(Settings(hang_after=20))
+    progress = Progress(ProgressSettings(hang_after=20))
     for moment in range(0, 100, 5):
         busy = replace(RANKS[2], ticks=moment * 50)
         progress.feed(at(float(moment), (*RANKS[:2], busy, RANKS[3])))
@@ -79,7 +79,7 @@ def test_whoever_uses_cpu_is_not_still() -> None:
 
 
 def test_whoever_reads_data_is_not_still() -> None:
-    progress = Progress(Settings(hang_after=20))
+    progress = Progress(ProgressSettings(hang_after=20))
     for moment in range(0, 100, 5):
         loading = replace(RANKS[0], children=(7,), child_bytes=moment << 20)
         progress.feed(at(float(moment), (loading, *RANKS[1:])))

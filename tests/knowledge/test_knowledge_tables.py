@@ -54,7 +54,7 @@ ROW_TYPES = {
     ("pair_floors", "pair_floors"): pair_floors.PairFloor,
     ("nccl_bad", "traits"): nccl.NcclTrait,
     ("nccl_bad", "versions"): nccl.BadVersion,
-    ("seen_on", "outputs"): seen_on.Output,
+    ("seen_on", "outputs"): seen_on.SeenOutput,
     ("stack_pins", "build_tags"): stack.BuildTag,
     ("stack_pins", "cupy"): stack.Cupy,
     ("stack_pins", "facts"): stack.PackageNote,

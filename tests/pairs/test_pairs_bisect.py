@@ -7,18 +7,18 @@ from dataclasses import replace
 from pairs_world import World
 
 from nodedoctor.pairs.document import document
-from nodedoctor.pairs.drive import Member, Outcome, Try
+from nodedoctor.pairs.drive import CrewMember, PlanOutcome, Try
 
 
 def test_nodes_that_fail_only_together_are_named():
     world = World(8)
     planned, seen, measured, rounds = world.run()
     measured = [replace(one, round=one.round + 1) for one in measured]
-    members = tuple(Member(name, "10.0.0.1") for name in world.nodes)
+    members = tuple(CrewMember(name, "10.0.0.1") for name in world.nodes)
     smallest = world.nodes[2:5]
     tries = (Try(world.nodes, True, 80.0), Try(smallest[::-1], True, 90.0))
     planned = replace(planned, mode="bisect", what="collective")
-    outcome = Outcome(members, planned, tuple(measured), (), seen, rounds, tries, smallest)
+    outcome = PlanOutcome(members, planned, tuple(measured), (), seen, rounds, tries, smallest)
     told = document(
         outcome, source="ssh", started="2026-01-02T03:04:05Z", seconds=9.0, size=0, groups=world.leaf
     )

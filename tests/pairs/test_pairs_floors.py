@@ -13,7 +13,7 @@ from nodedoctor.cli.main import main
 from nodedoctor.expectations import expectations
 from nodedoctor.knowledge.pair_floors import pair_floors
 from nodedoctor.pairs.document import document, render
-from nodedoctor.pairs.drive import Member, Outcome
+from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.pairs.model import What
 
 
@@ -24,8 +24,8 @@ def told(
     world.share["gpu-003"] = share
     planned, seen, measured, rounds = world.run()
     measured = [replace(one, round=one.round + 1) for one in measured]
-    members = tuple(Member(name, "10.0.0.1", **links) for name in world.nodes)  # type: ignore[arg-type]
-    outcome = Outcome(members, replace(planned, what=what), tuple(measured), (), seen, rounds)
+    members = tuple(CrewMember(name, "10.0.0.1", **links) for name in world.nodes)  # type: ignore[arg-type]
+    outcome = PlanOutcome(members, replace(planned, what=what), tuple(measured), (), seen, rounds)
     started = "2026-01-02T03:04:05Z"
     return document(
         outcome, source="ssh", started=started, seconds=9.0, size=0, groups={}, floors=floors or {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_rails import rails as put_rails
 
-from nodedoctor.pairs.drive import Member, can_rdma
+from nodedoctor.pairs.drive import CrewMember, can_rdma
 from nodedoctor.pairs.on_node.rdma import average, rails
 
 TABLE = """\
@@ -48,6 +48,6 @@ def test_rails_are_the_active_ports_of_the_highest_rate(tmp_path: Path):
 
 
 def test_rdma_is_chosen_where_all_nodes_have_as_many_rails():
-    two, one, none = (Member(str(count), rails=("a", "b")[:count]) for count in (2, 1, 0))
+    two, one, none = (CrewMember(str(count), rails=("a", "b")[:count]) for count in (2, 1, 0))
     assert can_rdma([two, two])
     assert not can_rdma([two, one]) and not can_rdma([none, none]) and not can_rdma([])

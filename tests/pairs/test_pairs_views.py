@@ -11,7 +11,7 @@ from pairs_world import World
 
 from nodedoctor.pairs import text
 from nodedoctor.pairs.document import document, render
-from nodedoctor.pairs.drive import Member, Outcome
+from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.report import html
 
 SCHEMA = json.loads((resources.files("nodedoctor.report") / "schemas/pairs.schema.json").read_text())
@@ -25,8 +25,8 @@ def test_every_view_names_the_slow_node(size: int):
     measured = [
         one.__class__(one.pair, one.gbps, one.fault, one.loss, one.rtt_us, one.round + 1) for one in measured
     ]
-    members = tuple(Member(name, "10.0.0.1") for name in world.nodes)
-    outcome = Outcome(members, planned, tuple(measured), (), seen, rounds)
+    members = tuple(CrewMember(name, "10.0.0.1") for name in world.nodes)
+    outcome = PlanOutcome(members, planned, tuple(measured), (), seen, rounds)
     told = document(
         outcome, source="ssh", started="2026-01-02T03:04:05Z", seconds=9.0, size=0, groups=world.leaf
     )

@@ -9,7 +9,7 @@ from pairs_world import World
 
 from nodedoctor.pairs import text
 from nodedoctor.pairs.document import document
-from nodedoctor.pairs.drive import Member, Outcome
+from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.redact.of_nodes import redacted_nodes
 from nodedoctor.report import html
 
@@ -21,12 +21,12 @@ def told() -> dict[str, object]:
     world.share["gpu-003"] = 0.5
     planned, seen, measured, rounds = world.run(topology=True)
     members = tuple(
-        Member(name, f"172.19.4.{place + 20}", busy=(f"mount of {name}.acme.example",))
+        CrewMember(name, f"172.19.4.{place + 20}", busy=(f"mount of {name}.acme.example",))
         for place, name in enumerate(world.nodes)
     )
-    members = (*members, Member("gpu-099", why="ssh: connect to host gpu-099 port 22: timed out"))
+    members = (*members, CrewMember("gpu-099", why="ssh: connect to host gpu-099 port 22: timed out"))
     measured = [replace(one, round=one.round + 1) for one in measured]
-    outcome = Outcome(members, planned, tuple(measured), (), seen, rounds)
+    outcome = PlanOutcome(members, planned, tuple(measured), (), seen, rounds)
     leaves = {name: "rack7-leaf" for name in world.nodes}
     started = "2026-01-02T03:04:05Z"
     return document(outcome, source="ssh", started=started, seconds=9.0, size=0, groups=leaves)

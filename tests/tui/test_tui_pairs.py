@@ -10,7 +10,7 @@ import pytest
 from pairs_world import World
 
 from nodedoctor.pairs.document import document
-from nodedoctor.pairs.drive import Member, Outcome
+from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import pairs
 from nodedoctor.tui.screens.pairs import PairsScreen
@@ -22,8 +22,8 @@ def told(size: int) -> dict[str, Any]:
     world.share["gpu-003"] = 0.5
     planned, seen, measured, rounds = world.run()
     measured = [replace(one, round=one.round + 1) for one in measured]
-    members = tuple(Member(name, "10.0.0.1") for name in world.nodes)
-    outcome = Outcome(members, planned, tuple(measured), (), seen, rounds)
+    members = tuple(CrewMember(name, "10.0.0.1") for name in world.nodes)
+    outcome = PlanOutcome(members, planned, tuple(measured), (), seen, rounds)
     started = "2026-01-02T03:04:05Z"
     return document(outcome, source="ssh", started=started, seconds=9.0, size=0, groups=world.leaf)
 

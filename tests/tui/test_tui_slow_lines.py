@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from terminal_screen import TerminalScreen
 
-from nodedoctor.tui.slow_lines import Picture
+from nodedoctor.tui.slow_lines import ScreenPicture
 
 WIDTH, HEIGHT = 20, 4
 STYLES = st.lists(st.sampled_from(["1", "2", "4", "7", "31", "36", "90", "39", "49", "40"]), max_size=3)
@@ -34,7 +34,7 @@ def frames(draw: st.DrawFn) -> str:
 
 @given(st.lists(st.one_of(frames(), st.just("forget")), max_size=6))
 def test_it_is_the_same_picture(pictures: list[str]):
-    whole, short, picture = TerminalScreen(WIDTH, HEIGHT), TerminalScreen(WIDTH, HEIGHT), Picture()
+    whole, short, picture = TerminalScreen(WIDTH, HEIGHT), TerminalScreen(WIDTH, HEIGHT), ScreenPicture()
     for frame in pictures:
         if frame == "forget":
             picture.forget()
@@ -48,7 +48,7 @@ def test_it_is_the_same_picture(pictures: list[str]):
 
 
 def test_what_is_no_picture_passes_as_it_is_and_makes_the_picture_unknown():
-    picture = Picture()
+    picture = ScreenPicture()
     frame = "\x1b[1;1H\x1b[39;49mok\x1b[0m\x1b[1;1H"
     first = picture.shortest(frame)
     assert "ok" in first and picture.shortest(frame) == ""

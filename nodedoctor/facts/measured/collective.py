@@ -116,7 +116,7 @@ class Operation:
 
 
 @record
-class Run:
+class CollectiveRun:
     """One job. `died` ranks with how, `absent` ones that never joined, `waiting` ones with where they waited,
     `errors` what ranks raised, `wrong` results by rank. `setting` is what was switched off.
     """
@@ -157,7 +157,7 @@ class Collective:
     """The runs of the minimal distributed job: all ranks first, then fewer when that failed."""
 
     torch: str
-    runs: tuple[Run, ...]
+    runs: tuple[CollectiveRun, ...]
     seconds: float | None = None
 
     @classmethod
@@ -173,7 +173,7 @@ class Isolation:
     """The same job with one path of NCCL switched off at a time."""
 
     torch: str
-    runs: tuple[Run, ...]
+    runs: tuple[CollectiveRun, ...]
     seconds: float | None = None
 
     @classmethod
@@ -183,7 +183,7 @@ class Isolation:
         return runs if isinstance(runs, Unseen) else cls(*runs)
 
 
-def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Unseen:
+def _parse(seen: Observation) -> tuple[str, tuple[CollectiveRun, ...], float | None] | Unseen:
     if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
         why = seen.note or "not recorded"
         if "Python that trains" in why or "the training Python" in why:  # as older recordings say
@@ -207,9 +207,9 @@ def _parse(seen: Observation) -> tuple[str, tuple[Run, ...], float | None] | Uns
     )
 
 
-def _run(told: Json) -> Run:
+def _run(told: Json) -> CollectiveRun:
     log = text(told, "log")
-    return Run(
+    return CollectiveRun(
         ranks=whole(told, "ranks") or 0,
         backend=text(told, "backend"),
         ok=told.get("ok") is True,

@@ -12,7 +12,7 @@ from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import ClientsMissing
-from nodedoctor.triage.events.system.exits import Ended, Exit, NodeLost
+from nodedoctor.triage.events.system.exits import Ended, NodeLost, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
@@ -56,7 +56,7 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
         return _ended(what.signal)
     if isinstance(what, ClientsMissing):
         return _unjoined(what)
-    return _exit(what.signal) if isinstance(what, Exit) else ()
+    return _exit(what.signal) if isinstance(what, ProcessExit) else ()
 
 
 def _xid(what: Xid) -> Fixes:

@@ -9,7 +9,7 @@ from nodedoctor.triage.causes.who import blamed, called, distinct
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import Ended, Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Candidate, Confidence, Event, Who
 from nodedoctor.triage.story import Story, follows
@@ -31,7 +31,7 @@ _SIGNALS = {
 def killed(story: Story) -> Iterator[Candidate]:
     """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
     forced = {event.who.pid for event in story.of(Forced)}
-    deaths = [e for e in story.of(Exit) if _own(story, e, forced)]
+    deaths = [e for e in story.of(ProcessExit) if _own(story, e, forced)]
     if not deaths:
         return
     first = [event for event in deaths if event.what.first] or _before_stop(story, deaths)
@@ -159,7 +159,7 @@ def _cut_off(story: Story, silent: list[int]) -> bool:
     return len(sources) == 1 and alone == set(silent) and calm
 
 
-def _own(story: Story, event: Event[Exit], forced: set[int | None]) -> bool:
+def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bool:
     """True for an end by a signal that no launcher or watchdog sent."""
     signal = event.what.signal
     if signal is None or signal in (1, 2, 3, 13, 15):
@@ -178,7 +178,7 @@ def _watchdog_aborts(story: Story) -> bool:
     )
 
 
-def _before_stop(story: Story, deaths: list[Event[Exit]]) -> list[Event[Exit]]:
+def _before_stop(story: Story, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
     """Deaths before the launcher began to stop the others; all of them when it never says so."""
     stops = {
         e.place.source: e.place.offset for e in reversed(story.of(Stopped)) if "closing signal" not in e.text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.progress import Asleep, LongWork, Step
+from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep
 from nodedoctor.triage.events.store import (
     BarrierMissed,
     ClientsMissing,
@@ -16,7 +16,7 @@ from nodedoctor.triage.events.store import (
     PeerGone,
     StoreWait,
 )
-from nodedoctor.triage.events.system.exits import Exit, Forced
+from nodedoctor.triage.events.system.exits import Forced, ProcessExit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who
@@ -125,8 +125,12 @@ def silent(story: Story) -> Iterator[Candidate]:
     gone = _silent(story)
     if gone:
         ranks = {who.rank for who in gone}
-        heard = {e.who.rank for e in story.events if story.late(e) and not isinstance(e.what, (Exit, Forced))}
-        alive = [e for e in story.of(Exit) if e.who.rank in ranks and e.what.signal in (9, 15)]
+        heard = {
+            e.who.rank
+            for e in story.events
+            if story.late(e) and not isinstance(e.what, (ProcessExit, Forced))
+        }
+        alive = [e for e in story.of(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
         confidence: Confidence = "medium" if ranks <= heard else "low"
         yield _absent(story, gone, evidence, "never arrived where the others waited", "absence", confidence)
@@ -137,7 +141,7 @@ def frozen(story: Story) -> Iterator[Candidate]:
     forced = story.of(Forced)
     pids = {event.who.pid for event in forced}
     waited = {wait.who.rank for wait in story.waits}
-    named = distinct([e.who for e in forced] + [e.who for e in story.of(Exit) if e.who.pid in pids])
+    named = distinct([e.who for e in forced] + [e.who for e in story.of(ProcessExit) if e.who.pid in pids])
     held = [who for who in named if who.rank not in waited]
     if held and len(held) <= max(1, len(story.ranks_seen) // 3):
         yield _absent(
@@ -227,7 +231,7 @@ def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] |
             rank is not None and (rank in waited or (ranks is not None and rank not in ranks))
         ):
             continue
-        steps = [e for e in story.of(Step) if e.place.source == event.place.source]
+        steps = [e for e in story.of(TrainingStep) if e.place.source == event.place.source]
         after = [e for e in steps if e.place.offset > event.place.offset and not story.late(e)]
         return event if len(after) <= 1 else None
     return None

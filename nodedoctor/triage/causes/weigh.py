@@ -15,7 +15,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.system.exits import Exit, NodeLost
+from nodedoctor.triage.events.system.exits import NodeLost, ProcessExit
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import Raised
@@ -143,7 +143,7 @@ def _time(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None
 def _place(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:
     """The first process to be killed says nothing itself: what another one says then is an echo."""
     ranks = _ranks(one)
-    killed = {e.who.rank for e in story.of(Exit) if e.what.first and e.what.signal in KILLS} - {None}
+    killed = {e.who.rank for e in story.of(ProcessExit) if e.what.first and e.what.signal in KILLS} - {None}
     if not killed or not ranks or one.ground not in ("own error", "death", "path"):
         return None
     if ranks & killed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.model import Who
 from nodedoctor.triage.story import Story
 
@@ -53,7 +53,7 @@ def listed(ranks: Iterable[int]) -> str:
 
 def sole_failure(story: Story) -> tuple[Who, ...]:
     """The only rank that its launcher saw fail by itself: who an error line without a rank belongs to."""
-    exits = story.of(Exit)
+    exits = story.of(ProcessExit)
     ranked = distinct(event.who for event in exits if event.what.signal != 15)
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing

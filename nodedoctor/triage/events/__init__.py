@@ -40,7 +40,7 @@ SIGNS: tuple[Sign, ...] = (
 )
 """Every sign of every family."""
 
-LIFE = (progress.Step, progress.Finished, progress.LongWork, progress.Serving)
+LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
 ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
@@ -265,7 +265,7 @@ def _speaker(line: Line) -> Who:
 _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
 
 
-def _listed(line: Line, what: exits.Exit, row: dict[str, str]) -> Event[Any]:
+def _listed(line: Line, what: exits.ProcessExit, row: dict[str, str]) -> Event[Any]:
     """An entry of torchelastic's failure list, with the identity the list gives."""
     rank = re.match(r"(\d{1,6})(?: \(local_rank: (\d{1,6})\))?", row.get("rank", ""))
     pid = re.search(r"\(pid: (\d+)\)", row["exitcode"])

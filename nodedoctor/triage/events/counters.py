@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event, Line, Who
 
 JUMP = 20
@@ -73,10 +73,10 @@ class Counters:
         counter.event = Event(None, line.place, who, line.time, line.text, line.repeated, line.origin)
         self._moved[key] = counter
 
-    def flush(self) -> Iterator[Event[Step]]:
+    def flush(self) -> Iterator[Event[TrainingStep]]:
         """One event per counter that moved since the last flush, the busiest first."""
         for counter in sorted(self._moved.values(), key=lambda counter: -counter.rises):
-            what = Step(counter.series, counter.part, counter.first, counter.last, counter.rises)
+            what = TrainingStep(counter.series, counter.part, counter.first, counter.last, counter.rises)
             counter.rises = 0
             if counter.event is not None:
                 yield replace(counter.event, what=what)

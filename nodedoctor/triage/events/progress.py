@@ -11,7 +11,7 @@ from nodedoctor.whole_numbers import whole
 
 
 @record
-class Step:
+class TrainingStep:
     """A counter of steps moved, or was seen for the first time.
 
     `series` is the counter's own name and process: only the same series can go on. `part` counts how often it

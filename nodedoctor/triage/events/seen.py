@@ -17,7 +17,7 @@ class Seen:
 
 
 @record
-class Unread:
+class UnreadTrouble:
     """A line that announces trouble, by the severity its program gave it, and that no sign reads."""
 
 
@@ -81,11 +81,11 @@ _ANNOUNCES = re.compile(
 )
 
 
-def unread(line: Line) -> Unread | None:
+def unread(line: Line) -> UnreadTrouble | None:
     """The announcement in a line that nothing else was read from."""
     found = _ANNOUNCES.search(line.text)
     if not line.text:
         return None
     if found is None:
-        return Unread() if line.level in ("E", "F") else None
-    return Unread() if manner(line, found.start(), found.end()) == "plain" else None
+        return UnreadTrouble() if line.level in ("E", "F") else None
+    return UnreadTrouble() if manner(line, found.start(), found.end()) == "plain" else None

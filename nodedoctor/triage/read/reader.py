@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from nodedoctor.engine import input_files
 from nodedoctor.triage.events import ras, read_events
-from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.read import scan, unwrap
 from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
@@ -235,7 +235,7 @@ class EventSampler:
     def add(self, event: Event[Any]) -> None:
         """Take an event in, or let it go."""
         self._index += 1
-        self._steps = self._steps + 1 if isinstance(event.what, Step) else 0
+        self._steps = self._steps + 1 if isinstance(event.what, TrainingStep) else 0
         if self._steps > STEPS_KEPT:
             return
         key = (type(event.what), event.who.rank, event.who.labels[:1])

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import Finished, Size, Step
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.progress import Finished, Size, TrainingStep
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import TimedOut
 from nodedoctor.triage.model import Event
@@ -25,7 +25,7 @@ from nodedoctor.triage.read.identity import Heard, Tally, seats
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
-_OF_A_JOB = (Step, Finished, Size, Communicator, Raised, TimedOut, Exit)
+_OF_A_JOB = (TrainingStep, Finished, Size, Communicator, Raised, TimedOut, ProcessExit)
 
 
 @dataclass(slots=True)

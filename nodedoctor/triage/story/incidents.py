@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.progress import Finished, Step
-from nodedoctor.triage.events.seen import Unread
+from nodedoctor.triage.events.progress import Finished, TrainingStep
+from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
@@ -60,7 +60,7 @@ def runs(events: list[Event[Any]]) -> list[Run]:
         fatal = fatal or isinstance(what, FATAL)
         trouble = trouble or not isinstance(what, QUIET)
         done = done or isinstance(what, Finished)
-        moved = moved or isinstance(what, Step)
+        moved = moved or isinstance(what, TrainingStep)
     while len(cuts) > 1 and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
@@ -74,12 +74,12 @@ def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
         return True
     reached: dict[str, tuple[float, ...]] = {}
     for event in before:
-        if isinstance(event.what, Step):
+        if isinstance(event.what, TrainingStep):
             name = event.what.series.rpartition("|")[2]
             reached[name] = max(reached.get(name, ()), event.what.last)
     steps: Counter[str] = Counter()
     for event in after:
-        if isinstance(event.what, Step):
+        if isinstance(event.what, TrainingStep):
             name = event.what.series.rpartition("|")[2]
             if event.what.last > reached.get(name, ()):
                 steps[name] += event.what.rises
@@ -89,18 +89,20 @@ def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
 def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
-    later: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
     alive = False
-    trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, Unread))]
+    trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
-    known = Counter((event.what.series, event.what.part) for event in events if isinstance(event.what, Step))
+    known = Counter(
+        (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
+    )
     for event in reversed(events):
         what = event.what
-        if isinstance(what, Step):
+        if isinstance(what, TrainingStep):
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
         alive = alive or isinstance(what, (Finished, OrderedStop))
-        if isinstance(what, Unread) and alive:
+        if isinstance(what, UnreadTrouble) and alive:
             continue
         if (
             isinstance(what, (*QUIET, *FATAL))
@@ -113,12 +115,12 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
 
 def _survived(
     event: Event[Any],
-    later: dict[tuple[str, int], list[Step]],
+    later: dict[tuple[str, int], list[TrainingStep]],
     known: Counter[tuple[str, int]],
     alone: bool,
 ) -> bool:
     """True when a counter of before went on after this, or one began and came far."""
-    needed = SURVIVED if alone or isinstance(event.what, Unread) or event.manner != "plain" else FAR
+    needed = SURVIVED if alone or isinstance(event.what, UnreadTrouble) or event.manner != "plain" else FAR
     for key, steps in later.items():
         rises = sum(step.rises for step in steps)
         if rises >= SURVIVED and known[key] > 0:
@@ -143,7 +145,7 @@ def _final(event: Event[Any], events: list[Event[Any]]) -> bool:
     rank = event.who.rank
     if rank is None:
         return False
-    again = [e for e in events if e.who.rank == rank and isinstance(e.what, Step)]
+    again = [e for e in events if e.who.rank == rank and isinstance(e.what, TrainingStep)]
     return all(e.place.offset < event.place.offset for e in again) and any(
         e.who.rank not in (None, rank) and isinstance(e.what, FATAL) for e in events
     )

@@ -12,7 +12,7 @@ from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
-from nodedoctor.triage.events.system.exits import Ended, Exit, Forced, NodeLost, Stopped
+from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
 from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Left, TimedOut
@@ -27,7 +27,7 @@ QUIET = (
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
-FATAL = (TimedOut, Dying, Exit, Forced, Failed, Ended, ActorDied, NodeLost)
+FATAL = (TimedOut, Dying, ProcessExit, Forced, Failed, Ended, ActorDied, NodeLost)
 """Events no process survives: only a restart ends them."""
 
 

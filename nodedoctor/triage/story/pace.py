@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import Wait
 
@@ -19,7 +19,7 @@ def step_seconds(events: Iterable[Event[Any]]) -> float | None:
     """The median time of a step in seconds, as the job's own progress bars say it."""
     seconds = []
     for event in events:
-        found = _PACE.search(event.text) if isinstance(event.what, Step) else None
+        found = _PACE.search(event.text) if isinstance(event.what, TrainingStep) else None
         if found and float(found["value"]) > 0:
             value = float(found["value"])
             seconds.append(value if found["unit"] == "s/it" else 1 / value)
@@ -33,7 +33,7 @@ def ended_bars(events: Iterable[Event[Any]]) -> tuple[list[Event[Any]], set[int]
     """
     last: dict[tuple[int, str], Event[Any]] = {}
     for event in events:
-        if isinstance(event.what, Step) and event.who.rank is not None:
+        if isinstance(event.what, TrainingStep) and event.who.rank is not None:
             total = _TOTAL.search(event.what.series)
             if total:
                 last[event.who.rank, total[1]] = event

@@ -10,7 +10,7 @@ from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Roster, Size
 from nodedoctor.triage.events.ray import TaskFailed
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
@@ -27,7 +27,7 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
         rank = known.get(event.who.pid) if event.who.pid is not None else None
         if rank is None and isinstance(event.what, Xid):
             rank = by_bus.get((_short(event.who.host), event.what.bus))
-        if rank is None and alone and isinstance(event.what, Exit):
+        if rank is None and alone and isinstance(event.what, ProcessExit):
             rank = event.who.local_rank
         if event.who.rank is not None or rank is None:
             return event

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.triage.document import kind
-from nodedoctor.triage.events.progress import Finished, Step
+from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, RankState, Verdict, Who
 from nodedoctor.triage.story.model import Story
@@ -52,8 +52,8 @@ def states(story: Story, verdict: Verdict) -> tuple[RankState, ...]:
 def _state(event: Event[Any] | None) -> str:
     if event is None:
         return "missing"
-    if isinstance(event.what, (Exit, Raised)):
+    if isinstance(event.what, (ProcessExit, Raised)):
         return "died"
     if isinstance(event.what, Finished):
         return "finished"
-    return "running" if isinstance(event.what, Step) else "unknown"
+    return "running" if isinstance(event.what, TrainingStep) else "unknown"

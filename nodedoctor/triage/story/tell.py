@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import Size, Step
+from nodedoctor.triage.events.progress import Size, TrainingStep
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.model import Event, ProcessGroup
 from nodedoctor.triage.story.incidents import by_source, runs, unsurvived
@@ -55,7 +55,7 @@ def _furthest(events: Iterable[Event[Any]]) -> int:
     """How often the busiest counter of steps rose."""
     rises: Counter[str] = Counter()
     for event in events:
-        if isinstance(event.what, Step):
+        if isinstance(event.what, TrainingStep):
             rises[event.what.series] += event.what.rises
     return max(rises.values(), default=0)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.progress import Step
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.incidents import FAR
@@ -30,7 +30,7 @@ def hinted(events: Sequence[Event[Any]], waits: Iterable[Wait], expected: int | 
     """The events that are hints only."""
     waits = list(waits)
     works = _works(events, waits)
-    first = [e for e in events if isinstance(e.what, Exit) and e.what.first]
+    first = [e for e in events if isinstance(e.what, ProcessExit) and e.what.first]
     return [event for event in events if _hint(event, waits, expected, works, first)]
 
 
@@ -39,7 +39,7 @@ def _hint(
     waits: list[Wait],
     expected: int | None,
     works: bool,
-    first: list[Event[Exit]],
+    first: list[Event[ProcessExit]],
 ) -> bool:
     what = event.what
     if event.manner != "plain":
@@ -62,7 +62,7 @@ def _works(events: Sequence[Event[Any]], waits: list[Wait]) -> bool:
         return True
     rises: Counter[tuple[str, int]] = Counter()
     for event in events:
-        if isinstance(event.what, Step) and event.what.begins:
+        if isinstance(event.what, TrainingStep) and event.what.begins:
             rises[event.what.series, event.what.part] += event.what.rises
     return max(rises.values(), default=0) >= FAR
 
@@ -87,6 +87,6 @@ def _all_waited(waits: list[Wait], expected: int | None) -> bool:
     return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
 
 
-def _killed(first: list[Event[Exit]]) -> bool:
+def _killed(first: list[Event[ProcessExit]]) -> bool:
     """True when the first to end were killed: an exception ends a process with a code of its own."""
     return bool(first) and all(event.what.signal in (7, 9, 11) for event in first)

@@ -15,7 +15,7 @@ import pytest
 from say import caught, elastic
 
 from nodedoctor.triage.cli import parser
-from nodedoctor.triage.events.system.exits import Exit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.live import this_machine
 from nodedoctor.triage.model import Event, Place, Who
@@ -33,7 +33,9 @@ def ended(host: str | None, ago: float | None = 60.0) -> Event[Any]:
     then = NOW - datetime.timedelta(seconds=ago or 0)
     when = seconds(then.month, then.day, then.hour, then.minute, then.second, None)
     place = Place("train.log", 0)
-    return Event(Exit(-9), place, Who(rank=1, host=host), when if ago is not None else None, "exitcode: -9")
+    return Event(
+        ProcessExit(-9), place, Who(rank=1, host=host), when if ago is not None else None, "exitcode: -9"
+    )
 
 
 @named

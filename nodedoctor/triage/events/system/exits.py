@@ -16,7 +16,7 @@ _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "
 
 
 @record
-class Exit:
+class ProcessExit:
     """A process ended with this code: negative for a signal. `first`: its launcher saw this one first."""
 
     code: int
@@ -59,14 +59,14 @@ def _signal(word: str) -> int:
     return -(SIGNALS.get(word) or _WORDS.get(word) or number(word) or 9)
 
 
-def _prose(found: re.Match[str]) -> Exit | None:
+def _prose(found: re.Match[str]) -> ProcessExit | None:
     code = number(found["code"]) if found["code"] else _signal(found["signal"]) if found["signal"] else None
-    return Exit(code, first=True) if code else None
+    return ProcessExit(code, first=True) if code else None
 
 
-def _deepspeed(found: re.Match[str]) -> Exit | None:
+def _deepspeed(found: re.Match[str]) -> ProcessExit | None:
     code = numeral(found[1])
-    return Exit(code) if code else None
+    return ProcessExit(code) if code else None
 
 
 def _ended(signal: int) -> Ended | OrderedStop:
@@ -78,7 +78,7 @@ _NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*
 SIGNS: tuple[Sign, ...] = (
     sign(
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
-        lambda found: Exit(numeral(found["code"]), first=True),
+        lambda found: ProcessExit(numeral(found["code"]), first=True),
     ),
     sign(
         r"Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal"
@@ -104,7 +104,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *(?P<code>-?\d+) "
         r"\(pid: (?P<pid>\d+)\)",
-        lambda found: Exit(numeral(found["code"]), first=True),
+        lambda found: ProcessExit(numeral(found["code"]), first=True),
     ),
     sign(
         r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
@@ -113,45 +113,45 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal "
         r"(?P<signal>\d+)",
-        lambda found: Exit(-numeral(found["signal"]), first=True),
+        lambda found: ProcessExit(-numeral(found["signal"]), first=True),
     ),
     sign(
         r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
-        lambda _: Exit(1, first=True),
+        lambda _: ProcessExit(1, first=True),
     ),
     sign(
         r"^\s*Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]",
-        lambda _: Exit(1, first=True),
+        lambda _: ProcessExit(1, first=True),
     ),
     sign(
         _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
         r"|Illegal instruction)",
-        lambda found: Exit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"])),
     ),
     sign(
         _NODE + r"Exited with exit code (?P<code>\d+)",
-        lambda found: Exit(numeral(found["code"])),
+        lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
         r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault"
         r"|Bus error|Aborted)",
-        lambda found: Exit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"])),
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
         r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
-        lambda found: Exit(numeral(found["code"])),
+        lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
         r"(?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$",
-        lambda found: Exit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"])),
     ),
     sign(
         r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted)"
         r"|(?P<received>SIGSEGV|SIGABRT|SIGBUS) received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
-        lambda found: Exit(
+        lambda found: ProcessExit(
             -int(
                 found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or found["received"])
             )
@@ -160,13 +160,13 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
         r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?(?P<code>[1-9]\d{0,4})\b(?!.*\bsignal\b)",
-        lambda found: Exit(numeral(found["code"])),
+        lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
         r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted))",
-        lambda found: Exit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"])),
     ),
     symptom(
         "peer_died",
@@ -196,7 +196,7 @@ class ElasticBlock:
         self._root = False
         self._row: dict[str, str] = {}
 
-    def read(self, text: str) -> tuple[Exit, dict[str, str]] | None:
+    def read(self, text: str) -> tuple[ProcessExit, dict[str, str]] | None:
         """An exit with what the block says about it, when this line completes one."""
         if "Root Cause (first observed failure)" in text:
             self._root = True
@@ -210,4 +210,4 @@ class ElasticBlock:
             return None
         done, self._row = self._row, {}
         code = re.match(r"(-?\d{1,10})\b", done["exitcode"])
-        return (Exit(int(code[1]), first=self._root), done) if code else None
+        return (ProcessExit(int(code[1]), first=self._root), done) if code else None
