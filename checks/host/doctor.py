@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.exhaustion import Exhausted, Starts
+from nodedoctor.engine.children.exhaustion import Exhausted, Starts
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers

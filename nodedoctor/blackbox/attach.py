@@ -14,8 +14,8 @@ from typing import Any
 
 from nodedoctor.blackbox import after
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import ProgressSettings
-from nodedoctor.blackbox.sampler import SLOW
+from nodedoctor.blackbox.samples.progress import ProgressSettings
+from nodedoctor.blackbox.samples.sampler import SLOW
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.cli.console import Exit, complain
 from nodedoctor.errors import NodeDoctorError

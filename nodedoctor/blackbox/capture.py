@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from nodedoctor.blackbox import gpus
-from nodedoctor.blackbox.sample import RankSample
-from nodedoctor.engine import child_process
+from nodedoctor.blackbox.samples.sample import RankSample
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.json_shapes import document, whole
 from nodedoctor.record import record

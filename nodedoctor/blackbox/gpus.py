@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 
 DEADLINE = 8.0

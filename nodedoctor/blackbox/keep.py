@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.sample import RankSample, Sample
+from nodedoctor.blackbox.samples.sample import RankSample, Sample
 from nodedoctor.json_shapes import Json
 from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.triage.live import saved

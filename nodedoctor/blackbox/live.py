@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.blackbox import capture
-from nodedoctor.blackbox.sample import Sample, parse
-from nodedoctor.engine import child_process
+from nodedoctor.blackbox.samples.sample import Sample, parse
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from nodedoctor.blackbox import capture, confirm, keep, timeouts, verdict, ways
+from nodedoctor.blackbox import capture, keep, verdict, ways
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
-from nodedoctor.blackbox.sample import RankSample, Sample
-from nodedoctor.blackbox.sampler import SLOW, Sampler
-from nodedoctor.engine import child_process
+from nodedoctor.blackbox.samples import confirm, timeouts
+from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
+from nodedoctor.blackbox.samples.sample import RankSample, Sample
+from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from nodedoctor.blackbox.capture import spies
-from nodedoctor.blackbox.sample import RankSample
+from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.record import record
 
 CAP_SYS_PTRACE = 19

@@ -7,7 +7,7 @@ import contextlib
 import sys
 
 from nodedoctor.cli.endings import ended_by_signals
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session

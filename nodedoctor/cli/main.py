@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ImportError, SystemError):  # a module of C, or CPython itself, that finds no room fails so
         return _no_memory() if _little_room() else _bug()
     except OSError as error:
-        from nodedoctor.engine.exhaustion import CODES, why
+        from nodedoctor.engine.children.exhaustion import CODES, why
 
         if error.errno not in CODES:
             return _bug()

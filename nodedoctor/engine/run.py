@@ -14,7 +14,7 @@ from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.engine.causes import Devices, diagnose
-from nodedoctor.engine.exhaustion import Starts
+from nodedoctor.engine.children.exhaustion import Starts
 from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof

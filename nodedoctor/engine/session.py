@@ -11,7 +11,7 @@ from typing import Any
 
 from nodedoctor.cli.console import COMMANDS
 from nodedoctor.engine import recording as snapshot
-from nodedoctor.engine.fork_server import ForkServer
+from nodedoctor.engine.children.fork_server import ForkServer
 from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.registry import Check, Options
 from nodedoctor.engine.run import Diagnosis, now, this_node

@@ -258,7 +258,7 @@ def split(option: str, text: str) -> tuple[str, ...]:
 
 async def _make_folder(path: str) -> None:
     """Make the folder for --save, by a child: its file system may be dead."""
-    from nodedoctor.engine import child_process
+    from nodedoctor.engine.children import child_process
     from nodedoctor.engine.registry import Command
     from nodedoctor.fleet.model import FleetError
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from nodedoctor.blackbox import capture, live
-from nodedoctor.blackbox.sample import RankSample
+from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.fleet.model import Node
 from nodedoctor.triage.live import judge, saved
 from nodedoctor.triage.live.examine import judge_live

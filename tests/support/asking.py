@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check, Command, Options
 from nodedoctor.model import Expect, Finding, Observation, Outcome

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
 

@@ -17,8 +17,9 @@ from typing import Any
 from fakes.tree import SLOTS, VERSION
 
 from nodedoctor import demo
-from nodedoctor.engine import child_process, proof
+from nodedoctor.engine import proof
 from nodedoctor.engine.causes import Devices
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report

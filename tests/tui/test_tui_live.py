@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from tuidriver import checks, drive, frame, press, until
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu

@@ -47,7 +47,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a child that was killed has answered",
-        "nodedoctor/engine/child_process.py",
+        "nodedoctor/engine/children/child_process.py",
         'return Outcome.CRASH, f"killed by',
         'return Outcome.OK, f"killed by',
         "tests/engine/test_child_process.py tests/probes/gpu",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.exhaustion import exhausted_in
+from nodedoctor.engine.children.exhaustion import exhausted_in
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.gpu.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NVML, NvmlReading

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Literal
 
 from nodedoctor.engine.cache import once
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number

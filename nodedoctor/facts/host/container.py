@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any, Literal
 
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import own_cgroup

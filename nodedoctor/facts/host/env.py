@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any
 
 from nodedoctor.engine.cache import once
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import texts
 from nodedoctor.model import Observation, Unseen

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen

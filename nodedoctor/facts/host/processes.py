@@ -9,7 +9,7 @@ from dataclasses import asdict, field, replace
 from typing import Any
 
 from nodedoctor.engine.cache import once
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits

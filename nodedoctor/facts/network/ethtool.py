@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.json_shapes import mapping
 from nodedoctor.model import Observation, Unseen

@@ -10,7 +10,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from nodedoctor.engine.cache import once
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from nodedoctor.engine.child_process import child
+from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Unseen

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.children.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetRequest, Node
 from nodedoctor.fleet.transports import node_side

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from nodedoctor.engine import child_process
-from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.children import child_process
+from nodedoctor.engine.children.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading

@@ -10,7 +10,7 @@ from typing import Any
 
 import nodedoctor
 from nodedoctor.cli.compare import CompareError, read_report
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation
 from nodedoctor.report.document import Report

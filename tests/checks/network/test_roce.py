@@ -8,7 +8,7 @@ import json
 import pytest
 from asking import brief, judge
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.facts.network.ethtool import NAME, Ethtool, ethtool
 from nodedoctor.facts.rdma.port import IbPort

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import alarms, driver_files, machine, nvml, pci, processes, replay, services
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.gpu.gpus import Gpus

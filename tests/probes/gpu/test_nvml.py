@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fakes import nvml_env, write_config
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, LostGpu
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading

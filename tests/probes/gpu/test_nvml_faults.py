@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.facts.gpu.gpu import GpuReading
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading, nvml

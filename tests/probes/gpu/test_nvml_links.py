@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
 from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading

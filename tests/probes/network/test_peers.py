@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_net import ALONE, net
 from test_plugins import nodedoctor, results
 
-from nodedoctor.engine import child_process
+from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.facts.network.peers import NOBODY, Peer, Peers, peers
 from nodedoctor.facts.network.ping import Ping

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from say import caught, culprits, elastic
 
 from nodedoctor.blackbox import capture
-from nodedoctor.blackbox.sample import RankSample
+from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.triage.events import ras
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.flight.physics import physics

@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
-from nodedoctor.engine.child_stream import listen
+from nodedoctor.engine.children.child_stream import listen
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError
 from nodedoctor.fleet.transports import control

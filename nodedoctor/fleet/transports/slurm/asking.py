@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import replace
 
-from nodedoctor.engine.child_stream import listen
+from nodedoctor.engine.children.child_stream import listen
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetRequest, Node, NodeState
 from nodedoctor.fleet.reports import reading

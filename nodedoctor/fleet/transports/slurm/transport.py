@@ -14,7 +14,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
-from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.engine.children.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import control

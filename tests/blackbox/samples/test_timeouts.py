@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodedoctor.blackbox.sample import OutputPart, RankSample, Sample
-from nodedoctor.blackbox.timeouts import CAPTURE, Timeouts
+from nodedoctor.blackbox.samples.sample import OutputPart, RankSample, Sample
+from nodedoctor.blackbox.samples.timeouts import CAPTURE, Timeouts
 
 
 def told(*texts: str, minutes: int | None = None, gpus: bool = True) -> Timeouts:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.engine import child_process, search_path
+from nodedoctor.engine.children import child_process, search_path
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Outcome
 

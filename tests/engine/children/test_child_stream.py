@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from nodedoctor.engine.child_stream import listen
+from nodedoctor.engine.children.child_stream import listen
 from nodedoctor.engine.registry import Command
 
 pytestmark = pytest.mark.race

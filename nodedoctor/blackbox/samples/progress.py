@@ -20,7 +20,7 @@ import re
 import statistics
 from collections import deque
 
-from nodedoctor.blackbox.sample import TICKS_PER_SECOND, RankSample, Sample
+from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample, Sample
 from nodedoctor.record import record
 from nodedoctor.triage.events import progress as signs
 

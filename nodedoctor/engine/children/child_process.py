@@ -20,9 +20,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from nodedoctor.engine import exhaustion
+from nodedoctor.engine.children import exhaustion
+from nodedoctor.engine.children.search_path import search_path
 from nodedoctor.engine.registry import Command
-from nodedoctor.engine.search_path import search_path
 from nodedoctor.model import Observation, Outcome
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
         "-I",
         "-S",
         *told,
-        str(Path(__file__).parents[1] / "probes" / f"{program}.py"),
+        str(Path(__file__).parents[2] / "probes" / f"{program}.py"),
         *args,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from nodedoctor.blackbox.sample import Sample
+from nodedoctor.blackbox.samples.sample import Sample
 from nodedoctor.record import record
 
 NCCL, GLOO = 600.0, 1800.0

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from nodedoctor.engine.child_process import BACKLOG, KEPT, PIPE_DRAIN_S, feed, kill, spawn
+from nodedoctor.engine.children.child_process import BACKLOG, KEPT, PIPE_DRAIN_S, feed, kill, spawn
 from nodedoctor.engine.registry import Command
 
 TIED = 0.25

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nodedoctor.blackbox.capture import Capture
-from nodedoctor.blackbox.progress import IDLE, Activity, Suspicion
-from nodedoctor.blackbox.sample import TICKS_PER_SECOND, RankSample
+from nodedoctor.blackbox.samples.progress import IDLE, Activity, Suspicion
+from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.judge import main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodedoctor.engine.child_process import child, environment
+from nodedoctor.engine.children.child_process import child, environment
 from nodedoctor.engine.registry import Command
 
 _log = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from nodedoctor.blackbox.sample import Sample, parse
-from nodedoctor.engine import child_process
-from nodedoctor.engine.child_stream import ChildStream
+from nodedoctor.blackbox.samples.sample import Sample, parse
+from nodedoctor.engine.children import child_process
+from nodedoctor.engine.children.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 
 _log = logging.getLogger(__name__)
