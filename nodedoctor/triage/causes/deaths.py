@@ -59,7 +59,8 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
     """Ray noticed a dead worker. Its list of possible reasons is constant text.
 
     A worker that gave up waiting ends itself, and Ray then finds it dead: what Ray says of it, or says only
-    after the first timeout, follows from the timeout and is no cause.
+    after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
+    timeout, the dead worker may be such a one: so the confidence is low.
     """
     died = [event for event in story.of(ActorDied) if not follows(story, event)]
     if not died:
@@ -73,7 +74,7 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
     yield Candidate(
         "peer_died",
         "death",
-        "medium",
+        "low",
         f"Ray's worker {called(culprits) or ''} is gone, for a reason that Ray does not know".replace(
             "  ", " "
         ),

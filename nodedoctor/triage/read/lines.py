@@ -266,8 +266,9 @@ def _take(text: str, prefix: _Prefix) -> str | None:
     return None
 
 
-_ENDS_IN_LABEL = r"(\d+):\ "
-"""A learned prefix that ends in what `srun --label` prints: something else stands in front of that."""
+_ENDS_IN_LABEL = re.compile(r"(?:^|\\[ \])|]|>) \*\(\\d\+\):\\ $")
+"""The pattern of a learned prefix that ends in what `srun --label` prints, behind something else. The number
+is a word of its own: in `gpu017: ` it is a part of a host's name."""
 
 
 def _learned(text: str, habit: Habit, layer: int, prefix: _Prefix) -> str | None:
@@ -277,7 +278,7 @@ def _learned(text: str, habit: Habit, layer: int, prefix: _Prefix) -> str | None
     if found is None:
         return None
     if prefix.who.rank is None:
-        last = found.re.groups - 1 if pattern.pattern.endswith(_ENDS_IN_LABEL) else -1
+        last = found.re.groups - 1 if _ENDS_IN_LABEL.search(pattern.pattern) else -1
         numbers = (
             ("label" if i == last else f"prefix {layer}.{i}", whole(found[i + 1])) for i in sorted(columns)
         )
