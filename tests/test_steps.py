@@ -97,6 +97,7 @@ def test_on_a_rented_machine_and_in_a_container_no_reset_comes_first():
                     assert all(s.role == "last-resort" for s in first), (name, result.check)
 
 
+@pytest.mark.slow
 def test_every_nodedoctor_command_is_one():
     for where, step in every_step():
         words = shlex.split(step.command)

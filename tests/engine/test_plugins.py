@@ -173,6 +173,7 @@ def test_what_a_plugin_prints_is_not_in_the_report(tmp_path):
     assert done.stderr.split() == ["imported", "asked"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raised", some(["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit"], 3))
 def test_whatever_a_check_raises_is_one_unknown(tmp_path, raised):
     (tmp_path / "rack.py").write_text(PLUGIN + f"    raise {raised}\n")

@@ -114,6 +114,7 @@ def test_held_packages_are_those_installed_and_the_kernel_with_them(tmp_path: Pa
     assert codes == [0] and set(after["held"]) == {*DRIVER, KERNELS[distribution]}
 
 
+@pytest.mark.slow
 def test_where_the_distribution_is_not_known_each_step_names_its_own():
     steps = for_distribution(Fix("", HOLD_PACKAGES), "").steps
     assert len(steps) == 3 and all(step.when.startswith("this is ") for step in steps)

@@ -50,7 +50,7 @@ MUTATIONS = (
         "nodedoctor/engine/children/child_process.py",
         'return Outcome.CRASH, f"killed by',
         'return Outcome.OK, f"killed by',
-        "tests/engine/test_child_process.py tests/probes/gpu",
+        "tests/engine/children/test_child_process.py tests/probes/gpu",
     ),
     Mutation(
         "a probe that broke does not count in the exit code",

@@ -141,6 +141,7 @@ def test_wrong_words_are_refused():
     assert b"VERB:/PATH" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
     """A file whose open does not return: somebody holds a write lease on it and does not give it back."""
