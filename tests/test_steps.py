@@ -97,7 +97,6 @@ def test_on_a_rented_machine_and_in_a_container_no_reset_comes_first():
                     assert all(s.role == "last-resort" for s in first), (name, result.check)
 
 
-@pytest.mark.slow
 def test_every_nodedoctor_command_is_one():
     for where, step in every_step():
         words = shlex.split(step.command)
@@ -106,6 +105,7 @@ def test_every_nodedoctor_command_is_one():
             _accepted(words[1:], where)
 
 
+@pytest.mark.slow
 def test_every_nodedoctor_command_in_the_source_is_one():
     for path, text in _texts():
         ours = {"checks", "knowledge", "lint", "facts"} & set(path.parts) and path.suffix == ".py"

@@ -173,7 +173,6 @@ def test_what_a_plugin_prints_is_not_in_the_report(tmp_path):
     assert done.stderr.split() == ["imported", "asked"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("raised", some(["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit"], 3))
 def test_whatever_a_check_raises_is_one_unknown(tmp_path, raised):
     (tmp_path / "rack.py").write_text(PLUGIN + f"    raise {raised}\n")
@@ -182,6 +181,7 @@ def test_whatever_a_check_raises_is_one_unknown(tmp_path, raised):
     assert raised.partition("(")[0] in found[1]["summary"]
 
 
+@pytest.mark.slow
 def test_plugins_that_do_not_end_cost_their_time_once(tmp_path):
     wait = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except Exception:\n        pass\n"
     for name in ("a", "b", "c"):

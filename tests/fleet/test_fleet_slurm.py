@@ -308,7 +308,6 @@ def test_those_slurm_would_start_something_on_are_asked_and_the_others_named(clu
     assert cluster.log.read_text().endswith("released\n")
 
 
-@pytest.mark.slow
 def test_who_stops_listening_leaves_nothing_running(cluster):
     for name in ("gpu-1", "gpu-2"):
         cluster.node(name, "sleep 60" if name == "gpu-1" else "")
@@ -328,6 +327,7 @@ def test_who_stops_listening_leaves_nothing_running(cluster):
     assert cluster.log.read_text().endswith("released\n")
 
 
+@pytest.mark.slow
 def test_a_hanging_node_hides_nobody(cluster):
     cluster.node("gpu-1", "echo half >&2; sleep 60")
     cluster.node("gpu-2")
@@ -380,7 +380,6 @@ def test_nodes_that_are_not_given_in_time_are_told_with_the_reason(cluster):
         asked("-I1")
 
 
-@pytest.mark.slow
 def test_a_check_is_not_taken_for_an_option(cluster):
     """`--slurm nvlink` would have salloc run a command called nvlink."""
     with pytest.raises(FleetError, match="--slurm nvlink: no option of srun"):
@@ -388,6 +387,7 @@ def test_a_check_is_not_taken_for_an_option(cluster):
     assert not cluster.log.exists()
 
 
+@pytest.mark.slow
 def test_one_busy_node_does_not_hide_the_idle_ones(cluster):
     """A job over all nodes would wait for the one that has no room."""
     cluster.node("gpu-1")

@@ -114,12 +114,12 @@ def test_held_packages_are_those_installed_and_the_kernel_with_them(tmp_path: Pa
     assert codes == [0] and set(after["held"]) == {*DRIVER, KERNELS[distribution]}
 
 
-@pytest.mark.slow
 def test_where_the_distribution_is_not_known_each_step_names_its_own():
     steps = for_distribution(Fix("", HOLD_PACKAGES), "").steps
     assert len(steps) == 3 and all(step.when.startswith("this is ") for step in steps)
 
 
+@pytest.mark.slow
 def test_every_recipe_of_every_fix_leaves_services_modules_and_modes_as_they_were(tmp_path: Path):
     """Whatever a fix adds around it, resets one after the other or a reload, nothing is missing."""
     seen: dict[tuple[str, ...], list[Step]] = {}

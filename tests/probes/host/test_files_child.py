@@ -141,7 +141,6 @@ def test_wrong_words_are_refused():
     assert b"VERB:/PATH" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
     """A file whose open does not return: somebody holds a write lease on it and does not give it back."""
@@ -157,6 +156,7 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
     signal.signal(signal.SIGIO, before)
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_named_and_the_rest_reported(hanging: Path):
     for name in ("mlx5_0", "mlx5_1", "mlx5_2"):
         write(hanging / f"class/{name}/fw_ver", "28.1\n")
