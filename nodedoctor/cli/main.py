@@ -150,6 +150,10 @@ def diagnose(words: list[str]) -> int:
     import gc
 
     gc.disable()  # it is over before there is anything worth looking for
+    if not arguments.replay:
+        from nodedoctor.engine.children import search_path
+
+        search_path.begin()
     from nodedoctor.engine.session import Session
 
     try:
@@ -161,6 +165,10 @@ def diagnose(words: list[str]) -> int:
 
 def _no_input(arguments: argparse.Namespace) -> str:
     """What is wrong with the places asked to be read, before any work is done."""
+    asked = ("env_file", "python", "exec", "peers")
+    if arguments.replay and (given := [name for name in asked if getattr(arguments, name)]):
+        option = f"--{given[0].replace('_', '-')}"
+        return f"{option} is for a node that is asked now; a recording holds what was asked then"
     if not os.path.isdir(arguments.root):
         return f"--root: no folder {arguments.root}"
     if arguments.env_file:

@@ -41,15 +41,30 @@ class SearchPath:
         return f"as root these folders of PATH are not searched: {reasons}" if reasons else ""
 
 
+def begin() -> None:
+    """As root, have the folders looked at while we import what needs to know."""
+    if is_root():
+        wanted = _wanted(_path())
+        _begun[wanted] = _look(wanted)
+
+
 def search_path() -> SearchPath:
     """The folders that our children search."""
-    return _judged(os.environ.get("PATH", os.defpath), root=is_root())
+    return _judged(_path(), root=is_root())
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath)
+
+
+def _wanted(path: str) -> tuple[str, ...]:
+    known = path.split(os.pathsep)
+    return (*known, *(folder for folder in SBIN if folder not in known))
 
 
 @functools.lru_cache(maxsize=8)
 def _judged(path: str, *, root: bool) -> SearchPath:
-    known = path.split(os.pathsep)
-    wanted = (*known, *(folder for folder in SBIN if folder not in known))
+    wanted = _wanted(path)
     if not root:
         return SearchPath(os.pathsep.join(wanted))
     said = _asked(wanted)
@@ -67,18 +82,9 @@ def _judged(path: str, *, root: bool) -> SearchPath:
 def _asked(folders: tuple[str, ...]) -> dict[int, str]:
     """What a child says of each folder within its time; without a word, the folders of the system will do."""
     usual = {number: "yes" for number, folder in enumerate(folders) if folder in (*SBIN, *_BIN)}
-    try:
-        child = subprocess.Popen(
-            (sys.executable, "-I", "-S", str(_PROGRAM), *folders),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError as error:  # no more processes
-        _log.debug("the folders of PATH could not be looked at: %s", error)
+    child = _begun.pop(folders, None) or _look(folders)
+    if child is None or child.stdout is None:
         return usual
-    assert child.stdout is not None
     answer, patience = b"", FIRST_S
     with selectors.DefaultSelector() as selector, child.stdout:
         selector.register(child.stdout, selectors.EVENT_READ)
@@ -91,3 +97,20 @@ def _asked(folders: tuple[str, ...]) -> dict[int, str]:
         _log.debug("pid %d looks at the folders of PATH, cannot be killed and is left behind", child.pid)
     rows = (line.partition(" ") for line in answer.decode("utf-8", "replace").splitlines())
     return {int(number): words for number, _, words in rows if number.isdecimal()} or usual
+
+
+_begun: dict[tuple[str, ...], subprocess.Popen[bytes] | None] = {}
+
+
+def _look(folders: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
+    try:
+        return subprocess.Popen(
+            (sys.executable, "-I", "-S", str(_PROGRAM), *folders),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:  # no more processes
+        _log.debug("the folders of PATH could not be looked at: %s", error)
+        return None
