@@ -285,7 +285,8 @@ def _name(volume: Volume) -> str:
 
 def _said(volume: Volume) -> list[Evidence]:
     """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
-    told = [quoted_like("disk", rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*", MOUNTS)]
+    line = rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*"
+    told = [quoted_like("disk", line, place) for place in MOUNTS]
     if volume.error:
         return [*told, reading("disk", f'errors["{volume.asked}"]')]
     space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)

@@ -122,9 +122,18 @@ class Progress:
 
     @property
     def missing(self) -> tuple[RankSample, ...]:
-        """Ranks that had a process and have none any more."""
-        now = {rank.key for rank in self._last.living} if self._last else set()
-        return tuple(rank for key, rank in self._seen.items() if key not in now)
+        """Ranks that had a process and have none any more.
+
+        What a task's shell or prolog started has the environment of the rank, too, and ends long before it;
+        and a rank that was restarted has another process.
+        """
+        living = self._last.living if self._last else ()
+        now, held = {rank.key for rank in living}, {(rank.job, rank.rank) for rank in living}
+        return tuple(
+            rank
+            for key, rank in self._seen.items()
+            if key not in now and (rank.rank is None or (rank.job, rank.rank) not in held)
+        )
 
     def feed(self, sample: Sample) -> bool:
         """Take in a sample; True when it shows progress by a step or a heartbeat."""

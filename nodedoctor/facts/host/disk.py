@@ -15,7 +15,14 @@ from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.env import Env
-from nodedoctor.facts.host.mounts import Mount, mount_of, parse_mountinfo
+from nodedoctor.facts.host.mounts import (
+    MOUNTINFOS,
+    Mount,
+    mount_of,
+    mountinfo_below,
+    mountinfo_of,
+    parse_mountinfo,
+)
 from nodedoctor.json_shapes import number, whole
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -23,9 +30,8 @@ from nodedoctor.record import record
 EACH_SECONDS = 3
 MOST_MOUNTS = 24
 GIB = 1024**3
-_MOUNTINFO = "/proc/self/mountinfo"
-MOUNTS = f'files["{_MOUNTINFO}"]'
-"""Where the table of mounts stands in what the probe printed."""
+MOUNTS = tuple(f'files["{path}"]' for path in MOUNTINFOS)
+"""Where the table of mounts may stand in what the probe printed."""
 _ALWAYS = {
     "/": "/",
     "/tmp": "/tmp",
@@ -62,12 +68,21 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     """Space and inodes of the file systems of HOME, caches, Ray's files, and of real mounts."""
     known, files = Env.parse(env), Files.parse_json(container)
     paths = {*_uses(known.variables if isinstance(known, Env) else {})}
-    mounts = parse_mountinfo(files.text(_MOUNTINFO) or "") if isinstance(files, Files) else ()
+    ours = isinstance(files, Files) and options.root == "/"  # below another root they are the container's
+    mounts = parse_mountinfo(mountinfo_of(files) or "") if ours and isinstance(files, Files) else ()
     paths |= {mount.point for mount in worth_asking(mounts)}
     words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
     each = ("--each", str(EACH_SECONDS))
     return Command(
-        child("host/files", "--root", options.root, *each, f"read:{_MOUNTINFO}", "read:/etc/fstab", *words)
+        child(
+            "host/files",
+            "--root",
+            options.root,
+            *each,
+            f"read:{mountinfo_below(options.root)}",
+            "read:/etc/fstab",
+            *words,
+        )
     )
 
 
@@ -117,10 +132,10 @@ class Disk:
             return files
         if not files.statvfs and not files.errors:
             return Unseen.of(seen)
-        mounts = parse_mountinfo(files.text(_MOUNTINFO) or "")
+        mounts = parse_mountinfo(mountinfo_of(files) or "")
         uses = _uses(env.variables if isinstance(env, Env) else {})
         volumes: dict[str, Volume] = {}
-        for path in sorted({*files.statvfs, *files.errors} - {_MOUNTINFO, "/etc/fstab"}):
+        for path in sorted({*files.statvfs, *files.errors} - {*MOUNTINFOS, "/etc/fstab"}):
             mount = mount_of(path, mounts)
             volume = _volume(path, mount, files)
             if volume is not None:

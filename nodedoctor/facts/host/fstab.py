@@ -6,11 +6,11 @@ import re
 
 from nodedoctor.engine.registry import fact
 from nodedoctor.facts.files import Files
-from nodedoctor.facts.host.mounts import parse_mountinfo
+from nodedoctor.facts.host.mounts import mountinfo_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
-FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
+FSTAB = "/etc/fstab"
 _DATA = re.compile(
     r"nfs4?|cifs|smb3|lustre|gpfs|ceph|beegfs|wekafs|glusterfs|fuse\.\S+|ext[234]|xfs|btrfs|f2fs|bcachefs|zfs"
 )
@@ -43,7 +43,7 @@ class Fstab:
         files = Files.parse_json(seen)
         if isinstance(files, Unseen):
             return files
-        mounts, text = files.text(MOUNTINFO), files.text(FSTAB)
+        mounts, text = mountinfo_of(files), files.text(FSTAB)
         if text is None and files.error(FSTAB) == "ENOENT":
             return cls(None)
         if mounts is None or text is None:

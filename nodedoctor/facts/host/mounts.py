@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from nodedoctor.facts.files import Files
 from nodedoctor.record import record
 
 # File systems whose server may be gone while the mount stays: every access then waits for it.
@@ -13,6 +14,20 @@ _NETWORK = re.compile(
 )
 # Local fuse file systems of containers: they answer as the local disk does.
 _LOCAL_FUSE = re.compile(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
+
+
+MOUNTINFOS = ("/proc/self/mountinfo", "/proc/1/mountinfo")
+"""Where the mounts of this process stand, and those of the node's first process."""
+
+
+def mountinfo_below(root: str) -> str:
+    """Which table tells the mounts of the node whose / lies at `root`: our own is then the container's."""
+    return MOUNTINFOS[root != "/"]
+
+
+def mountinfo_of(files: Files) -> str | None:
+    """The table that was read; None when none could be."""
+    return next((text for path in MOUNTINFOS if (text := files.text(path)) is not None), None)
 
 
 @record

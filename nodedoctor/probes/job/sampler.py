@@ -57,6 +57,8 @@ TAIL = 64 << 10
 PROCESSES = 1024
 """Ranks looked at, at most."""
 PYTHON = re.compile(r"^(?:python|pt_main_thread|ray::)")
+SHELL = re.compile(r"(?:ba|da|k|z|fi)?sh|slurm_script|srun")
+"""What Slurm starts a task or a script with; it only waits for what it started in turn."""
 RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
 PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
 OURS = re.compile(r"(?:^|[\0/])nodedoctor(?:\.pyz)?\0|/nodedoctor-\d+/[0-9a-f]{32}\.pyz\0")
@@ -162,6 +164,7 @@ class Watch:
         for kind in IDENTITIES:
             ranked = {pid for pid, one in known.items() if one.get("by") == kind[0]}
             if kind[0] == "SLURM_PROCID":  # srun gives it to the shell as well that starts the Python
+                ranked = {pid for pid in ranked if not SHELL.fullmatch(name(pid))}
                 ranked = {pid for pid in ranked if PYTHON.match(name(pid))} or ranked
             top = [pid for pid in sorted(ranked) if parents.get(pid) not in ranked]
             if top:

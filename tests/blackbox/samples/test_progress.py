@@ -116,6 +116,17 @@ def test_launchers_that_were_there_before_the_ranks_are_not_missed() -> None:
     assert progress.suspicion() is None
 
 
+def test_what_had_the_environment_of_a_rank_that_lives_is_not_missed() -> None:
+    """A command of the task's shell or prolog, and the process of a rank before it was restarted."""
+    progress = Progress()
+    early = replace(RANKS[1], pid=9, title="sleep")
+    progress.feed(at(0.0, (RANKS[0], early)))
+    for moment in range(2, 40, 2):
+        progress.feed(at(float(moment)))
+    assert progress.missing == ()
+    assert progress.suspicion() is None
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.floats(0.5, 30), st.integers(0, 3)), min_size=3, max_size=60))
 def test_a_job_that_steps_is_never_suspected(steps: list[tuple[float, int]]) -> None:
