@@ -64,7 +64,8 @@ def names_somebody(text: str) -> bool:
         return False  # System.IO
     if text.startswith(("_SB", "_PR", "_TZ", "_GPE")):
         return False  # the firmware's name of a device (ACPI)
-    if before in NOWHERE or name in NOWHERE or (others and name.startswith(_REVERSED)):
+    reversed_ = others and name.startswith(_REVERSED) and f"{ending}." not in _REVERSED
+    if before in NOWHERE or name in NOWHERE or reversed_:
         return False
     telling = bool(re.search("[0-9-]", before))
     if ending in _FEW and not (telling or others):

@@ -59,6 +59,9 @@ def objections(version: str) -> Iterator[str]:
     tags = git("tag", "--list", "v*").split()
     if f"v{version}" in tags:
         yield f"the tag v{version} exists"
+    here = _VERSION.findall((ROOT / VERSION_FILE).read_text(encoding="utf-8"))
+    if here and (now := number(here[0])) and wanted < now:
+        yield f"{version} is older than {here[0]}, what {VERSION_FILE} says"
     for tag in tags:
         if (released := number(tag[1:])) and wanted < released:
             yield f"{version} is older than the tag {tag}"

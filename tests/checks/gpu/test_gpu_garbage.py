@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from typing import Any, get_args, get_type_hints
 
 from asking import checks, judge
 from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodedoctor import record
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
@@ -21,6 +23,20 @@ from nodedoctor.model import Expect, Observation, Outcome, Unseen
 SUBJECTS = ("memory", "thermal", "power", "clock", "pcie", "nvlink", "p2p", "fabric", "topo")
 NAMES = st.sampled_from([None, "Quadro X", *(model.product for model in models())])
 REASONS = st.sampled_from([None, (), ("gpu_idle",), ("hw_slowdown", "bit_40"), ("sw_thermal_slowdown",)])
+
+
+def write_out(cls: Any) -> None:
+    """Give a class and those of its fields the `__init__` of their first value: hypothesis reads it."""
+    for inner in (cls, *get_args(cls)):
+        if inner is not cls:
+            write_out(inner)
+        elif is_dataclass(inner) and vars(inner).get("__init__") is record.__init__:
+            inner.__init__ = record._initialiser(inner)
+            for hint in get_type_hints(inner).values():
+                write_out(hint)
+
+
+write_out(Gpu)
 GPUS = st.builds(
     lambda gpu, name, reasons: replace(gpu, name=name, clock_event_reasons=reasons),
     st.from_type(Gpu),
