@@ -158,4 +158,5 @@ def _bracket(numbers: list[str]) -> str:
 
 
 def _short(text: str) -> str:
+    text = "".join(sign if sign.isprintable() else "?" for sign in text[:61])
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -25,18 +25,27 @@ NAMES = st.sampled_from([None, "Quadro X", *(model.product for model in models()
 REASONS = st.sampled_from([None, (), ("gpu_idle",), ("hw_slowdown", "bit_40"), ("sw_thermal_slowdown",)])
 
 
-def write_out(cls: Any) -> None:
-    """Give a class and those of its fields the `__init__` of their first value: hypothesis reads it."""
-    for inner in (cls, *get_args(cls)):
-        if inner is not cls:
-            write_out(inner)
-        elif is_dataclass(inner) and vars(inner).get("__init__") is record.__init__:
-            inner.__init__ = record._initialiser(inner)
-            for hint in get_type_hints(inner).values():
-                write_out(hint)
+def write_out(cls: Any, written: set[Any]) -> None:
+    """Give a class and those of its fields the `__init__` of their first value: hypothesis reads it.
+
+    It remembers strategies, and may have been asked for these before: so each gets one of its own.
+    """
+    for inner in get_args(cls):
+        write_out(inner, written)
+    if not is_dataclass(cls) or cls in written:
+        return
+    written.add(cls)
+    if vars(cls).get("__init__") is record.__init__:
+        type.__setattr__(cls, "__init__", record._initialiser(cls))
+    hints = get_type_hints(cls)
+    for hint in hints.values():
+        write_out(hint, written)
+    if cls is not Gpu:
+        fields = {name: st.from_type(hint) for name, hint in hints.items()}
+        st.register_type_strategy(cls, st.builds(cls, **fields))
 
 
-write_out(Gpu)
+write_out(Gpu, set())
 GPUS = st.builds(
     lambda gpu, name, reasons: replace(gpu, name=name, clock_event_reasons=reasons),
     st.from_type(Gpu),
