@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import smi_texts
 from recorded import (
+    A100,
     DRIVER,
     alarms,
     container,
@@ -24,29 +25,6 @@ from recorded import (
 )
 
 Fake = Callable[..., dict[str, str]]
-A100 = {
-    "name": "NVIDIA A100-SXM4-80GB",
-    "pci_id": "0x20b210de",
-    "architecture": 7,
-    "cc": "8.0",
-    "links": 12,
-    "nvlink_version": 4,
-    "speed_mbytes_s": 25000,
-    "nvlink_switch_links": 12,
-    "pcie_generation": 4,
-    "pcie_generation_max": 4,
-    "pcie_generation_device_max": 4,
-    "clock_max_graphics": 1410,
-    "clock_max_sm": 1410,
-    "clock_app_graphics": 1155,
-    "clock_default_app_graphics": 1155,
-    "power_limit": 400,
-    "power_limit_requested": 400,
-    "power_limit_default": 400,
-    "power_limit_max": 400,
-    "t_limit_margin": "-",
-    "fabric_state": "-",
-}
 PLAIN = {"links": 0, "fabric_state": "-", "t_limit_margin": "-"}
 NO_GB200_CPU_LINK = {"pcie_generation": 1, "pcie_width": 16}
 DOWN = {f"link{link}": "down" for link in range(18)}

@@ -9,27 +9,24 @@ from typing import Any
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
+from nodedoctor.redact.every_text import every_text
 
 _ALONE = frozenset(["host", "hostname", "alias"])
 _LISTED = ("hosts", "odd", "pair", "nodes", "smallest", "next", "seen_once", "failing", "passing", "unjudged")
 _NAMES = _ALONE.union(_LISTED)
 """Keys under which the names of nodes stand, alone or in lists."""
-_WORDS = (
-    "schema",
-    "tool",
-    "source",
-    "verdict",
-    "status",
-    "state",
-    "fault",
-    "mode",
-    "what",
-    "action",
-    "owner",
-)
 _OURS = frozenset(
     [
-        *_WORDS,
+        "schema",
+        "tool",
+        "source",
+        "verdict",
+        "status",
+        "state",
+        "fault",
+        "mode",
+        "what",
+        "action",
         "owner",
         "started",
         "kind",
@@ -51,7 +48,7 @@ def redacted_nodes(document: Json) -> dict[str, Any]:
     leaves = dict.fromkeys(_under(document, frozenset(["leaf"])))
     named = "".join(f'"hostname": {json.dumps(name)}\n' for name in hosts)
     named += "".join(f'"ClusterName": {json.dumps(name)}\n' for name in leaves)
-    texts = "\n".join((named, *_texts(document)))
+    texts = "\n".join((named, *every_text(document, keys=True)))
     # Taken for what `net` says: every dotted quad in such a document is an address.
     redaction = Redaction.of([Observation("net", text=texts)], {})
     return {key: _replaced(value, key, redaction) for key, value in document.items()}
@@ -68,20 +65,6 @@ def _under(value: Any, keys: frozenset[str], inside: bool = False) -> Iterator[s
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _under(inner, keys, inside)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text, as JSON has it too: what is learned must be seen as it will be replaced."""
-    if isinstance(value, str):
-        yield value
-        yield json.dumps(value)
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield str(key)
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
 
 
 def _replaced(value: Any, key: str, redaction: Redaction) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects, words
 from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
+from nodedoctor.redact.every_text import every_text
 
 _OURS = frozenset(
     [
@@ -34,7 +34,7 @@ _PEOPLE = ("culprits", "victims", "parties", "ranks")
 def redacted_triage(document: Json) -> dict[str, Any]:
     """The document as it may be sent away; it is judged as before."""
     named = "".join(f'"hostname": "{host}"\n' for host in dict.fromkeys(_hosts(document)))
-    quoted = "\n".join((named, *_texts(document)))
+    quoted = "\n".join((named, *every_text(document)))
     redaction = Redaction.of([Observation("triage", text=quoted)], {})
     return {key: _replaced(value, key, redaction) for key, value in document.items()}
 
@@ -48,19 +48,6 @@ def _hosts(document: Json) -> Iterator[str]:
         yield words(silent.get("host"))
     for part in (*objects(document.get("jobs")), *objects(document.get("standings"))):
         yield from map(words, listed(part.get("hosts")))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text as it stands, and as JSON has it: what is learned must be seen as it will be replaced."""
-    if isinstance(value, str):
-        yield value
-        yield json.dumps(value)
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
 
 
 def _replaced(value: Any, key: str, redaction: Redaction) -> Any:

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from fakes import CONFIG
-from hosts import BIN, Host, Hosts
+from hosts import BIN, Host, Hosts, need
 
 PATIENCE = 60  # seconds; a hang guard
 SLURM_CONF = """\
@@ -108,3 +110,16 @@ def until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < ends, "it did not come to that in time"
         time.sleep(0.2)
+
+
+@contextmanager
+def running(folder: Path, nvml: Path) -> Iterator[Cluster]:
+    """A cluster that is up, and down again afterwards."""
+    need("munged", "slurmctld", "slurmd", "srun", "nft")
+    with Hosts(folder, count=5, nvml=nvml) as hosts:
+        made = Cluster(hosts)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.end()

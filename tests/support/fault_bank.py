@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from recorded import driver_files, iommu, machine, mesh, pci, services, topo
+from recorded import A100, driver_files, iommu, machine, mesh, pci, services, topo
 
 Values = Mapping[str, object]
 SWITCHES = ("22a3",) * 4
@@ -32,29 +32,7 @@ class Fault(NamedTuple):
     around: Mapping[str, str] = {}
 
 
-_A100: Values = {
-    "name": "NVIDIA A100-SXM4-80GB",
-    "pci_id": "0x20b210de",
-    "architecture": 7,
-    "cc": "8.0",
-    "links": 12,
-    "nvlink_version": 4,
-    "speed_mbytes_s": 25000,
-    "nvlink_switch_links": 12,
-    "pcie_generation": 4,
-    "pcie_generation_max": 4,
-    "pcie_generation_device_max": 4,
-    "clock_max_graphics": 1410,
-    "clock_max_sm": 1410,
-    "clock_app_graphics": 1410,
-    "clock_default_app_graphics": 1155,
-    "power_limit": 400,
-    "power_limit_requested": 400,
-    "power_limit_default": 400,
-    "power_limit_max": 400,
-    "t_limit_margin": "-",
-    "fabric_state": "-",
-}
+_A100: Values = {**A100, "clock_app_graphics": 1410}
 _B200: Values = {
     "name": "NVIDIA B200",
     "pci_id": "0x290110de",

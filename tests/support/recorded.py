@@ -26,6 +26,30 @@ from nodedoctor.model import Report
 
 DEVICES = "/sys/bus/pci/devices"
 DRIVER = "570.86.10"  # as the fake NVML has it
+A100 = {
+    "name": "NVIDIA A100-SXM4-80GB",
+    "pci_id": "0x20b210de",
+    "architecture": 7,
+    "cc": "8.0",
+    "links": 12,
+    "nvlink_version": 4,
+    "speed_mbytes_s": 25000,
+    "nvlink_switch_links": 12,
+    "pcie_generation": 4,
+    "pcie_generation_max": 4,
+    "pcie_generation_device_max": 4,
+    "clock_max_graphics": 1410,
+    "clock_max_sm": 1410,
+    "clock_app_graphics": 1155,
+    "clock_default_app_graphics": 1155,
+    "power_limit": 400,
+    "power_limit_requested": 400,
+    "power_limit_default": 400,
+    "power_limit_max": 400,
+    "t_limit_margin": "-",
+    "fabric_state": "-",
+}
+"""What the fake NVML says of an A100, where that is not what it says of an H100."""
 NIC = ("15b3", "1021", "020000")
 
 

@@ -15,7 +15,6 @@ import ast
 import copy
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,12 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from run import copy_tree
+
 CORE = ("checks", "nodedoctor/engine/causes.py", "nodedoctor/engine/peers.py", "nodedoctor/triage/causes")
 """Where findings are judged, folded into causes, and where triage weighs."""
 LIMIT_S = 300
 """Seconds for the tests of one mutant: a change that makes a loop endless counts as noticed."""
-LEFT_OUT = shutil.ignore_patterns(".venv*", ".git", "build", "dist", "__pycache__", ".*_cache", ".hypothesis")
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -156,8 +155,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        root = Path(place) / "nodedoctor"
-        shutil.copytree(ROOT, root, ignore=LEFT_OUT)
+        root = Path(place)
+        copy_tree(root)
         paths = [root / name for name in arguments.files or CORE]
         files = sorted(file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
         drawn = [mutant for file in files for mutant in mutants(file)]

@@ -147,6 +147,16 @@ def survives(mutation: Mutation, copy: Path) -> bool:
     return done.returncode == 0
 
 
+def copy_tree(to: Path) -> None:
+    """Copy what tests need, so that the sources themselves are never changed."""
+    for name in COPIED:
+        source = TOP / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=NOT_COPIED)
+        else:
+            shutil.copy(source, to / name)
+
+
 def main() -> int:
     """Try all, or those whose text holds a word of the command line."""
     words = sys.argv[1:]
@@ -154,12 +164,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nodedoctor-mutations-") as folder:
         copy = Path(folder)
-        for name in COPIED:
-            source = TOP / name
-            if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=NOT_COPIED)
-            else:
-                shutil.copy(source, copy / name)
+        copy_tree(copy)
         left = sum(survives(one, copy) for one in chosen)
     print(f"{len(chosen) - left} of {len(chosen)} changes are noticed; {time.monotonic() - began:.0f} s")
     return 1 if left else 0

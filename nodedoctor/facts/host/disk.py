@@ -68,22 +68,12 @@ def disk_space(options: Options, env: Observation, container: Observation) -> Co
     """Space and inodes of the file systems of HOME, caches, Ray's files, and of real mounts."""
     known, files = Env.parse(env), Files.parse_json(container)
     paths = {*_uses(known.variables if isinstance(known, Env) else {})}
-    ours = isinstance(files, Files) and options.root == "/"  # below another root they are the container's
-    mounts = parse_mountinfo(mountinfo_of(files) or "") if ours and isinstance(files, Files) else ()
-    paths |= {mount.point for mount in worth_asking(mounts)}
+    if isinstance(files, Files) and options.root == "/":  # below another root they are the container's
+        mounts = parse_mountinfo(mountinfo_of(files) or "")
+        paths |= {mount.point for mount in worth_asking(mounts)}
     words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
-    each = ("--each", str(EACH_SECONDS))
-    return Command(
-        child(
-            "host/files",
-            "--root",
-            options.root,
-            *each,
-            f"read:{mountinfo_below(options.root)}",
-            "read:/etc/fstab",
-            *words,
-        )
-    )
+    each, table = ("--each", str(EACH_SECONDS)), f"read:{mountinfo_below(options.root)}"
+    return Command(child("host/files", "--root", options.root, *each, table, "read:/etc/fstab", *words))
 
 
 @record

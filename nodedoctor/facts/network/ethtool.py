@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import field
 
 from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
-from nodedoctor.json_shapes import mapping
+from nodedoctor.json_shapes import document, mapping
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -38,14 +37,11 @@ class Ethtool:
         """Read the child's document."""
         if not seen.answered:
             return Unseen.skip(NO_ETHERNET) if NO_ETHERNET in seen.note else Unseen.of(seen)
-        try:
-            document = json.loads(seen.text)
-        except (ValueError, RecursionError):
-            return Unseen.of(seen)
-        if not isinstance(document, dict) or not isinstance(document.get("interfaces"), dict):
+        told = document(seen)
+        if told is None or not isinstance(told.get("interfaces"), dict):
             return Unseen.of(seen)
         counts = {
-            str(name): {str(key): value for key, value in mapping(told).items() if type(value) is int}
-            for name, told in document["interfaces"].items()
+            str(name): {str(key): value for key, value in mapping(counted).items() if type(value) is int}
+            for name, counted in told["interfaces"].items()
         }
         return cls(counts)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import BIN, Hosts, need
-from slurm_cluster import Cluster, until
+from hosts import BIN
+from slurm_cluster import Cluster, running, until
 
 pytestmark = pytest.mark.real
 
@@ -38,17 +38,11 @@ fi
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, nvml_folder: Path) -> Iterator[Cluster]:
-    need("munged", "slurmctld", "slurmd", "srun", "nft")
     folder = tmp_path_factory.mktemp("slurm")
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
-    with Hosts(folder, count=5, nvml=nvml_folder) as hosts:
-        made = Cluster(hosts)
-        try:
-            made.start()
-            yield made
-        finally:
-            made.end()
+    with running(folder, nvml_folder) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

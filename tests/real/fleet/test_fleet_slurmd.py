@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import BIN, Hosts, need
-from slurm_cluster import PATIENCE, Cluster, until
+from hosts import BIN
+from slurm_cluster import PATIENCE, Cluster, running, until
 
 pytestmark = pytest.mark.real
 
@@ -20,15 +20,9 @@ DEADLINE = 25
 
 @pytest.fixture
 def cluster(tmp_path: Path, nvml_folder: Path) -> Iterator[Cluster]:
-    need("munged", "slurmctld", "slurmd", "srun", "nft")
     tmp_path.chmod(0o755)
-    with Hosts(tmp_path, count=5, nvml=nvml_folder) as hosts:
-        made = Cluster(hosts)
-        try:
-            made.start()
-            yield made
-        finally:
-            made.end()
+    with running(tmp_path, nvml_folder) as made:
+        yield made
 
 
 def by_host(fleet: dict[str, Any]) -> dict[str, dict[str, Any]]:
