@@ -99,13 +99,14 @@ class ChecksScreen(Screen[None]):
         """Show a new state. Until a person moves the cursor it is on the first row, the worst."""
         if state is None:
             return
-        self.state = state
+        before, self.state = self.state, state
         tiles = strip(state, self.size.width, self._glyphs)
         head = self.query_one("#head", Lines)
         head.show([*detail.head(state, self._narrowed()), *((tiles,) if tiles else ())])
         head.set_class(not tiles, "-without-tiles")
         self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + HINTS)
-        self.query_one(Subjects).show(panels(state))
+        if before is None or _differ(before, state):
+            self.query_one(Subjects).show(panels(state))
         listing = self.panes.listing
         listing.show(self._rows(state))
         if not self._by_hand and listing.rows:
@@ -321,3 +322,8 @@ class ChecksScreen(Screen[None]):
         check = self._engine.about.checks.get(result["check"])
         everything = detail.detail(state, result, check, full=full)
         return [*own, Para(), *everything] if own else everything
+
+
+def _differ(one: State, other: State) -> bool:
+    """Whether more than time has gone by between them."""
+    return one.report["results"] is not other.report["results"] or one.running.keys() != other.running.keys()
