@@ -122,6 +122,10 @@ class ChecksScreen(Screen[None]):
         """On the whole screen there is more to read."""
         self._show_detail()
 
+    def on_page_resized(self) -> None:
+        """What is in view of a card ends with a whole step."""
+        self._show_detail()
+
     def on_listing_chosen(self) -> None:
         """Open or shut a fold; anything else is read on the whole screen."""
         key = self.panes.listing.key or ""
@@ -295,6 +299,11 @@ class ChecksScreen(Screen[None]):
         bad = {r["check"] for r in results if severity_of(r).is_problem and r["check"] not in running}
         return [row.key for row in rows if row.key in bad]
 
+    def _says(self, key: str) -> bool:
+        """Whether a row is whole in the list."""
+        listing = self.panes.listing
+        return any(row.key == key and listing.is_whole(row) for row in listing.rows)
+
     def _cause(self) -> Cause | None:
         return home.cause_of(self.state, self.panes.listing.key or "") if self.state else None
 
@@ -314,7 +323,11 @@ class ChecksScreen(Screen[None]):
             return card.fold(state, name, home.folds(state).get(name, ()))
         result, cause = self._selected(), self._cause()
         full = self.panes.zoomed == "page"
-        own = card.card(state.report, cause) if cause is not None else []
+        own: list[Para] = []
+        if cause is not None and full:
+            own = card.card(state.report, cause)
+        elif cause is not None:
+            own = card.card(state.report, cause, titled=not self._says(key), room=self.panes.page.room)
         if result is None:
             return own or [Para("nothing fits this filter" if self._filter.text else "no checks")]
         if own and not full:
