@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 RANK = """
-import os, subprocess, sys, time
+import multiprocessing, os, subprocess, sys, time
 sys.path.insert(0, {packages!r})
-from torch.distributed.distributed_c10d import all_reduce
+from torch.distributed.distributed_c10d import all_reduce, broadcast
 
 def load_shard():
     time.sleep(600)
@@ -51,6 +51,25 @@ def slow_steps():
         time.sleep(3)
         print(f"step {{step}} loss 1.0", flush=True)
 
+def from_loader(work):
+    queue = multiprocessing.Queue()
+    multiprocessing.Process(target=work, args=(queue,), daemon=True).start()
+    return queue.get()
+
+def killed(queue):
+    os.kill(os.getpid(), 9)
+
+def read_a_pipe(queue):
+    reader, writer = os.pipe()
+    queue.put(os.read(reader, 1))
+
+def fill_memory(group):
+    with open(group + "/cgroup.procs", "w") as file:
+        file.write(str(os.getpid()))
+    hoard = bytearray(os.urandom(1 << 20))
+    for _ in range(1024):  # the group's limit ends it long before
+        hoard += hoard[: 1 << 20]
+
 def spin():
     while True:
         sum(range(10000))
@@ -69,7 +88,15 @@ def main():
 
 main()
 """
-WAIT = "import time\n\n\ndef all_reduce(seconds):\n    time.sleep(seconds)\n"
+WAIT = """
+import time
+
+def all_reduce(seconds):
+    time.sleep(seconds)
+
+def broadcast(seconds):
+    time.sleep(seconds)
+"""
 
 
 def job(folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600) -> list[str]:

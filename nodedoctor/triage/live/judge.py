@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.causes.who import called
@@ -12,6 +13,7 @@ from nodedoctor.triage.events.progress import LongWork
 from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
@@ -52,7 +54,18 @@ def events(live: LiveJob) -> list[Event[Any]]:
     elif second:
         lines = [line for raw in second.split("\n") for line in parse(raw, Place("NCCL RAS", 0))]
         told += [event for event in read_events(lines) if not isinstance(event.what, RasRunning)]
-    return told
+    return told + list(_of_kernel(live))
+
+
+def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
+    """What the kernel said of this job's processes; of a node with several jobs the rest is about others."""
+    known = {(process.host or live.host, process.pid): process for process in live.processes}
+    for host, raw in live.kernel:
+        for event in read_events(parse(raw, Place("kernel log", 0))):
+            killed = event.what.killed_pid if isinstance(event.what, HostOom) else None
+            process = known.get((host, event.who.pid or killed or -1))
+            if process is not None:
+                yield replace(event, who=_who(live, process))
 
 
 def _states(live: LiveJob) -> Iterator[Candidate]:
