@@ -79,12 +79,17 @@ def main():
     for step in range(6):
         time.sleep(0.1)
         if rank == 0:
-            print(f"step {{step}} loss 1.0", flush=True)
+            say(f"step {{step}} loss 1.0")
     if rank == 1:
         {fault}
-        print("step 99 loss 1.0", flush=True)
+        say("step 99 loss 1.0")
         os._exit(0)
     all_reduce({seconds})
+    {after}
+
+def say(line):
+    if not {quiet}:
+        print(line, flush=True)
 
 main()
 """
@@ -99,16 +104,25 @@ def broadcast(seconds):
 """
 
 
-def job(folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600) -> list[str]:
-    """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it."""
+def job(
+    folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600, after: str = "pass", quiet: bool = False
+) -> list[str]:
+    """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it and then
+    do what comes after; a quiet job prints no steps.
+    """
     packages = folder / "packages" / "torch" / "distributed"
     packages.mkdir(parents=True)
     (packages / "distributed_c10d.py").write_text(WAIT)
     for place in (packages, packages.parent):
         (place / "__init__.py").write_text("")
     script = folder / "train.py"
-    values = {"packages": str(folder / "packages"), "scratch": str(folder / "scratch"), "seconds": seconds}
-    script.write_text(RANK.format(fault=fault, **values))
+    values = {
+        "packages": str(folder / "packages"),
+        "scratch": str(folder / "scratch"),
+        "seconds": seconds,
+        "after": after,
+    }
+    script.write_text(RANK.format(fault=fault, quiet=quiet, **values))
     each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
     places = " ".join(map(str, range(ranks)))
     return ["sh", "-c", f"trap 'trap - TERM; kill 0' TERM; for rank in {places}; do {each} done; wait"]

@@ -140,9 +140,9 @@ def test_watch_a_job_that_runs_already(tmp_path: Path) -> None:
     assert any("HANG" in line for line in lines)
 
 
-def said_until(words: str, tmp_path: Path, fault: str, hang_after: int) -> str:
+def said_until(words: str, tmp_path: Path, fault: str, hang_after: int, **more: Any) -> str:
     """What `run` says of a job up to some words; then the job is ended."""
-    command = ranks.job(tmp_path, fault, seconds=600)
+    command = ranks.job(tmp_path, fault, **more)
     argv = [
         *NODEDOCTOR,
         "run",
@@ -169,6 +169,13 @@ def said_until(words: str, tmp_path: Path, fault: str, hang_after: int) -> str:
 
 def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
     assert "HANG" in said_until("goes on again", tmp_path, "time.sleep(12)", 4)
+
+
+def test_a_job_without_steps_goes_on_again(tmp_path: Path) -> None:
+    """Nothing is printed: that all of its ranks work again shows it."""
+    fault = "time.sleep(15); crunch()"
+    said = said_until("goes on again", tmp_path, fault, 4, seconds=15, after="crunch()", quiet=True)
+    assert "HANG" in said
 
 
 def test_an_endless_loop_is_no_work(tmp_path: Path) -> None:
