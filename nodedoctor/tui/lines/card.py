@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, Result, Step, is_blind, marked, worst
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Report,
+    Result,
+    Step,
+    full_summary,
+    is_blind,
+    marked,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import root, well, whose
 from nodedoctor.report.steps import told_step
@@ -38,7 +48,7 @@ def card(report: Report, cause: Cause) -> list[Para]:
     if found is None:
         return [*paras, labelled("who acts", whose(cause)), *_follows(report, cause)]
     check, finding, why = found
-    said = inert(finding["summary"])
+    said = inert(full_summary(finding))
     again = said.lower() in cause["headline"].lower()
     paras.append(Para(check if again else f"{check}: {said}", " " * (len(status.word) + 2), most=2))
     paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
