@@ -34,12 +34,13 @@ def record(cls: Cls) -> Cls:
     """Make a class of annotated fields a value: slotted, compared, hashed and shown by its fields."""
     annotations = {name: what for name, what in cls.__annotations__.items() if "ClassVar" not in str(what)}
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
-    defaults = {name: body.pop(name) for name in annotations if name in body}
     inherited: dict[str, None] = {}
+    defaults: dict[str, Any] = {}
     for base in cls.__mro__[:0:-1]:
         inherited.update(dict.fromkeys(vars(base).get("__match_args__", ())))
-        known = vars(base).get("_defaults", {}).items()
-        defaults = {**{name: value for name, value in known if name not in annotations}, **defaults}
+        defaults.update(vars(base).get("_defaults", {}))
+    for name in annotations:
+        defaults[name] = body.pop(name, MISSING)
     own = {
         "__qualname__": cls.__qualname__,
         "__slots__": tuple(name for name in annotations if name not in inherited),
@@ -57,7 +58,8 @@ class _Fields:
 
     def __init__(self, annotations: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._annotations = annotations
-        self._defaults = {name: value for name, value in defaults.items() if name in annotations}
+        given = ((name, defaults[name]) for name in annotations)
+        self._defaults = {name: value for name, value in given if value is not MISSING}
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self._owner = owner

@@ -15,8 +15,8 @@ is. What cannot be looked at, or is too large to look at, is not trusted.
 
 Used by the programs in `probes` too: standard library only, and none of it that takes long to import, because
 every run as root waits for one of them before it starts anything else. Measured on a virtual machine of two
-busy cores: 12 microseconds an entry; 18 to 35 ms for a bare start of the distribution's Python, which starting
-it without module `site` saves again; 0.1 to 0.6 s for an interpreter with its 7000 files of packages.
+busy cores: 12 microseconds an entry; 18 to 35 ms for a bare start of the distribution's Python, less
+without module `site`; 0.1 to 0.6 s for an interpreter with its 7000 files of packages.
 """
 
 from __future__ import annotations
