@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import Any
 
 from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import candidates, groups, weigh
+from nodedoctor.triage.causes.local import SAID
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError, SetUp
@@ -15,8 +17,9 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
+from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
 from nodedoctor.triage.story import Story
@@ -46,7 +49,7 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
         collective=best.collective or (story.first_wait.work if story.first_wait else None),
         evidence=_evidence(best.evidence),
         timeline=_timeline(story),
-        owner=OWNERS.get(best.cause, "UNDETERMINED"),
+        owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
         weighed=_weighed(weighed),
         alternatives=_alternatives(weighed),
         incidents=story.incidents,
@@ -98,6 +101,8 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
         headline = "no failure in what was read: the server was up"
+    elif story.of(Stopped):
+        headline = "the launcher ended its processes, and no line says which one failed first, or why"
     elif story.of(SetUp):
         headline = "the log ends while the job is set up, and no line says why"
     else:
@@ -185,7 +190,7 @@ def _open_question(story: Story) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
-        return _ended_first(story) or "the job failed, and what was read does not say why"
+        return _ended_first(story) or _cut_short(story) or _first_words(story)
     who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
     limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
     what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
@@ -203,6 +208,25 @@ def _open_question(story: Story) -> str:
     if others and len(story.ranks_seen) == story.expected:
         return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
     return f"{who} waited{limit} in {what} for a rank that these logs do not show"
+
+
+def _cut_short(story: Story) -> str:
+    """Where the log was in a traceback when it ended."""
+    cut = story.of(CutShort)
+    if not cut:
+        return ""
+    who = called(event.who for event in cut[:1])
+    frame = cut[0].what.frames[-1] if cut[0].what.frames else None
+    where = f" at {frame.file.rpartition('/')[2]}, line {frame.line}," if frame is not None else ""
+    of = f" of {who}" if who else ""
+    return f"the log ends in a traceback{of},{where} before the line that names the exception"
+
+
+def _first_words(story: Story) -> str:
+    """The first line about trouble, where nothing explains it."""
+    first = min(story.trouble, key=story.moment, default=None)
+    said = f"; it begins with: {shorten(first.text, SAID, placeholder=' ...')}" if first is not None else ""
+    return f"the job failed, and what was read does not say why{said}"
 
 
 def _ended_first(story: Story) -> str:

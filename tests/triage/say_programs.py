@@ -95,6 +95,67 @@ SAID = {
         "network_socket_interface",
         [],
     ),
+    "a port that is taken": (
+        "[W1121 10:00:00.1 socket.cpp:462] [c10d] The server socket has failed to bind to [::]:29444 (errno:"
+        " 98 - Address already in use).\n"
+        "[E1121 10:00:00.2 socket.cpp:500] [c10d] The server socket has failed to listen on any local network"
+        " address.\n",
+        "network_socket_interface",
+        [],
+    ),
+    "an exception with a rank for a label": (
+        'Traceback (most recent call last):\n  File "/job/optim.py", line 9, in step\n    assert finite\n'
+        "AssertionError: Rank 21: the gradient is not finite\n",
+        "user_code_exception",
+        [21],
+    ),
+    "an exception in a page's marks": (
+        'Traceback (most recent call last):\n  File "/job/load.py", line 9, in load\n    read()\n'
+        "**### ValueError: 3 files are short**\n",
+        "user_code_exception",
+        [],
+    ),
+    "other parameters": (
+        "RuntimeError: DDP expects same model across all ranks, but Rank 2 has 88 params, while rank 5 has"
+        " inconsistent 86 params.\n",
+        "collective_mismatch",
+        [],
+    ),
+    "parameters of other sizes": (
+        "RuntimeError: [Rank 1]: params[7] in this process with sizes [64, 3] appears not to match sizes"
+        " [32, 3] of the same param in process 0.\n",
+        "collective_mismatch",
+        [],
+    ),
+    "a coordinator that does not answer": (
+        "jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: failed to connect to all addresses; last error:"
+        " UNKNOWN: ipv4:10.0.0.7:8476: Failed to connect to remote host: Connection refused\n",
+        "network_socket_interface",
+        [],
+    ),
+    "a key that nobody set": (
+        "E0000 00:00:1743713172.513857 42 client.cc:307] Execution of replica 0 failed: DEADLINE_EXCEEDED:"
+        " GetKeyValue() timed out with key: cuda:gemm_cache and duration: 5m\n",
+        "undetermined",
+        [],
+    ),
+    "a network plug-in": (
+        "ip-10-0-0-4:31:87 [2] nccl_net_ofi_init_ep:88 NCCL WARN NET/OFI Could not open endpoint. RC: -12,"
+        " ERROR: Cannot allocate memory\n",
+        "network_ib",
+        [],
+    ),
+    "a container that ended": (
+        "Error pod bert-worker-3 container pytorch exitCode: 2 terminated message: \n",
+        "undetermined",
+        [],
+    ),
+    "a container that ends again and again": (
+        "NAME            READY   STATUS             RESTARTS   AGE\n"
+        "bert-worker-1   0/1     CrashLoopBackOff   6          9m\n",
+        "undetermined",
+        [],
+    ),
     "a memory limit that was only touched": (
         "slurmstepd: error: Exceeded step memory limit at some point.\n" + raised(1, "ValueError: bad shard"),
         "user_code_exception",

@@ -16,7 +16,7 @@ from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.exits import ElasticBlock
-from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks
+from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -133,8 +133,10 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         counted = progress.counter(line.text)
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
+            traces.stepped()
     yield from open_errors.released()
     yield from counters.flush()
+    yield from traces.left()
     yield from dumps.flush()
     if last is not None and prose.is_article:
         yield Event(Article(), last.place, Who(), None, last.text)
@@ -206,7 +208,8 @@ def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Eve
         yield _listed(line, *listed)
         return
     for raised, spawned, how in traces.read(line):
-        who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
+        rank = own_rank(raised.message) if spawned is None else spawned
+        who = replace(line.who, rank=rank) if rank is not None and line.who.rank is None else line.who
         yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
         found = True
     alive = None if found else progress.read(line.text) or unread(line)

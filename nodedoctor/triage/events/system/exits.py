@@ -142,6 +142,18 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
+    sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
+        r"pod (?P<host>[\w.-]+) container \S+ exitCode: (?P<code>[1-9]\d*)"
+        r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
+        lambda found: ProcessExit(numeral(found["code"] or found["pods"])),
+    ),
+    symptom(
+        "peer_died",
+        "crash-loop",
+        r"\bCrashLoopBackOff\b|Back-off restarting failed container",
+        "a container ends each time that it is started (CrashLoopBackOff)",
+        decisive=False,
+    ),
     sign(
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
         r"(?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$",
