@@ -31,7 +31,8 @@ _SIGNALS = {
 def killed(story: Story) -> Iterator[Candidate]:
     """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
     forced = {event.who.pid for event in story.of(Forced)}
-    deaths = [e for e in story.of(ProcessExit) if _own(story, e, forced)]
+    began = min((event.what.at for event in story.of(ProcessExit) if event.what.at), default="")
+    deaths = [e for e in story.of(ProcessExit) if e.what.at <= began and _own(story, e, forced)]
     if not deaths:
         return
     first = [event for event in deaths if event.what.first] or _before_stop(story, deaths)

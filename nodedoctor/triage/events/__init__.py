@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
-from nodedoctor.triage.events.programs import amd, ascend, jax, serving
+from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
 from nodedoctor.triage.events.seen import Article, Prose, unread
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
@@ -33,6 +33,7 @@ SIGNS: tuple[Sign, ...] = (
     *kernel.SIGNS,
     *slurm.SIGNS,
     *jax.SIGNS,
+    *horovod.SIGNS,
     *serving.SIGNS,
     *ascend.SIGNS,
     *amd.SIGNS,
@@ -54,7 +55,7 @@ TOLD_AS_WARNING = (
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
     progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
-    oom.MemoryUser,
+    oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -112,11 +113,12 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     counters = Counters()
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
-    continued = Continued()
+    continued, stalls = Continued(), horovod.Stalls()
     for line in map(continued.line, _joined(lines)):
         last = line
         prose.read(line)
         yield from dumps.read(line)
+        yield from stalls.read(line)
         events = last_errors.told(line, list(_events(line, traces, block)))
         yield from open_errors.told(line)
         if events:

@@ -58,7 +58,7 @@ def _gpu_full(found: re.Match[str]) -> GpuFull:
     held = {int(row[1]): _gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
     if held and _ITSELF not in text:  # in a container torch takes its own process for another one
         held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
-    if held:
+    if held and sum(held.values()) <= total:  # under WSL each process has 2^64 bytes
         return GpuFull(wanted, sum(held.values()), total, max(held, key=lambda pid: held[pid]))
     others = total - free - own if free is not None and own else None
     return GpuFull(wanted, others, total)
@@ -73,7 +73,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"(?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP) out of memory"
         r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
-        r"|torch\.(?:cuda\.)?OutOfMemoryError"
+        r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
         r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
         r"|RESOURCE_EXHAUSTED: Out of memory|cudaErrorMemoryAllocation|CUDNN_STATUS_ALLOC_FAILED"
@@ -149,7 +149,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "version_mismatch",
         "wrong-build",
-        r"undefined symbol: |no kernel image is available"
+        r"undefined symbol: |no kernel image is available|device kernel image is invalid"
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"
         r"|forward compatibility was attempted"

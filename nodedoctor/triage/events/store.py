@@ -26,9 +26,12 @@ class PeerGone:
 
 @record
 class BarrierMissed:
-    """A monitored barrier names the ranks that did not come."""
+    """A monitored barrier, or who counts who came, names the ranks that did not come."""
 
     ranks: tuple[int, ...]
+    where: str = "the barrier"
+    passing: bool = False
+    """They may still come: the others went on waiting."""
 
 
 @record
@@ -90,6 +93,8 @@ _RUNNING = re.compile(
     r"(?:, ?TensorDtypes=\w+)?)"
 )
 _CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
+_WAITED = re.compile(r"[Tt]ime(?:d )?[ -]?[Oo]ut|^\W*$")
+"""Other errors are of the store's connection itself, and nobody was waited for."""
 _SOCKET: Cause = "network_socket_interface"
 
 
@@ -116,9 +121,10 @@ def _parameters(found: re.Match[str]) -> Mismatch:
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
-    return StoreWait(
-        number(found["root"] or "0"), _CUT.search(found["error"] or found["bare"] or "") is not None
-    )
+    error = found["error"] or found["bare"] or ""
+    dead = _CUT.search(error) is not None
+    waited = dead or _WAITED.search(error) is not None
+    return StoreWait(number(found["root"] or "0") if waited else None, dead)
 
 
 SIGNS: tuple[Sign, ...] = (

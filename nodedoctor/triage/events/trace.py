@@ -18,10 +18,12 @@ LONGEST_STACK = 64
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault|Died"
-    r"|Aborted))(?:\(\w+\))?"
+    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
+_QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?::\s(.*))?$")
+"""Behind a stack, a class with its module is an exception, whatever it is called."""
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
@@ -164,6 +166,8 @@ class Tracebacks:
             current.steps = self._steps
             return
         raised = _RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        if raised is None and current is not None and current.frames:
+            raised = _QUALIFIED.match(_bare(text))
         if raised is None:
             if current is not None and text and not text[0].isspace():
                 del self._open[line.key]
