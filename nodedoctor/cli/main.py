@@ -9,15 +9,14 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import Exit, alike, complain, drop, emit, exit_code, mutter, prepare, say
+from nodedoctor.cli.console import alike, complain, drop, emit, mutter, prepare, say
+from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.errors import NodeDoctorError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nodedoctor import model
     from nodedoctor.engine.session import Request, Session
@@ -289,6 +288,8 @@ def _peers(named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _request(arguments: argparse.Namespace) -> Request:
+    from pathlib import Path
+
     from nodedoctor.cli import outputs
     from nodedoctor.engine.registry import Options
     from nodedoctor.engine.session import Request

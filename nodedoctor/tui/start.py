@@ -113,7 +113,8 @@ def show_pairs(document: Mapping[str, Any]) -> int | None:
 
 def watch() -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
-    from nodedoctor.cli.console import Exit, complain
+    from nodedoctor.cli.console import complain
+    from nodedoctor.cli.exit_codes import Exit
 
     if not possible():
         return complain(
