@@ -39,7 +39,7 @@ _OFF_BUS = regex(
 _OFF_BUS_FIRST = regex(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
 _LOADED = regex(r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})")
 _MISMATCH = regex(r"NVRM: API mismatch: the client")
-_VERSION = regex(r"\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_VERSION = regex(r"version:?\s+(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _DEVICE = regex(rf"\b({ADDRESS})(?=[\s:),]|$)")
 _BOUND = regex(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
 _RESET = regex(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")

@@ -72,7 +72,8 @@ _MOUNT_BACK = regex(r"nfs: server (\S{1,255}) OK")
 _MODULE = regex(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
 
 _NIC = regex(
-    rf"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband)[:) ]+(?:probe of )?(?P<device>{ADDRESS})?"
+    r"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband|\befa)[:) ]+(?:probe of )?"
+    rf"(?P<device>{ADDRESS})?"
 )
 _NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
 _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
@@ -86,6 +87,9 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
         regex(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
         "firmware",
     ),
+    # Linux, drivers/infiniband/hw/efa/efa_com.c: the adapter did not answer, or refused.
+    (regex(r"completion \(polling\) timeout|didn't send any completion for admin cmd"), "firmware"),
+    (regex(r"Failed to (?:process|submit) command .*\berr -?\d"), "errors"),
     (regex(r"transmit queue \d+ timed out|TX timeout"), "queue"),
     (regex(r"[Hh]igh [Tt]emperature"), "temperature"),
     (regex(r"(?:insufficient|unadvertised) power on the PCIe slot"), "slot-power"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.triage.causes.stacks import held_up, waited_for
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.progress import LongWork
@@ -19,7 +20,7 @@ from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.wording import agree, listed
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
@@ -114,20 +115,16 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     waiting = [process for process in known if process.collective and not process.moved]
     others = [process for process in known if not process.collective]
     stuck = [process for process in others if not process.moved]
-    if len(waiting) < 1 or not stuck or len(others) > len(waiting):
+    if not stuck or not waited_for(others, waiting):
         return
     who = tuple(_who(live, process) for process in stuck)
     work = next((_legitimate(process) for process in stuck if _legitimate(process)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
-    headline = f"{called(who)} {_doing(stuck[0])}" + (" and keeps Python's lock" if gil else "")
-    headline += _loading(stuck[0])
+    doing = _doing(stuck[0]) + _loading(stuck[0])
+    headline = held_up(called(who), doing, len(waiting), waiting[0].collective, gil=gil)
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
-    headline += (
-        f"; {counted(len(waiting), 'rank')} {agree(len(waiting), 'waits', 'wait')} for it in "
-        f"{waiting[0].collective}"
-    )
     sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"
     yield Candidate(cause, "absence", sure, headline, evidence, who, victims)
 
