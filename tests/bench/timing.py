@@ -6,7 +6,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -26,6 +26,21 @@ def measure(argv: Sequence[str], runs: int = 7, env: dict[str, str] | None = Non
     walls, cpus, peaks = zip(*samples, strict=True)
     median = statistics.median
     return Timing(median(walls), median(cpus), median(peaks), runs)
+
+
+def in_turn(
+    commands: Mapping[str, Sequence[str]], runs: int = 9, env: dict[str, str] | None = None
+) -> dict[str, Timing]:
+    """Run several commands one after the other, `runs` times over after one warm-up of all.
+
+    What else the machine does meanwhile then hits all of them alike, and their ratios mean something.
+    """
+    rounds = [{name: _once(argv, env) for name, argv in commands.items()} for _ in range(runs + 1)][1:]
+    middle = statistics.median
+    return {
+        name: Timing(*(middle(column) for column in zip(*(one[name] for one in rounds), strict=True)), runs)
+        for name in commands
+    }
 
 
 def _once(argv: Sequence[str], env: dict[str, str] | None) -> tuple[float, float, float]:
