@@ -73,8 +73,13 @@ def quantity(value: float) -> str:
 def duration(seconds: float) -> str:
     """Seconds as people write them: 2.6 ms."""
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.2g} µs" if seconds >= 1e-6 else "under a microsecond"
-    return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
+        return f"{_figure(seconds * 1e6)} µs" if seconds >= 1e-6 else "under a microsecond"
+    return f"{_figure(seconds * 1e3)} ms" if seconds < 0.1 else f"{_figure(seconds)} s"
+
+
+def _figure(value: float) -> str:
+    """Two digits that count, never with an exponent: 730, not 7.3e+02."""
+    return f"{float(f'{value:.2g}'):.10g}"
 
 
 def _factor(op: str, ranks: int | None) -> float:

@@ -74,10 +74,12 @@ class TriageScreen(Screen[None]):
     def open(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
         """Show a `nodedoctor.triage/1` document; `again` are the words that made it, to read once more."""
         self._document, self._again = document, tuple(again)
-        self._around = {}
+        self._around, self._read_at = {}, ""
         self._draw()
         self.panes.listing.action_move_to(0)
         if self._again and document.get("outcome") not in DECIDED:
+            self._read_at = f"   read again every {EVERY_S} s"
+            self._draw()
             self._follow()
 
     def on_resize(self) -> None:
