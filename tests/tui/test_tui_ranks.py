@@ -63,8 +63,8 @@ def test_ranks_that_wait_in_different_collectives_have_different_letters():
 
 TIMEOUT = (
     "[rank{rank}]:[E1114 08:34:00.000000000 ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught"
-    " collective operation timeout: WorkNCCL(SeqNum=1187, OpType=ALLREDUCE, NumelIn=67108864, NumelOut=67108864,"
-    " Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n"
+    " collective operation timeout: WorkNCCL(SeqNum=1187, OpType=ALLREDUCE, NumelIn=67108864,"
+    " NumelOut=67108864, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n"
 )
 
 
