@@ -12,7 +12,17 @@ from itertools import groupby
 from textual.geometry import Size
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, Result, Step, is_blind, marked, worst
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Report,
+    Result,
+    Step,
+    full_summary,
+    is_blind,
+    marked,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import root, well, whose
 from nodedoctor.report.steps import told_step
@@ -47,7 +57,7 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     if found is None:
         return [title, labelled("who acts", whose(cause)), *_follows(report, cause)]
     check, finding, why = found
-    said = inert(finding["summary"])
+    said = inert(full_summary(finding))
     text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
     first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
     paras = [title] if titled else []
