@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui.lines import matrix, nodes
-from nodedoctor.tui.look import LABEL, Glyphs, Para
+from nodedoctor.tui.lines import matrix, nodes, unopened
+from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -65,8 +65,8 @@ class FleetScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Follow the nodes as they answer."""
-        hint = "   many nodes: nodedoctor fleet --ssh HOSTS, --slurm, --ray or --reports DIR"
-        self.query_one("#head", Lines).show([(("fleet", LABEL), (hint, ""))])
+        self.query_one("#head", Lines).show([(("fleet", LABEL), ("   no nodes were asked", QUIET))])
+        self.panes.page.show("", unopened.page("fleet"))
         self.watch(self.app, "round", self.show)
 
     def on_resize(self) -> None:
