@@ -255,11 +255,16 @@ def read(document: Mapping[str, Any]) -> Report:
         "node": dict(mapping(document.get("node"))),
         "verdict": verdict(results),
         "counts": counts(results),
-        "causes": [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))],
+        "causes": causes_of(document),
         "results": results,
         "probes": [_probe(entry) for entry in objects(document.get("probes"))],
         "facts": dict(mapping(document.get("facts"))),
     }
+
+
+def causes_of(document: Mapping[str, Any]) -> list[Cause]:
+    """The causes of a saved report; those without a name or a headline are left out."""
+    return [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))]
 
 
 def damage(document: Mapping[str, Any]) -> str:
