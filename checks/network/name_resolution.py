@@ -37,7 +37,7 @@ def hostname(
     evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
         "Set the real address of this host in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
-        (),
+        (look("hostname -I"), look("cat /etc/hosts")),
         "config",
         "nothing",
         "nodedoctor net.hostname",
