@@ -29,6 +29,12 @@ def counted(number: float, noun: str, many: str = "") -> str:
     return f"{digits} {agree(number, noun, many or plural(noun))}"
 
 
+def decimal(value: float, digits: int = 12) -> str:
+    """A number rounded to so many significant digits and never with an exponent: `280`, `0.0028`."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:.12f}".rstrip("0").rstrip(".") if abs(rounded) < 1 else f"{rounded:.12g}"
+
+
 def listed(items: Iterable[object], most: int = 0) -> str:
     """`a`, `a and b`, `a, b and c`; with `most` the rest as a number: `a, b and 3 more`."""
     words = [str(item) for item in items]

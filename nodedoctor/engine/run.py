@@ -130,6 +130,11 @@ class Diagnosis:
         moment: Moment = self._given[Moment]
         return moment
 
+    @property
+    def seconds(self) -> float:
+        """How long the run has lasted, or took."""
+        return round(self._seconds or time.monotonic() - self._began, 3)
+
     async def results(self) -> AsyncIterator[Result]:
         """Yield each check's result as soon as it is known; ends when all are."""
         waivers = asyncio.create_task(self.facts.get(Waivers))
@@ -186,7 +191,7 @@ class Diagnosis:
             tool=__version__,
             source=self._label,
             started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            seconds=round(self._seconds or time.monotonic() - self._began, 3),
+            seconds=self.seconds,
             node=node,
             results=results,
             observations=seen,

@@ -82,7 +82,7 @@ def folds(state: State) -> dict[str, list[Result]]:
     groups: dict[str, list[Result]] = {key: [] for key in (_ROOT, _OWN, _SLOW, *_TITLES)}
     certain = causes(state)
     roots = {found[0] for cause in certain if (found := root(state.report, cause))}
-    explained = {id for cause in state.report["causes"] for id in (cause["id"], *cause["explains"])}
+    explained = {id for cause in certain for id in (cause["id"], *cause["explains"])}
     for result in sorted(state.report["results"], key=lambda r: (-severity_of(r), r["check"])):
         groups[_group(result, state, roots, explained)].append(result)
     return {key: results for key, results in groups.items() if results and key != _ROOT}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 
 from nodedoctor.model import Status
 from nodedoctor.record import record
@@ -76,6 +77,7 @@ def panels(state: State) -> list[Panel]:
     return [*made, other] if other.worst else made
 
 
+@cache
 def subject_of(check: str) -> str:
     """The panel a check is in."""
     prefix = check.partition(".")[0]
