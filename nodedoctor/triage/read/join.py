@@ -1,4 +1,4 @@
-"""Lines that were broken are put together: a terminal or `fold` breaks all long lines at one width."""
+"""Lines that were broken are put together: at the width of a terminal, of `fold`, or of a column of rich."""
 
 from __future__ import annotations
 
@@ -40,3 +40,50 @@ def width(texts: Sequence[str]) -> int:
 
 def _head(text: str) -> str:
     return _HEAD.sub("0", text[:12])[:5]
+
+
+_ROW = re.compile(r"(?:\[[\d/:., ]{8,26}\]| {10,28}) (?:DEBUG   |INFO    |WARNING |ERROR   |CRITICAL) (?=.)")
+"""How the handler of rich begins a line: the time, left out while it is the same, and a severity."""
+_PLACE = re.compile(r" +([\w.-]+\.\w{1,4}:\d+)$")
+
+
+def column(texts: Sequence[str]) -> int:
+    """Where the column begins into which rich's handler broke the texts; 0 where it did not print them."""
+    begins = Counter(found.end() for text in texts if (found := _ROW.match(text)))
+    begin, often = begins.most_common(1)[0] if begins else (0, 0)
+    rows = sum(bool(text.strip()) for text in texts)
+    inside = sum(not text[:begin].strip() for text in texts if text.strip())
+    return begin if often > 1 and inside + often >= rows * 3 // 4 else 0
+
+
+class Column:
+    """Texts broken at words into a column: what would have fitted into the row above is a line of its own."""
+
+    def __init__(self, begin: int, wide: int) -> None:
+        self._begin, self._wide = begin, wide
+        self._room, self._last = 0, ""
+
+    def is_head(self, row: str) -> bool:
+        """Whether a text begins in this row."""
+        found = _ROW.match(row)
+        return found is not None and found.end() == self._begin
+
+    def head(self, row: str) -> str:
+        """The first row of a text, without the place that stands at its right."""
+        place = _PLACE.search(row) if len(row) >= self._wide else None
+        self._room = self._wide - self._begin - (len(place[1]) + 1 if place else 0)
+        row = (row[: place.start()] if place else row).rstrip()
+        self._last = row[self._begin :]
+        return row.lstrip()
+
+    def between(self, row: str) -> str | None:
+        """What was between the row above and this one; None when this is a line of its own."""
+        if not self._last or row[: self._begin].strip() or not row.strip():
+            self._last = ""
+            return None
+        text = row[self._begin :].rstrip()
+        first, last = text.split()[0], self._last.split()[-1]
+        fits = text[:1].isspace() or len(self._last) + 1 + len(first) <= self._room
+        folded = len(self._last) == self._room < len(first) + len(last)  # a word too long for any row
+        self._last = text
+        return None if fits else "" if folded else " "

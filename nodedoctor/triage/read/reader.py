@@ -109,6 +109,8 @@ def _form(head: bytes) -> str:
     text = head.decode("utf-8", "replace").lstrip("\ufeff\0")
     if unwrap.is_journal(text):
         return "journal"
+    if unwrap.is_screen(text):
+        return "screen"
     if unwrap.is_document(text):
         return "document"
     return "table" if unwrap.separator(text) else "lines"
@@ -145,6 +147,8 @@ def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
         records = iter(found) if found else None
     elif len(data) < unwrap.LARGEST_DOCUMENT and form == "table":
         records = unwrap.table(unwrap.rows(data, unwrap.separator(head)))
+    elif form == "screen":
+        records = unwrap.screen(data)
     elif form == "journal":
         records = unwrap.journal(data)
     if records is None:

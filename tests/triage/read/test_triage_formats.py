@@ -34,7 +34,17 @@ CRASHES = {
     "killed": steps(1, 3) + "run.sh: line 3: 4711 Killed   python train.py\n",
 }
 LOGS = {name: story[0] for name, story in STORIES.items()} | CRASHES
-UNDONE = {"fold 80", "fold 100", "fold 132", "rich", "less -N", "nl", "cat -n", "grep -C", "wandb console"}
+UNDONE = {
+    "fold 80",
+    "fold 100",
+    "fold 132",
+    "rich",
+    "less -N",
+    "nl",
+    "cat -n",
+    "grep -C",
+    "wandb console",
+}
 """Formats that can be undone only in most logs: not every broken line is one of the full width; a number and
 blanks in front of a text may be the text."""
 
