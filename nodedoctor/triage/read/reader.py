@@ -14,12 +14,13 @@ from typing import Any, BinaryIO
 from nodedoctor.engine import input_files
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import TrainingStep
+from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.normal import Lost, RawLine, normal
 from nodedoctor.triage.model import Event, Line, Place
-from nodedoctor.triage.read import scan, unwrap
+from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
-from nodedoctor.triage.read.normal import Lost, RawLine, normal
 from nodedoctor.triage.read.scan import Depth
 from nodedoctor.triage.read.search import Anchor, Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.redraws import drawings
+from nodedoctor.triage.lines.times import moment, seconds
 from nodedoctor.triage.model import (
     COMPILED,
     DEFAULT_WORLD,
@@ -22,8 +24,6 @@ from nodedoctor.triage.model import (
     Place,
     Who,
 )
-from nodedoctor.triage.read.redraws import drawings
-from nodedoctor.triage.read.times import moment, seconds
 from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384

@@ -9,10 +9,10 @@ from itertools import chain, islice
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
-from nodedoctor.triage.model import NOBODY, Line, Place
-from nodedoctor.triage.read import unwrap
-from nodedoctor.triage.read.join import Column, column, width
-from nodedoctor.triage.read.lines import (
+from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.join import Column, column, width
+from nodedoctor.triage.lines.learned import ALL, FEWEST, learned, margin, repeating
+from nodedoctor.triage.lines.prefixes import (
     LONGEST,
     SERIOUS,
     Habit,
@@ -22,7 +22,7 @@ from nodedoctor.triage.read.lines import (
     is_leveled,
     parse,
 )
-from nodedoctor.triage.read.prefix import ALL, FEWEST, learned, margin, repeating
+from nodedoctor.triage.model import NOBODY, Line, Place
 
 SAMPLE = 512
 """Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""

@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.times import moment
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
-from nodedoctor.triage.read.times import moment
 from nodedoctor.whole_numbers import json_integer, whole
 
 LARGEST_DOCUMENT = 64 << 20
