@@ -48,16 +48,20 @@ def _result(result: Result, redaction: Redaction) -> Result:
 def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
     text = redaction.text
     subject = text(finding["subject"] or "")
-    return {
+    told: Finding = {
         **finding,
         "id": identifier(check, subject),
         "summary": text(finding["summary"]),
         "subject": subject or None,
         "evidence": [_evidence(one, redaction) for one in finding["evidence"]],
         "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
-        "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
         "waived": None if finding["waived"] is None else text(finding["waived"]),
     }
+    if "because_of" in finding:
+        told["because_of"] = _id(finding["because_of"], redaction)
+    if "judged_without" in finding:
+        told["judged_without"] = text(finding["judged_without"])
+    return told
 
 
 def _evidence(one: Evidence, redaction: Redaction) -> Evidence:

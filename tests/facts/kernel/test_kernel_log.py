@@ -171,6 +171,18 @@ XIDS = [
         "warn",
         "investigate",
     ),
+    # The layout of an older driver, in a log that does not say which driver wrote it.
+    ([xid(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x1 0x0 0x0 0x0)")], "note", None),
+    # A word of neither layout, of a unit that NVIDIA always answers in the same way for this status.
+    ([xid(145, "RLW_CTRL Nonfatal XC1 i0 Link 09 (0x00008025 0x80000000 0x0 0x0 0x0 0x0)")], "note", None),
+    (
+        [xid(145, "RLW_SRC_TRACK Nonfatal XC0 i0 Link 2 (0x00000e2 0x00000004 0x0 0x0)")],
+        "warn",
+        "restart-job",
+    ),
+    # Somebody took the link down: no reset is asked for, and the link is gone.
+    ([xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x0 0x0 0x0 0x0 0x0)")], "warn", "none"),
+    ([xid(149, "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x0 0x0 0x0 0x0 0x0)")], "fail", "reset-gpu"),
 ]
 
 
@@ -200,6 +212,17 @@ def test_a_programs_error_is_history_after_a_day_on_a_gpu_that_counts_none():
     assert brief(found("kernel.xid", old, another, last, gpus=gpus())) == [("warn", "gpu:3")]
     hardware = xid(79, "GPU has fallen off the bus.")
     assert brief(found("kernel.xid", old, hardware, last, gpus=gpus()))[0] == ("fail", "gpu:3")
+
+
+def test_what_a_broken_link_leaves_behind_is_no_error_of_the_program():
+    last = f"[{20 * DAYS:.6f}] usb 1-1: new device"
+    removed = xid(45, "pid=9, name=python3, Ch 1 caused by previous Xid 149")
+    (one,) = found("kernel.xid", removed, last, gpus=gpus())
+    assert (one.status.value, one.subject) == ("warn", "gpu:3") and "NVLink" in one.summary
+    refused = xid(137, "pid=9, name=python3", seconds=120)
+    down = xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)", bus="0000:09:00.0", seconds=100)
+    assert brief(found("kernel.xid", refused, last, gpus=gpus())) == [("note", "xid:programs")]
+    assert ("warn", "gpu:3") in brief(found("kernel.xid", refused, down, last, gpus=gpus()))
 
 
 def test_one_buggy_job_on_many_gpus_is_one_note():
