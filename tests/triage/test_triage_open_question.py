@@ -86,3 +86,33 @@ def test_the_same_process_id_on_two_hosts_is_two_processes(tmp_path: Path) -> No
     heard += "(WorkerDict pid=833, ip=10.1.0.7) [rank12]: UserWarning: rank=12 uses defaults\n"
     assert culprits(judged(tmp_path, heard + ray.format(8))) == [None]
     assert culprits(judged(tmp_path, heard + ray.format(7))) == [12]
+
+
+CALL = "OpType={}, TensorShape=[{}], TensorDtypes={}"
+SUMS = (CALL.format("ALLREDUCE", "4, 2", "Float"), CALL.format("ALLREDUCE", "4, 3", "Float"))
+OTHERS = (CALL.format("ALLREDUCE", "4", "Float"), CALL.format("BROADCAST", "1", "Long"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (*SUMS, "ALLREDUCE with tensors that differ (rank 0: [4, 2] Float, rank 3: [4, 3] Float)"),
+        (*OTHERS, "(rank 0: ALLREDUCE [4] Float, rank 3: BROADCAST [1] Long)"),
+    ],
+)
+def test_a_mismatch_tells_in_what(one: str, other: str, said: str, tmp_path: Path) -> None:
+    call = "Rank {} is running collective: CollectiveFingerPrint(SequenceNumber=9, {}))"
+    text = f"RuntimeError: Detected mismatch between collectives on ranks. {call.format(0, one)}, but "
+    assert said in judged(tmp_path, text + call.format(3, other) + "\n").verdict.headline
+
+
+def test_rays_kill_names_the_node_and_how_full_it_was(tmp_path: Path) -> None:
+    text = (
+        "Memory on the node (IP: 10.2.0.9, ID: ab12) where the task (actor ID: 77, name=W.__init__, pid=4242,"
+        " memory used=3.10GB) was running was 120.50GB / 126.00GB (0.956349), which exceeds the memory usage"
+        " threshold of 0.95.\n"
+    )
+    headline = judged(tmp_path, text).verdict.headline
+    assert headline.startswith(
+        "the memory of 10.2.0.9 was full (120.50GB / 126.00GB), and Ray killed process 4242"
+    )

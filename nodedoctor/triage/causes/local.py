@@ -160,7 +160,14 @@ def host_memory(story: Story) -> Iterator[Candidate]:
         culprits = blamed(hog.who)
     elif not culprits:
         culprits = blamed(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
+    full = next((event for event in ooms if event.what.share), None)
     headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
+    if full is not None and not culprits:
+        where = f" of {full.who.host}" if full.who.host else ""
+        headline = (
+            f"the memory{where} was full ({full.what.share}), and Ray killed process"
+            f" {full.what.killed_pid}, its newest, which need not be the one that filled it"
+        )
     evidence = (*ooms[:4], hog) if hog is not None else tuple(ooms[:4])
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
 
