@@ -148,7 +148,7 @@ def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow,
         else []
     )
     code = (
-        table.nvlink5(event.code, words[0], words[1], branch, found.group("unit"))
+        table.nvlink5(row.xid, words[0], words[1], branch, found.group("unit"))
         if found and len(words) > 1
         else None
     )
@@ -161,10 +161,10 @@ def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow,
         rule = table.workflow(code.bucket)
         text = f"{advice.text} {rule.rule}" if rule else advice.text
         meaning = f"{row.meaning} {code.unit}: {code.bucket}"
-        return Judged(event.code, status, meaning, advice.action, text, events)
+        return Judged(row.xid, status, meaning, advice.action, text, events)
     advice = table.advice("reset_gpu") if fatal else row.what_to_do
     status = Status.FAIL if fatal else Status.WARN
-    return Judged(event.code, status, row.meaning, advice.action, advice.text, events)
+    return Judged(row.xid, status, row.meaning, advice.action, advice.text, events)
 
 
 _BUCKETS = {"IGNORE": (Status.PASS, "ignore"), "RESET_GPU": (Status.FAIL, "reset_gpu")}

@@ -214,6 +214,12 @@ def test_a_programs_error_is_history_after_a_day_on_a_gpu_that_counts_none():
     assert brief(found("kernel.xid", old, hardware, last, gpus=gpus()))[0] == ("fail", "gpu:3")
 
 
+def test_an_api_mismatch_names_both_versions_and_no_time_of_the_log():
+    told = ("[  132.1] NVRM: API mismatch: the client has the version 550.90.07, but",)
+    (one,) = found("kernel.driver", *told, "[  132.1] NVRM: this kernel module has the version 550.54.15.")
+    assert "550.90.07 and 550.54.15" in one.summary
+
+
 def test_what_a_broken_link_leaves_behind_is_no_error_of_the_program():
     last = f"[{20 * DAYS:.6f}] usb 1-1: new device"
     removed = xid(45, "pid=9, name=python3, Ch 1 caused by previous Xid 149")
@@ -525,6 +531,11 @@ NIC = "mlx5_core 0000:5d:00.0"
         ([f"[9.0] {NIC}: Port module event[error]: module 0, Cable error, Bus stuck"], ["warn"]),
         ([f"[9.0] {NIC}: Port module event: module 0, Cable plugged"], ["pass"]),
         (["[9.0] NETDEV WATCHDOG: ens1np0 (mlx5_core): transmit queue 5 timed out"], ["warn"]),
+        (["[9.0] efa 0000:60:00.0 rdmap96s0: Wait for completion (polling) timeout"], ["fail"]),
+        (
+            ["[9.0] efa 0000:60:00.0 rdmap96s0: Failed to process command CREATE_QP (opcode 1) err -12"],
+            ["note"],
+        ),
         ([f"[9.0] {NIC} ens1np0: Link down"], ["note"]),
         ([f"[9.0] {NIC} ens1np0: Link up"], ["pass"]),
         ([f"[9.0] {NIC} ens1np0: Link up", f"[9000.0] {NIC} ens1np0: Link down"], ["warn"]),
