@@ -123,3 +123,20 @@ def test_tasks_that_ended_together_are_parties(tmp_path: Path) -> None:
     verdict = judged(tmp_path, text).verdict
     assert verdict.headline == "ranks 40, 41, 42 and 47 were ended by SIGBUS" and not verdict.culprits
     assert [who.rank for who in verdict.parties] == [40, 41, 42, 47]
+
+
+RAY = (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    "\tclass_name: PolicyWorker\n\tpid: 4711\n"
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n"
+)
+
+
+@pytest.mark.parametrize("first", ["ray", "watchdog"])
+def test_rays_echo_is_one_wherever_it_stands(first: str, tmp_path: Path) -> None:
+    watchdog = f"(PolicyWorker pid=4711) {caught(3)}"
+    text = RAY + watchdog if first == "ray" else watchdog + RAY
+    examined = judged(tmp_path, text)
+    assert examined.verdict.cause == "undetermined" and not examined.verdict.culprits
+    assert any("out-of-memory kill" in claim for claim, _ in examined.verdict.not_the_cause)
+    assert judged(tmp_path, RAY.replace("4711", "4712") + watchdog).verdict.cause == "peer_died"
