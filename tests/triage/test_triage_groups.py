@@ -62,4 +62,6 @@ def test_a_page_about_a_failure_is_no_log(tmp_path: Path) -> None:
     verdict = judged(tmp_path, told + quoted + told.replace("part", "chapter")).verdict
     assert (verdict.cause, verdict.confidence, verdict.culprits) == ("undetermined", "low", ())
     assert "page" in verdict.headline
+    passed_on = "".join(f"gpu017: {line}\n\ngpu017:\n" for line in (told + quoted + told).splitlines())
+    assert judged(tmp_path, passed_on).verdict.cause == "undetermined"
     assert judged(tmp_path, steps(1, 9) + quoted).verdict.cause == "peer_died"
