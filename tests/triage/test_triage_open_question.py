@@ -140,3 +140,8 @@ def test_rays_echo_is_one_wherever_it_stands(first: str, tmp_path: Path) -> None
     assert examined.verdict.cause == "undetermined" and not examined.verdict.culprits
     assert any("out-of-memory kill" in claim for claim, _ in examined.verdict.not_the_cause)
     assert judged(tmp_path, RAY.replace("4711", "4712") + watchdog).verdict.cause == "peer_died"
+
+
+def test_a_symptom_of_many_forms_says_which_it_was(tmp_path: Path) -> None:
+    text = raised(4, "ImportError: /opt/v/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi")
+    assert judged(tmp_path, text).verdict.headline.endswith("(undefined symbol: _ZN3c104cuda9SetDeviceEi)")
