@@ -13,8 +13,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
-from nodedoctor.engine.causes import Devices, diagnose
+from nodedoctor.engine.causes import diagnose
 from nodedoctor.engine.children.exhaustion import Starts
+from nodedoctor.engine.devices import Devices
 from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodedoctor.engine.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
 from nodedoctor.model import identifier
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.report.document import Cause, Evidence, Finding, Fix, Probe, Report, Result, Step
+from nodedoctor.wording import SUMMARY
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -78,7 +78,7 @@ def _cause(cause: Cause, redaction: Redaction) -> Cause:
     return {
         **cause,
         "id": _id(cause["id"], redaction),
-        "headline": text(cause["headline"])[:LONGEST],
+        "headline": text(cause["headline"])[:SUMMARY],
         "subjects": [text(subject) for subject in cause["subjects"]],
         "explains": [_id(id, redaction) for id in cause["explains"]],
         "reason": text(cause["reason"])[:REASON],
