@@ -30,14 +30,14 @@ _MARKS = {
     explained_by=("fabric.imex",),
 )
 def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
-    """The state of the IMEX domain and of each of its trays, as `nvidia-imex-ctl -N` prints it.
+    """The state of the IMEX domain and of each of its trays, as `nvidia-imex-ctl -N` prints them.
 
     Why: while one tray is not ready, jobs that share memory with it over NVLink do not start.
     Fix disturbs: jobs across trays of the rack.
     Judges: WARN when the domain is not UP, or a tray is not READY or of another version.
     Fix: Make version and nodes_config.cfg equal on all trays, and restart IMEX on the trays named.
     Threshold: The words of nvidia-imex-ctl (IMEX guide; dcgm_fields.h, DCGM_FI_IMEX_DOMAIN_STATUS).
-    False positives: A tray that was taken out of service and still is in nodes_config.cfg.
+    False positives: A tray that was taken out of service and still stands in nodes_config.cfg.
     Error texts:
     - MNNVL (cliqueSize 4) is available but not working on this system
     """
@@ -46,7 +46,7 @@ def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
     told = [f"{counted(len(behind), 'tray')} not ready"] if behind else []
     told += [f"versions {listed(sorted(versions))}"] if len(versions) > 1 else []
     told += [meaning for mark, meaning in _MARKS.items() if mark in domain.marks]
-    state = f"domain {domain.state}" if domain.state else "domain state not reported"
+    state = f"domain {domain.state}" if domain.state else "domain state not told"
     said = [node.said for node in behind[:4]]
     if domain.state:
         said.append(quoted_like(NAME, r"^[ \t]*Domain State:.*"))
