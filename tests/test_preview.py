@@ -56,7 +56,7 @@ def test_on_no_node_does_a_preview_fail_or_explain_what_counts(name):
             assert finding.get("preview", False) is (finding["status"] in ("warn", "unknown")), finding
     held_back = {finding["id"] for _, finding in findings if finding.get("preview")}
     for _, finding in findings:
-        assert finding.get("preview") or finding["because_of"] not in held_back, finding
+        assert finding.get("preview") or finding.get("because_of") not in held_back, finding
     for cause in document["causes"]:
         if cause["id"] in held_back:
             assert cause["preview"] is True and cause["status"] != "fail" and cause["schedulable"] == "yes"

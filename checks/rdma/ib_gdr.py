@@ -79,8 +79,7 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
         )
     if driver.modules is None or driver.kind is None or (driver.kind == "open" and kernel is None):
         return Finding.unknown("not-visible-here", "loaded modules and driver type not reported")
-    row = limit("peermem")
-    summary = f"nvidia_peermem not loaded, and DMA-BUF needs the open module and kernel 5.12 ({row.source})"
+    summary = "nvidia_peermem not loaded, and DMA-BUF needs the open module and kernel 5.12"
     fix = Fix(
         "Load nvidia_peermem now and at every boot.",
         (

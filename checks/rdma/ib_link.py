@@ -72,8 +72,9 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     """Equal rates below what the adapter can do are what the switch or the contract gives: worth a note."""
     card = adapter(known[0].model or "")
     if card and card.max_port_gbps and top < card.max_port_gbps:
-        could = f"{card.name} supports {card.max_port_gbps} ({card.source})"
-        return Finding.info(f"{counted(len(known), 'port')} at {top:g} Gb/s; {could}")
+        could = f"{card.name} supports {card.max_port_gbps}"
+        summary = f"{counted(len(known), 'port')} at {top:g} Gb/s; {could}"
+        return Finding.info(summary).matters_as(f"What {card.name} supports: {card.source}.")
     return Finding.ok(f"{counted(len(known), 'port')} at {top:g} Gb/s")
 
 
@@ -174,7 +175,7 @@ def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
         if row.limit_unit == "growth":
             yield Finding.fail(summary, subject=subject, evidence=told, fix=fix)
         elif grown / growth.seconds > _per_second(row, port):
-            yield Finding.warn(f"{summary} ({row.source})", subject=subject, evidence=told, fix=fix)
+            yield Finding.warn(summary, subject=subject, evidence=told, fix=fix)
 
 
 def _per_second(row: Counter, port: IbPort) -> float:
@@ -190,10 +191,7 @@ def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Find
     symbols = port.counters.get("symbol_error", 0)
     hours = (uptime_seconds or 0.0) / 3600
     if row and row.limit and hours >= 1 and symbols / hours > row.limit and not _pam4(port):
-        summary = (
-            f"{counted(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour "
-            f"({row.source})"
-        )
+        summary = f"{counted(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour"
         said = port.counted(ib.source, "symbol_error")
         fix = cable(port.hca, port.number)
         fix = replace(fix, text=f"{fix.text} Suspect: {row.suspect}.")
