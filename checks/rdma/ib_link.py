@@ -72,7 +72,7 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     """Equal rates below what the adapter can do are what the switch or the contract gives: worth a note."""
     card = adapter(known[0].model or "")
     if card and card.max_port_gbps and top < card.max_port_gbps:
-        could = f"{card.name} supports {card.max_port_gbps} ({card.source})"
+        could = f"{card.name} supports {card.max_port_gbps}"
         return Finding.info(f"{counted(len(known), 'port')} at {top:g} Gb/s; {could}")
     return Finding.ok(f"{counted(len(known), 'port')} at {top:g} Gb/s")
 
