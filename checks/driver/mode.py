@@ -226,7 +226,7 @@ def _no_gpus(gpus: Gpus) -> Finding:
         return Finding.unknown(gpus.interrupted, f"no GPU was read: {clause(gpus.interrupted_note)}")
     if gpus.init_error or gpus.lost:
         why = gpus.init_error.text if gpus.init_error else gpus.lost[0].text
-        return Finding.unknown("not-visible-here", f"no GPU could be read: {why}")
+        return Finding.unknown("not-visible-here", f"no GPU read: {why}")
     return Finding.skip("the driver reports no GPU")
 
 

@@ -37,7 +37,7 @@ def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
     Judges: WARN when the domain is not UP, or a tray is not READY or of another version.
     Fix: Make version and nodes_config.cfg equal on all trays, and restart IMEX on the trays named.
     Threshold: The words of nvidia-imex-ctl (IMEX guide; dcgm_fields.h, DCGM_FI_IMEX_DOMAIN_STATUS).
-    False positives: A tray that was taken out of service and still stands in nodes_config.cfg.
+    False positives: A tray out of service that nodes_config.cfg still lists.
     Error texts:
     - MNNVL (cliqueSize 4) is available but not working on this system
     """
@@ -46,7 +46,7 @@ def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
     told = [f"{counted(len(behind), 'tray')} not ready"] if behind else []
     told += [f"versions {listed(sorted(versions))}"] if len(versions) > 1 else []
     told += [meaning for mark, meaning in _MARKS.items() if mark in domain.marks]
-    state = f"domain {domain.state}" if domain.state else "domain state not told"
+    state = f"domain {domain.state}" if domain.state else "domain state unknown"
     said = [node.said for node in behind[:4]]
     if domain.state:
         said.append(quoted_like(NAME, r"^[ \t]*Domain State:.*"))

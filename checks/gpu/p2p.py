@@ -105,7 +105,9 @@ def _judged(
         if joined or why is None:
             yield from _broken(kind, refused, pairs, evidence, joined)
         else:
-            text = f"no {kind} access for {len(_joins(refused))} of {len(_joins(pairs))} pairs: {why}"
+            text = (
+                f"no {kind} access for {len(_joins(refused))} of {counted(len(_joins(pairs)), 'pair')}: {why}"
+            )
             yield Finding.info(text, evidence=evidence, fix=_FIX)
 
 
@@ -155,9 +157,7 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
     rows = {per_gpu[one] for one, _ in pairs}
     if len(rows) == 1:
         count = rows.pop()
-        return (
-            f"the same for every GPU ({counted(count, 'peer')}), as across sockets or without a direct link"
-        )
+        return f"the same for every GPU ({counted(count, 'peer')}), as across sockets"
     small = len({index for pair in pairs for index in pair}) < 4
     return "too few GPUs to know what is normal" if small else None
 

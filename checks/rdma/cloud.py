@@ -37,7 +37,7 @@ def profile(
 ) -> Iterator[Finding]:
     """RDMA devices or gVNICs against what the cloud attaches to machines of this kind.
 
-    The kind is told by firmware, GPU model and PCI devices.
+    Firmware, GPU model and PCI devices show the kind.
 
     A machine without any was started so on purpose: jobs on one node need none.
     Why: a machine started with a part of its network interfaces trains at that part of the bandwidth, and

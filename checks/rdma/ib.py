@@ -99,7 +99,8 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
     if rails.off:
         return Finding.info(f"{summary}; NCCL_IB_DISABLE=1", subject=port.subject, evidence=evidence)
     if not rails.explicit and (spare := _spare(port, rails)):
-        return Finding.info(f"{summary}; {spare}", subject=port.subject, evidence=evidence)
+        state = f"{port.state or '?'}, {port.phys_state or 'physical state unknown'}"
+        return Finding.info(f"{state}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     # A card or two that were never cabled, or rails that lost their switch: only what was counted tells.

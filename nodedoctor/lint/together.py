@@ -109,7 +109,8 @@ def _short_ring(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pai
     name = next((one for one in _RINGS if variables.get(one, "")), "")
     size = variables.get(name, "").strip()
     if size.isdecimal() and 0 < int(size[:9]) < SHORTEST_RING:
-        text = f"the flight recorder keeps {size} entries: too few to compare ranks that are further apart"
+        kept = counted(int(size[:9]), "entry")
+        text = f"the flight recorder keeps {kept}: too few to compare ranks that are further apart"
         yield name, Remark("warn", text, "Set 2000, torch's own default.", (repair("export {}=2000", name),))
 
 

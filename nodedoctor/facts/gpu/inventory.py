@@ -7,6 +7,7 @@ by the device nodes it has and by what the device cgroup allows on them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from nodedoctor.engine.registry import fact
@@ -23,6 +24,8 @@ Right = Literal["granted", "withheld", "refused", "unknown"]
 
 
 CONTROL = "/dev/nvidiactl"
+_NOT_THE_DRIVERS = frozenset({"NO_ANSWER", "CRASH", "NOT_ASKED"})
+"""Words of ours for GPUs of which a source did not come to an end (`gpu.LostGpu`)."""
 
 
 @record
@@ -83,6 +86,7 @@ class Inventory:
         files = driver if isinstance(driver, Driver) else None
         told = gpus if isinstance(gpus, Gpus) else None
         slots = tuple(_slot(gpu, files, told, inside) for gpu in pci.gpus) if isinstance(pci, Pci) else None
+        slots = _with_errors(slots, told) if slots and told else slots
         withheld = any(slot.right == "withheld" for slot in slots or ())
         return cls(
             slots=slots,
@@ -158,6 +162,20 @@ def _unplaced(gpus: Gpus | None) -> tuple[int, ...]:
     found = [gpu.index for gpu in gpus.answering if not gpu.bus_id]
     found += [gone.index for gone in gpus.lost if gone.index is not None and not gone.bus_id]
     return tuple(sorted(found))
+
+
+def _with_errors(slots: tuple[Slot, ...], gpus: Gpus) -> tuple[Slot, ...]:
+    """Give GPUs that could not be opened and have no address their places: NVML counts in order of addresses.
+
+    Only where as many places are free as GPUs failed, and each failed with an error of the driver.
+    """
+    gone = sorted((one for one in gpus.lost if not one.bus_id), key=lambda one: one.index or 0)
+    unseen = (slot for slot in slots if slot.index is None and not slot.lost)
+    free = sorted(slot.address for slot in unseen if not (slot.excluded or slot.given_away))
+    if len(gone) != len(free) or any(one.index is None or one.error in _NOT_THE_DRIVERS for one in gone):
+        return slots
+    errors = {address: one.error for address, one in zip(free, gone, strict=True)}
+    return tuple(replace(slot, lost=errors.get(slot.address, slot.lost)) for slot in slots)
 
 
 def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: bool) -> Slot:

@@ -60,7 +60,7 @@ DOMAINS = {
         "warn",
         "domain DOWN: 4 trays not ready",
     ),
-    "cut": (text(READY).partition("Domain")[0], "unknown", "4 trays READY, domain state not told"),
+    "cut": (text(READY).partition("Domain")[0], "unknown", "4 trays READY, domain state unknown"),
     "no daemon": ("Failed to connect to nvidia-imex\n", "unknown", f"{NAME}: the answer could not be read"),
 }
 
