@@ -98,6 +98,24 @@ def clause(text: str) -> str:
     return re.split(r"; |, | and ", text, maxsplit=1)[0]
 
 
+SUMMARY = 90
+"""Characters of a summary and a headline: what fits beside a hostname in a line of 120; our choice, no
+external source."""
+
+
+def fitting(*wordings: str, most: int = SUMMARY) -> str:
+    """The first of several wordings that is short enough, else the last: the most telling one comes first."""
+    return next((text for text in wordings if len(text) <= most), wordings[-1])
+
+
+def short_name(name: str, most: int = 24) -> str:
+    """A name with its middle left out: `ray::FSDPPo...se.forward`."""
+    if len(name) <= most:
+        return name
+    half = (most - 3) // 2
+    return f"{name[: most - 3 - half]}...{name[-half:]}"
+
+
 def short_path(path: str, most: int = 48) -> str:
     """A path with its middle left out: `/home/ray/.../nccl/lib/libnccl.so.2`."""
     parts = path.split("/")

@@ -317,3 +317,22 @@ def _read_texts() -> Iterator[tuple[Path, str]]:
                 yield path, node.value
     for path in sorted((REPOSITORY / "nodedoctor" / "knowledge").rglob("*.json")):
         yield path, path.read_text()
+
+
+def test_no_fix_in_the_source_is_without_a_command_unless_there_is_nothing_to_repair():
+    bare = [
+        f"{path}:{node.lineno}"
+        for path in sources()
+        if not {"triage", "report", "fleet"} & set(path.parts)
+        for node in _nodes(path)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Fix" and _without_steps(node)
+    ]
+    assert bare == []
+
+
+def _without_steps(call: ast.Call) -> bool:
+    named = {one.arg: one.value for one in call.keywords}
+    steps = call.args[1] if len(call.args) > 1 else named.get("steps")
+    action = call.args[2] if len(call.args) > 2 else named.get("action")
+    empty = steps is None or (isinstance(steps, ast.Tuple) and not steps.elts)
+    return empty and not (isinstance(action, ast.Constant) and action.value == "none")

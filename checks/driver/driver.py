@@ -23,7 +23,7 @@ from nodedoctor.knowledge.nvml_errors import (
     OPEN_MODULES,
 )
 from nodedoctor.model import Evidence, Expect, Finding, Fix
-from nodedoctor.wording import counted
+from nodedoctor.wording import clause, counted
 
 _HANGS = ("stuck", "timeout")
 
@@ -120,7 +120,7 @@ def _none(
     """The driver shows no GPU although there should be some: one finding for all of them."""
     slots = _first(inventory.slots or ())
     if hang := _hang(answers):
-        yield Finding.unknown("stuck", f"unknown which GPUs work: {hang}", evidence=slots)
+        yield Finding.unknown("stuck", f"unknown which GPUs work: {clause(hang)}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup denies access to every NVIDIA device, also /dev/nvidiactl"
         finding = Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)

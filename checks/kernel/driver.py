@@ -48,7 +48,7 @@ def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]
 
 
 _TROUBLE = {
-    "mismatch": "driver mismatch: libraries and kernel module have different versions",
+    "mismatch": "driver mismatch: libraries and kernel module differ",
     "gpu-failed": "a GPU did not initialise",
     "no-gpu": "the driver was loaded but bound no GPU",
     "refused": "the kernel rejected the driver module",

@@ -18,7 +18,7 @@ from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.steps import keep, look, reboot
-from nodedoctor.wording import counted, sentences
+from nodedoctor.wording import clause, counted, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
 from .xid_meaning import Judged, judge_events, of_programs, recovery_asked
@@ -181,14 +181,21 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     worst, evidence = judged[0], _evidence(judged)
     meaning, *more = sentences(worst.meaning)
     meaning = re.sub(r" \([^()]*\)$", "", meaning)
-    summary = f"{worst.times}{_whom(worst)}: {meaning}"
     rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
     ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
-    summary += f"; also {', '.join(rest)}" if rest else ""
     if worst.status is Status.PASS:
         codes = ", ".join([worst.times, *ignored])
-        return Finding.info(f"{codes}: no action needed. {meaning}", subject=subject, evidence=evidence)
-    summary += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
+        summary = fitting(*(f"{codes}: no action needed. {text}" for text in (meaning, clause(meaning))))
+        return Finding.info(summary, subject=subject, evidence=evidence)
+    others = f"; also {', '.join(rest)}" if rest else ""
+    others += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
+    whom, when = _whom(worst), _when(worst)
+    summary = fitting(
+        f"{worst.times}{when}{whom}: {meaning}{others}",
+        f"{worst.times}{whom}: {meaning}{others}",
+        f"{worst.times}{whom}: {clause(meaning)}{others}",
+        f"{worst.times}: {clause(meaning)}{others}",
+    )
     asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
     fix = _fix(asked, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
@@ -230,14 +237,18 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
 
 
 def _whom(one: Judged) -> str:
-    """The processes that were hit, and the first and last time."""
+    """The processes that were hit."""
     owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
     named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(1)]
     more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
+    return f", {', '.join(named)}{more}" if named else ""
+
+
+def _when(one: Judged) -> str:
+    """The first and last time."""
     first, last = one.events[0].when.short, one.events[-1].when.short
     times = f" at {first}" if first else ""
-    times += f" to {last}" if first and last != first else ""
-    return f"{times}{', ' + ', '.join(named) + more if named else ''}"
+    return times + (f" to {last}" if first and last != first else "")
 
 
 def _evidence(judged: list[Judged]) -> list[Evidence]:

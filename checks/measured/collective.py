@@ -97,7 +97,9 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
         yield Finding.ok("the job runs now, nothing was disabled")
     elif not cured:
         fix = Fix(
-            f"No single transport is the cause; read the output of the ranks. {DIAGNOSIS_ONLY}", docs=_ENV
+            f"No single transport is the cause; read the output of the ranks. {DIAGNOSIS_ONLY}",
+            (look("nodedoctor collective.smoke -v --deep"),),
+            docs=_ENV,
         )
         yield Finding.fail("the job fails with each transport disabled", evidence=said, fix=fix)
 
@@ -122,7 +124,8 @@ def _numbers(run: CollectiveRun) -> Iterator[Evidence]:
     largest = max((one.bytes for one in run.operations), default=0)
     for one in run.operations:
         if one.bytes == largest:
-            yield reading("collective", f"operations[operation={one.name}&bytes={one.bytes}].busbw_gbytes_s")
+            where = f"runs[0].operations[operation={one.name}&bytes={one.bytes}]"
+            yield reading("collective", f"{where}.busbw_gbytes_s")
 
 
 def _speeds(run: CollectiveRun) -> str:

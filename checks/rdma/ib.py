@@ -110,8 +110,10 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
     if not rails.explicit and not port.infiniband and all(p.rate_gbps is None for p in rails.ports):
-        summary = f"{summary}; no rate reported, so it may be of the node's own network"
-        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        summary = f"{summary}; no rate reported"
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port)).matters_as(
+            "Without a rate it may be a port of the node's own network, which training does not use."
+        )
         return unsure.in_preview()
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")

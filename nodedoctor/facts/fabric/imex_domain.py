@@ -6,6 +6,7 @@ import re
 
 from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
@@ -58,7 +59,17 @@ class ImexNode:
         return quoted_like(NAME, rf"^[ \t]*Node #{self.number}\s.*")
 
 
-@fact(NAME)
+def _not_asked(seen: Observation, board: Board | Unseen, services: Services | Unseen) -> Unseen | None:
+    """Why nobody had to ask; older recordings have no answer of this tool, but the board and the services."""
+    unit = services.get(UNIT) if isinstance(services, Services) else None
+    if isinstance(board, Board) and not (board.known_platform and board.known_platform.imex):
+        return Unseen.skip(_NO_DOMAIN)
+    if isinstance(services, Services) and not (unit and unit.running):
+        return Unseen.skip(_NOT_RUNNING)
+    return Unseen.skip(seen.note) if seen.note in (_NO_DOMAIN, _NOT_RUNNING) else None
+
+
+@fact(NAME, Board, Services)
 @record
 class ImexDomain:
     """The state of the domain (UP, DEGRADED, DOWN; None not told), its trays, and marks between them.
@@ -72,10 +83,12 @@ class ImexDomain:
     marks: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> ImexDomain | Unseen:
-        """Read the text; without any tray it is none."""
+    def parse(
+        cls, seen: Observation, board: Board | Unseen, services: Services | Unseen
+    ) -> ImexDomain | Unseen:
+        """Read the text; without any tray it is none. Skipped where the node has no domain."""
         if not seen.answered:
-            return Unseen.skip(seen.note) if seen.note in (_NO_DOMAIN, _NOT_RUNNING) else Unseen.of(seen)
+            return _not_asked(seen, board, services) or Unseen.of(seen)
         nodes = {
             int(found["number"]): ImexNode(
                 int(found["number"]), found["host"], found["status"], found["version"]

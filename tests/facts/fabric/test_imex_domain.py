@@ -73,5 +73,6 @@ def test_a_domain_is_up_when_every_tray_is_ready_and_says_so(domain: str, tmp_pa
 
 @given(st.text(max_size=400) | st.sampled_from([text(READY)[:cut] for cut in range(0, 700, 7)]))
 def test_any_text_is_read_or_refused(said: str):
-    found = ImexDomain.parse(Observation(NAME, Outcome.OK, rc=0, text=said))
+    seen = Observation(NAME, Outcome.OK, rc=0, text=said)
+    found = ImexDomain.parse(seen, Unseen.of(seen), Unseen.of(seen))
     assert isinstance(found, Unseen) or found.nodes
