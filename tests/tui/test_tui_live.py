@@ -22,8 +22,17 @@ from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import load
 from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.process.kernel import kernel_lines
+from nodedoctor.tui.screens.live import _ranks
 
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
+
+
+def test_who_uses_a_gpu_is_known_by_its_rank():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        assert _ranks(app.state)[21733] == "rank 3 train.py"
+
+    node = Path(__file__).parents[1] / "nodes" / "h100-driver-hangs"
+    drive(Session(Request(("driver",), replay=node)), act)
 
 
 def gpus(*utilisation: int | None, watts: float = 180, used: int = 70000) -> list[GpuLoad]:

@@ -34,9 +34,7 @@ from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para
 from nodedoctor.tui.state import State
 
 _PROOF = 2
-"""Lines of proof on the card; enter shows the finding with all of it."""
-_TALL = 18
-"""Lines of a page from which there is room for all of them."""
+"""Lines of proof on the card where the steps fit below them, else one; enter shows all of it."""
 _UNMEASURED = 6
 """Lines about what was not measured where all is well; what to do next stays in view."""
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
@@ -67,8 +65,13 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
         paras.append(Para(inert(why), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
         paras.append(labelled("logged", logged))
-    paras += _proof(finding, room)
     known = keyed(steps_of([finding["fix"]]))
+    for most in (_PROOF, 1):
+        proof = list(_proof(finding, room, most))
+        taken = [*proof, *_steps(known, None, ())]
+        if room is None or _left(room, paras, [taken]) >= 0:
+            break
+    paras += proof
     paras += _steps(known, room, tuple(paras))
     if finding["fix"]:
         paras += [Para(), labelled("about it", finding["fix"]["text"])]
@@ -167,11 +170,11 @@ def _logged(report: Report, cause: Cause) -> str:
     return f"{min(times)} in the kernel log" if times else ""
 
 
-def _proof(finding: Finding, room: Size | None) -> Iterator[Para]:
+def _proof(finding: Finding, room: Size | None, most: int) -> Iterator[Para]:
     lines = [
         line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
     ]
-    shown = lines[: 1 if room and room.height < _TALL else _PROOF]
+    shown = lines[:most]
     for number, line in enumerate(shown, 1):
         more = f"   (+{len(lines) - number} lines: enter)" if number == len(shown) < len(lines) else ""
         if room and 10 + len(line) + len(more) > room.width:

@@ -207,8 +207,6 @@ def _ranks(state: State | None) -> dict[int, str]:
     said: dict[int, str] = {}
     for process in rows or ():
         if isinstance(process, dict) and process.get("role"):
-            rank = f"rank {process['rank']} " if process.get("rank") is not None else ""
-            said[process["pid"]] = (
-                f"{rank}{process['role'] if not rank else ''} {process.get('script') or ''}".strip()
-            )
+            who = process["role"] if process.get("rank") is None else f"rank {process['rank']}"
+            said[process["pid"]] = f"{who} {process.get('script') or ''}".strip()
     return said
