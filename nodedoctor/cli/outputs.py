@@ -7,11 +7,15 @@ one of them costs neither the report nor the others.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+import os
 
-from nodedoctor.cli.console import Exit, say
+from nodedoctor.cli.console import say
+from nodedoctor.cli.exit_codes import Exit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 _FORMS = {
     "html": "a self-contained HTML page for a ticket",
@@ -51,8 +55,9 @@ def no_folder(arguments: argparse.Namespace, *more: str) -> str:
         path, name = getattr(arguments, option, ""), option.replace("_", "-")
         if path == "-":
             return f"--{name}: '-' is not allowed, stdout has the report; use /dev/stdout"
-        if path and not Path(path).absolute().parent.is_dir():
-            return f"--{name}: no folder {Path(path).absolute().parent}"
+        folder = os.path.dirname(os.path.join(os.getcwd(), path.rstrip("/")))
+        if path and not os.path.isdir(folder):
+            return f"--{name}: no folder {folder}"
     return ""
 
 

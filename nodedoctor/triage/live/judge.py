@@ -16,10 +16,10 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.lines.prefixes import parse
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
-from nodedoctor.triage.read.lines import parse
 from nodedoctor.wording import agree, listed
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
