@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.redraws import drawings
+from nodedoctor.triage.lines.times import moment, seconds
 from nodedoctor.triage.model import (
     COMPILED,
     DEFAULT_WORLD,
@@ -22,8 +24,6 @@ from nodedoctor.triage.model import (
     Place,
     Who,
 )
-from nodedoctor.triage.read.redraws import drawings
-from nodedoctor.triage.read.times import moment, seconds
 from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384
@@ -73,8 +73,21 @@ _SHORT_DATE = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(
 _NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PLACED = re.compile(r" {2,}[\w.-]+\.\w{1,4}:\d+$")
-_ENTITY = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#34;": '"', "&#39;": "'", "&#x27;": "'", "&amp;": "&"}
+_ENTITY = {
+    "&nbsp;": " ",
+    "&lt;": "<",
+    "&gt;": ">",
+    "&quot;": '"',
+    "&#34;": '"',
+    "&#39;": "'",
+    "&#x27;": "'",
+    "&amp;": "&",
+}
 _ENTITIES = re.compile("|".join(_ENTITY))
+_TAGS = r"(?:</?(?:span|div|pre|code|p|td|tr|br|b|li|font|html|body)(?: [^<>]{0,200})? ?/?>)+"
+_MARKED_UP = re.compile(rf"^{_TAGS}|{_TAGS}$")
+_UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
+"""Characters of no width, which pages and chats put between what is copied from them."""
 _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
 _SYSLOG = re.compile(
     r"(?:([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
@@ -87,6 +100,7 @@ _RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
 _MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
 _LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
+_LABELED = re.compile(r" {0,4}(\d{1,5}): ")
 _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
     r"|(?:[Rr]ank[ =]|RANK[ =])(\d{1,6})(?:: | ?\| | - |\t)"
@@ -124,12 +138,14 @@ class Habit:
     """What the lines of one file have in common in front: learned prefixes, blanks, and a severity.
 
     With each prefix stands which of its numbers may be ranks. A severity in front of every line, `leveled`,
-    is that of whoever passes the lines on.
+    is that of whoever passes the lines on. With a task's label in front of every line, `labeled`, one may
+    stand in front of a number, too.
     """
 
     learned: tuple[tuple[re.Pattern[str], frozenset[int]], ...] = ()
     margin: int = 0
     leveled: bool = False
+    labeled: bool = False
 
 
 NO_HABIT = Habit()
@@ -143,7 +159,9 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
     for drawn in drawings(raw) if "\r" in raw else (raw,):
         piece = drawn[:LONGEST]
         text = _COLOUR.sub("", piece).rstrip() if "\x1b" in piece or "m" in piece else piece.rstrip()
-        text = text.strip("\ufeff\0")
+        text = text.strip(_UNSEEN).replace("\xa0", " ")
+        if text[:1] == "<" or text[-1:] == ">":
+            text = _MARKED_UP.sub("", text)
         if "&" in text:
             text = _ENTITIES.sub(lambda found: _ENTITY[found[0]], text)
         if text:
@@ -165,6 +183,11 @@ def bare(text: str) -> str:
 def is_known(text: str) -> bool:
     """Whether a line begins with a prefix that is known."""
     return _take(text, _Prefix(NOBODY)) is not None
+
+
+def is_labeled(text: str) -> bool:
+    """Whether a line may have a task's label in front."""
+    return _LABELED.match(text) is not None
 
 
 def is_leveled(text: str, habit: Habit) -> bool:
@@ -230,7 +253,7 @@ def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT)
         while rest is None and layer < len(habit.learned):
             rest = _learned(text, habit, layer, prefix)
             layer += 1
-        if rest is None and (label := _LABEL.match(text)):
+        if rest is None and (label := (_LABELED if habit.labeled else _LABEL).match(text)):
             _read_label(label, prefix)
             rest = text[label.end() :]
         if rest is None or rest == text:

@@ -9,11 +9,20 @@ from itertools import chain, islice
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
+from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.join import Column, column, width
+from nodedoctor.triage.lines.learned import ALL, FEWEST, learned, margin, repeating
+from nodedoctor.triage.lines.prefixes import (
+    LONGEST,
+    SERIOUS,
+    Habit,
+    bare,
+    is_known,
+    is_labeled,
+    is_leveled,
+    parse,
+)
 from nodedoctor.triage.model import NOBODY, Line, Place
-from nodedoctor.triage.read import unwrap
-from nodedoctor.triage.read.join import width
-from nodedoctor.triage.read.lines import LONGEST, SERIOUS, Habit, bare, is_known, is_leveled, parse
-from nodedoctor.triage.read.prefix import ALL, FEWEST, learned, margin, repeating
 
 SAMPLE = 512
 """Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""
@@ -57,7 +66,13 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     """The lines of a log as its processes printed them."""
     pieces = _pieces(raws, lost)
     sample = list(islice(pieces, SAMPLE))
+    if _all_quoted([piece.entry.text for piece in sample]):
+        sample, pieces = list(map(_unquoted, sample)), map(_unquoted, pieces)
     texts = [piece.entry.text for piece in sample]
+    if begin := column(texts):
+        rows = Column(begin, max(map(len, texts)))
+        sample, pieces = list(_unbroken(iter(sample), rows)), _unbroken(pieces, rows)
+        texts = [piece.entry.text for piece in sample]
     wide = width(texts)
     rest = list(_joined(iter(sample), wide))
     habit = _habit([piece.entry.text for piece in rest])
@@ -75,6 +90,17 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
                 line = replace(line, time=time, level=level)
             if line.text:
                 yield line
+
+
+def _all_quoted(texts: list[str]) -> bool:
+    """Whether a program printed the lines of another as Python shows them: `b'step 1\\n'`."""
+    quoted = sum(unwrap.unquoted(text.strip()) is not None for text in texts if text.strip()[:1] in "b'\"")
+    return quoted > FEWEST and quoted >= ALL * sum(bool(text.strip()) for text in texts)
+
+
+def _unquoted(piece: _Piece) -> _Piece:
+    text = unwrap.unquoted(piece.entry.text.strip())
+    return piece if text is None else _Piece(piece.place, replace(piece.entry, text=text.rstrip("\r\n")))
 
 
 def _clocks_differ(pieces: list[_Piece]) -> float:
@@ -120,7 +146,9 @@ def _habit(texts: list[str]) -> Habit:
         patterns.append((pattern, repeating(pattern, rest)))
         rest = [bare(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
     habit = Habit(tuple(patterns), blanks)
-    return replace(habit, leveled=_leveled([text for text in texts if text.strip()], habit))
+    texts = [text for text in texts if text.strip()]
+    labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)
+    return replace(habit, leveled=_leveled(texts, habit), labeled=labeled)
 
 
 def _leveled(texts: list[str], habit: Habit) -> bool:
@@ -181,6 +209,10 @@ def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
     if head[:1] == '"':
         entry = unwrap.pair(text)
         return [entry] if entry else None
+    if "=" in text[:48] and (records := unwrap.fields(text.rstrip())):
+        return records
+    if '"stream"' in text and text.rstrip("]) ")[-1:] == "}":  # fluentd's, behind what it is about
+        return unwrap.one(text[text.find('{"') :].rstrip("]) "))
     stream = _STREAM.match(text) if text[:2] == "20" else None
     if stream and text[stream.end() : stream.end() + 2] == '{"':
         inner = unwrap.one(text[stream.end() :])
@@ -189,6 +221,28 @@ def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
     if stream and _PARTIAL.match(text):
         return [unwrap.Record(text, NOBODY, whole=False)]
     return None
+
+
+def _unbroken(pieces: Iterator[_Piece], rows: Column) -> Iterator[_Piece]:
+    """Pieces of one text put together that rich's handler broke into a column."""
+    begun: _Piece | None = None
+    for piece in pieces:
+        text = piece.entry.text
+        if rows.is_head(text):
+            if begun is not None:
+                yield begun
+            begun = _Piece(piece.place, replace(piece.entry, text=rows.head(text)))
+            continue
+        between = rows.between(text) if begun is not None else None
+        if begun is not None and between is not None:
+            text = begun.entry.text + between + text.strip()
+            begun = _Piece(begun.place, replace(begun.entry, text=text[: 4 * LONGEST]))
+            continue
+        if begun is not None:
+            yield begun
+        begun = piece
+    if begun is not None:
+        yield begun
 
 
 def _joined(pieces: Iterator[_Piece], wide: int) -> Iterator[_Piece]:

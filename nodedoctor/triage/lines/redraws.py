@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.read.search import STEMS
+from nodedoctor.triage.stems import STEMS
 
 FIRST, LAST = 2, 6
 """Drawings that are kept at both ends of a line; the counter in them shows the progress between."""

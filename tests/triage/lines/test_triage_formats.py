@@ -19,12 +19,12 @@ from test_triage_stories import STORIES
 from tiers import some
 
 from nodedoctor.triage.job import Examined, examine
+from nodedoctor.triage.lines import normal as normal_module
+from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.join import width
+from nodedoctor.triage.lines.learned import learned
+from nodedoctor.triage.lines.normal import Lost, RawLine, normal
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.read import normal as normal_module
-from nodedoctor.triage.read import unwrap
-from nodedoctor.triage.read.join import width
-from nodedoctor.triage.read.normal import Lost, RawLine, normal
-from nodedoctor.triage.read.prefix import learned
 
 CRASHES = {
     "traceback": 'Traceback (most recent call last):\n  File "/job/train.py", line 41, in <module>\n'
@@ -34,7 +34,17 @@ CRASHES = {
     "killed": steps(1, 3) + "run.sh: line 3: 4711 Killed   python train.py\n",
 }
 LOGS = {name: story[0] for name, story in STORIES.items()} | CRASHES
-UNDONE = {"fold 80", "fold 100", "fold 132", "rich", "less -N", "nl", "cat -n", "grep -C", "wandb console"}
+UNDONE = {
+    "fold 80",
+    "fold 100",
+    "fold 132",
+    "rich",
+    "less -N",
+    "nl",
+    "cat -n",
+    "grep -C",
+    "wandb console",
+}
 """Formats that can be undone only in most logs: not every broken line is one of the full width; a number and
 blanks in front of a text may be the text."""
 

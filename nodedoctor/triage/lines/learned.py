@@ -150,7 +150,8 @@ def _common(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int]]:
     while True:
         votes = Counter(shape[len(common)] for shape in rest if len(shape) > len(common))
         token, count = votes.most_common(1)[0] if votes else ("", 0)
-        if count < least or _NOT_IN_ONE.match(token):
+        in_json = token == '"' and common[-1:] == ["{"]  # an envelope is no part of what is in front of it
+        if count < least or in_json or _NOT_IN_ONE.match(token):
             return common[:last], [end for end in ends if end <= last]
         rest = [shape for shape in rest if len(shape) > len(common) and shape[len(common)] == token]
         common.append(token)

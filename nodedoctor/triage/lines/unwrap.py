@@ -6,6 +6,7 @@ it stands in a document, and beside it maybe a time, a host, a severity, a rank 
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -15,8 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.times import moment
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
-from nodedoctor.triage.read.times import moment
 from nodedoctor.whole_numbers import json_integer, whole
 
 LARGEST_DOCUMENT = 64 << 20
@@ -51,6 +52,10 @@ _PAIR = re.compile(r'^\s*"([@\w.]{1,40})"\s*:\s*("(?:[^"\\]|\\.)*")\s*,?\s*$')
 _CUT = re.compile(r'"(?:log|message|MESSAGE|msg|textPayload|body|line)"\s*:\s*"((?:[^"\\]|\\.)*)')
 
 
+_QUOTED = re.compile(r"""b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")$""")
+_FIELD = re.compile(r"""([\w.@-]{1,40})=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"']*)(?: +|$)""")
+_FIELDS = re.compile(r"""[\w.@-]{1,40}=(?:\S.*?)?(?<=[^\\])\b(?:msg|message|event|log|line|text)=["']""")
+
 _DOCKER = {"log", "stream", "time", "attrs"}
 """docker's json-file alone writes the end of a line into its text, and none where it cut a line."""
 
@@ -79,6 +84,34 @@ def one(text: str) -> list[Record] | None:
     return _ordered(_records(found, Who(), 0)) or None
 
 
+def fields(text: str) -> list[Record] | None:
+    """The record in a line of nothing but `key=value` pairs, one of them a quoted text; None for others."""
+    if not _FIELDS.match(text):
+        return None
+    named: dict[str, str] = {}
+    end = 0
+    while end < len(text) and (found := _FIELD.match(text, end)):
+        named.setdefault(found[1].lower(), found[2])
+        end = found.end()
+    name = next((name for name in TEXT if named.get(name, "")[:1] in ("'", '"')), "")
+    if end < len(text) or not name:
+        return None
+    plain = {key: unquoted(value) or value for key, value in named.items()}
+    return list(_said(plain[name], plain, _who(plain, Who())))
+
+
+def unquoted(text: str) -> str | None:
+    """What stands in quotes, as Python and Go write them; None for a text that is not one quoted thing."""
+    found = _QUOTED.match(text)
+    if found is None:
+        return None
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def pair(text: str) -> Record | None:
     """The text in one line of an object that is printed over several lines."""
     found = _PAIR.match(text)
@@ -91,12 +124,16 @@ def document(data: bytes) -> list[Record] | None:
         found = json.loads(data.decode("utf-8", "replace"), parse_int=json_integer, strict=False)
     except (ValueError, RecursionError):
         return None
+    if isinstance(found, str):
+        return [Record(line) for line in found.rstrip("\n").split("\n")]
     return _ordered(_records(found, Who(), 0)) or None
 
 
 def is_document(head: str) -> bool:
     """Whether a file is one JSON document over several lines, or one without any line."""
     body = head.lstrip()
+    if body[:1] == '"':
+        return "\\n" in body and not _PAIR.match(body.split("\n", 1)[0])
     if body[:1] not in ("{", "["):
         return False
     if body[0] == "[" and body[1:].lstrip()[:1] not in ("{", "[", '"'):
@@ -154,7 +191,7 @@ def _said(text: str, named: Mapping[str, Any], who: Who) -> Iterator[Record]:
         if inner is not None:
             yield from (_filled(entry, named) for entry in inner)
             return
-    whole_line = not (_DOCKER >= named.keys() >= {"log", "stream"}) or text.endswith("\n")
+    whole_line = not (_DOCKER >= named.keys() >= {"log", "stream", "time"}) or text.endswith("\n")
     for line in text.rstrip("\n").split("\n"):
         yield Record(line, who, time, level, whole_line)
     error = named.get("error")
@@ -308,6 +345,24 @@ def _first_row(text: str, mark: str) -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=mark), [])
     except csv.Error:
         return []
+
+
+def is_screen(head: str) -> bool:
+    """Whether this is a recorded terminal of asciinema, version 2 or 3."""
+    return bool(re.match(r'\{(?=[^\n]*"version": ?[23]\b)(?=[^\n]*"(?:width|term)")[^\n]*\}\s*\n\[', head))
+
+
+def screen(data: bytes) -> Iterator[Record]:
+    """The lines that a recorded terminal showed: what was written stands there piece by piece."""
+    shown: list[str] = []
+    for row in data.split(b"\n")[1:]:
+        try:
+            event = json.loads(row, parse_int=json_integer)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
+            shown.append(event[-1])
+    yield from (Record(line.rstrip("\r")) for line in "".join(shown).split("\n"))
 
 
 def is_journal(head: str) -> bool:
