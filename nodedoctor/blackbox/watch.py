@@ -76,6 +76,7 @@ class Watch:
         self._began = time.time()
         self._next_look = 0.0
         self._in_vain = 0
+        self._asked: float | None = None
         self._introduced: set[tuple[int, int]] = set()
         self._unsure: LiveJob | None = None
         self._named = False
@@ -111,12 +112,17 @@ class Watch:
                 self._resumed()
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
             if suspicion is None:
-                self._in_vain = 0
+                self._in_vain, self._asked = 0, None
                 if self._unsure is not None and not self._is_caught():
                     keep.resumed(self._folder, self._unsure)
                     self._unsure = None
             elif not self._is_caught() and sample.moment >= self._next_look:
-                await self._look(suspicion, sample)
+                if self._asked is None:
+                    self._asked = sample.moment
+                    self._sampler.walk()
+                elif sample.walked > self._asked:
+                    self._asked = None
+                    await self._look(suspicion, sample)
 
     def stop(self) -> None:
         """Take in no further sample. Up to Python 3.11 wait_for() may swallow a cancellation (gh-86296)."""

@@ -47,8 +47,8 @@ def write_checkpoint_of(seconds):
     time.sleep(seconds)
 
 def slow_steps():
-    for step in range(7, 7 + {seconds} // 3):
-        time.sleep(3)
+    for step in range(7, 7 + {seconds} // 2):
+        time.sleep(2)
         print(f"step {{step}} loss 1.0", flush=True)
 
 def from_loader(work):
@@ -123,7 +123,7 @@ def job(
         "after": after,
     }
     script.write_text(RANK.format(fault=fault, quiet=quiet, **values))
-    each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
+    each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
     places = " ".join(map(str, range(ranks)))
     return ["sh", "-c", f"trap 'trap - TERM; kill 0' TERM; for rank in {places}; do {each} done; wait"]
 

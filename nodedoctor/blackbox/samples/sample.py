@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, parts, text, whole
+from nodedoctor.json_shapes import Json, listed, number, parts, text, whole
 from nodedoctor.record import record
 
 TICKS_PER_SECOND = 100
@@ -74,7 +74,9 @@ class OutputPart:
 
 @record
 class Sample:
-    """The whole job at one moment. `time` is of the wall clock, `moment` of one that never jumps."""
+    """The whole job at one moment. `time` is of the wall clock, `moment` of one that never jumps, as
+    `walked`, when the job's processes were last searched for.
+    """
 
     time: float
     moment: float
@@ -82,6 +84,7 @@ class Sample:
     ranks: tuple[RankSample, ...] = ()
     output: tuple[OutputPart, ...] = ()
     heartbeat: int | None = None
+    walked: float = 0.0
 
     @property
     def living(self) -> tuple[RankSample, ...]:
@@ -113,6 +116,7 @@ def parse(line: str) -> Sample | None:
         tuple(map(_rank, parts(loaded, "ranks"))),
         output,
         whole(loaded, "heartbeat"),
+        number(loaded.get("walked")) or 0.0,
     )
 
 

@@ -56,6 +56,11 @@ class Sampler:
             if self._talk is not None:
                 self._talk.say(json.dumps({"seconds": pace}).encode() + b"\n")
 
+    def walk(self) -> None:
+        """Search for new processes of the job with the next look: a compiler may have been started since."""
+        if self._talk is not None:
+            self._talk.say(b'{"walk": true}\n')
+
     async def close(self) -> None:
         """End the child."""
         talk, self._talk = self._talk, None

@@ -5,9 +5,9 @@
     python -I -S sampler.py '{"ray": true}'           the workers of the raylets on this node
     python -I -S sampler.py '{"all": true}'           every rank on this machine
 
-Further keys: "files" (outputs to follow besides those of the processes: path and where to begin),
-"heartbeat" (a file that the
-job touches), "seconds" (between looks). A line {"seconds": 1} on stdin changes the pace from then on.
+Further keys: "files" (outputs to follow besides those of the processes: path and where to begin), "heartbeat"
+(a file that the job touches), "seconds" (between looks). A line {"seconds": 1} on stdin changes the pace from
+then on, {"walk": true} has the next look search all of /proc for new processes of the job.
 
 Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block
 on a process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
@@ -76,6 +76,8 @@ def main() -> None:
             if said is None:
                 return
             watch.pace = float(said.get("seconds", watch.pace))
+            if said.get("walk"):
+                watch.walked = -DISCOVERY
 
 
 def told(due: float) -> dict[str, Any] | None:
@@ -115,6 +117,7 @@ class Watch:
         sample: dict[str, Any] = {
             "time": time.time(),
             "monotonic": now,
+            "walked": self.walked,
             "roots": [pid for pid in self.roots if alive(pid)],
             "ranks": ranks,
             "output": self.output(),
