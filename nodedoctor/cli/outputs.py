@@ -7,7 +7,8 @@ one of them costs neither the report nor the others.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ _FORMS = {
     "prometheus": "metrics for node_exporter's textfile collector",
     "ticket": "a Markdown ticket for the provider's support",
 }
+_SHARED = ("junit", "prometheus")
+"""Forms that another user reads: CI, node_exporter."""
 
 
 def add(group: argparse._ArgumentGroup | argparse.ArgumentParser, *forms: str) -> None:
@@ -51,7 +54,7 @@ def no_folder(arguments: argparse.Namespace, *more: str) -> str:
         path, name = getattr(arguments, option, ""), option.replace("_", "-")
         if path == "-":
             return f"--{name}: '-' is not allowed, stdout has the report; use /dev/stdout"
-        if path and not Path(path).absolute().parent.is_dir():
+        if path and not os.path.isdir(Path(path).absolute().parent):
             return f"--{name}: no folder {Path(path).absolute().parent}"
     return ""
 
@@ -63,17 +66,24 @@ def write(arguments: argparse.Namespace, document: Callable[[], Mapping[str, Any
         return Exit.OK
     made = document()
     recording = getattr(arguments, "record", "")
-    return write_files({path: _render(form, made, recording).encode() for form, path in wanted.items()})
+    return write_files(
+        {path: _render(form, made, recording).encode() for form, path in wanted.items()},
+        shared={path for form, path in wanted.items() if form in _SHARED},
+    )
 
 
-def write_files(files: Mapping[str, bytes]) -> int:
-    """Write files by their paths, all at once; OUTPUT, with a line on stderr for each that could not be."""
+def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int:
+    """Write files by their paths, all at once; OUTPUT, with a line on stderr for each that could not be.
+
+    Those that are `shared` are for other users too, as the umask has it.
+    """
     import asyncio
 
     from nodedoctor.cli.headless import write as write_one
 
     async def together() -> list[str]:
-        return await asyncio.gather(*(write_one(path, data) for path, data in files.items()))
+        writing = (write_one(path, data, shared=path in shared) for path, data in files.items())
+        return await asyncio.gather(*writing)
 
     problems = {
         path: problem for path, problem in zip(files, asyncio.run(together()), strict=True) if problem

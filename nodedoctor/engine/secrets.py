@@ -57,14 +57,14 @@ _HARMLESS = re.compile(
 )
 _PATHS = re.compile(r"(?:~|\.{0,2}/)[\w./+@~, -]*(?::(?:~|\.{0,2}/)?[\w./+@~, -]*)*:?")
 _RANDOM = re.compile(
-    r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
+    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
 )
 
 _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_vars"})
 _NAME = re.compile(r"[\w.-]{1,64}")
 _SHORTEST = 6
 """Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
-_ASSIGNED = re.compile(r"^(\s*(?:export\s+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
+_ASSIGNED = re.compile(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 
 def without_secrets(seen: Observation) -> Observation:
