@@ -295,7 +295,8 @@ class Finding:
     `why` is what it means for training, where that is not what its check says; `headline` a clause that makes
     sense alone ("GPU 3 lost 2 NVLinks") and leads a report, if the summary is not one. `explainers` name what
     would explain this finding if it is sick too (see `explained_by`), `missing` the probe that did not give
-    what this judgement needs. `because_of` is the id of the cause; only the engine sets it. With `preview`
+    what this judgement needs. `because_of` is the id of the cause; only the engine sets it, and `without`:
+    what would have made it a PASS and was not seen. With `preview`
     the rule was never seen on real output: the finding is shown, is no failure, and counts in no verdict.
     """
 
@@ -311,6 +312,7 @@ class Finding:
     headline: str = ""
     explainers: tuple[str, ...] = ()
     missing: str = ""
+    without: str = ""
     because_of: str | None = None
     preview: bool = False
 

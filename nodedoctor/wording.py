@@ -29,6 +29,12 @@ def counted(number: float, noun: str, many: str = "") -> str:
     return f"{digits} {agree(number, noun, many or plural(noun))}"
 
 
+def decimal(value: float, digits: int = 12) -> str:
+    """A number rounded to so many significant digits and never with an exponent: `280`, `0.0028`."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:.12f}".rstrip("0").rstrip(".") if abs(rounded) < 1 else f"{rounded:.12g}"
+
+
 def listed(items: Iterable[object], most: int = 0) -> str:
     """`a`, `a and b`, `a, b and c`; with `most` the rest as a number: `a, b and 3 more`."""
     words = [str(item) for item in items]
@@ -90,6 +96,24 @@ def about(subject: str, summary: str) -> str:
 def clause(text: str) -> str:
     """The first clause of a text: `no answer in 30 s` of `no answer in 30 s and SIGKILL had no effect`."""
     return re.split(r"; |, | and ", text, maxsplit=1)[0]
+
+
+SUMMARY = 90
+"""Characters of a summary and a headline: what fits beside a hostname in a line of 120; our choice, no
+external source."""
+
+
+def fitting(*wordings: str, most: int = SUMMARY) -> str:
+    """The first of several wordings that is short enough, else the last: the most telling one comes first."""
+    return next((text for text in wordings if len(text) <= most), wordings[-1])
+
+
+def short_name(name: str, most: int = 24) -> str:
+    """A name with its middle left out: `ray::FSDPPo...se.forward`."""
+    if len(name) <= most:
+        return name
+    half = (most - 3) // 2
+    return f"{name[: most - 3 - half]}...{name[-half:]}"
 
 
 def short_path(path: str, most: int = 48) -> str:

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import examples
@@ -72,3 +72,29 @@ def fake_nvml(nvml_folder: Path, tmp_path: Path) -> Callable[..., dict[str, str]
         return nvml_env(nvml_folder, write_config(tmp_path / "nvml.conf", values or {}))
 
     return tell
+
+
+@pytest.fixture
+def memory_cgroup() -> Iterator[Path]:
+    """A group of cgroup v1 or v2 in which processes may use 150 MiB and no swap."""
+    groups = Path("/sys/fs/cgroup")
+    v1 = (groups / "memory/memory.limit_in_bytes").exists()
+    group = groups / ("memory" if v1 else "") / f"nodedoctor-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be made here: {error}")
+    try:
+        limits = (
+            ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+            if v1
+            else ("memory.max", "memory.swap.max")
+        )
+        if not (group / limits[0]).exists():
+            pytest.skip("the memory controller is not delegated to here")
+        (group / limits[0]).write_text(str(150 << 20))
+        if (group / limits[1]).exists():
+            (group / limits[1]).write_text(str(150 << 20) if v1 else "0")
+        yield group
+    finally:
+        group.rmdir()

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 from examples import examples
-from fixes import REPOSITORY, checks, every_fix, reports, sources
+from fixes import REPOSITORY, checks, every_fix, folders, of_rows, reports, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded import judged
 
 from nodedoctor.cli.arguments import parser as diagnosis_parser
 from nodedoctor.cli.completion.vocabulary import vocabulary
 from nodedoctor.cli.console import COMMANDS
-from nodedoctor.model import Fix, Step
+from nodedoctor.model import Fix, Status, Step
 from nodedoctor.steps import as_steps, drastic, line, resets, word
 
 MAKERS = ("steps.py", "model.py", "reading.py")
@@ -79,6 +80,31 @@ def test_a_repair_says_what_it_disturbs():
             assert (
                 step.disturbs or step.role != "repair" or fix.action in ("none", "config", "investigate")
             ), where
+
+
+def lacking(fix: Fix | None) -> str:
+    """What a fix has not: a first command, or one that shows whether it worked."""
+    steps = fix.plan if fix else ()
+    if not any(step.role in ("look", "repair") for step in steps):
+        return "nothing to type first"
+    return "" if any(step.role == "verify" for step in steps) else "nothing that verifies"
+
+
+def test_all_that_is_wrong_on_a_recorded_node_has_a_first_command_and_one_that_verifies():
+    seen = [
+        (f"{folder.name}: {result.check}@{finding.subject}", lacking(finding.fix))
+        for folder in folders().values()
+        for result in judged(folder, preview=True).results
+        for finding in result.findings
+        if finding.status in (Status.FAIL, Status.WARN)
+    ]
+    assert len(seen) > 100 and [one for one in seen if one[1]] == []
+
+
+def test_every_row_has_a_first_command_and_one_that_verifies_where_it_repairs():
+    found = [(where, fix, lacking(fix)) for where, fix in of_rows()]
+    bare = [(where, what) for where, fix, what in found if what and (fix.action != "none" or "first" in what)]
+    assert len(found) > 300 and bare == []
 
 
 def test_a_reset_names_its_gpu():
@@ -291,3 +317,22 @@ def _read_texts() -> Iterator[tuple[Path, str]]:
                 yield path, node.value
     for path in sorted((REPOSITORY / "nodedoctor" / "knowledge").rglob("*.json")):
         yield path, path.read_text()
+
+
+def test_no_fix_in_the_source_is_without_a_command_unless_there_is_nothing_to_repair():
+    bare = [
+        f"{path}:{node.lineno}"
+        for path in sources()
+        if not {"triage", "report", "fleet"} & set(path.parts)
+        for node in _nodes(path)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Fix" and _without_steps(node)
+    ]
+    assert bare == []
+
+
+def _without_steps(call: ast.Call) -> bool:
+    named = {one.arg: one.value for one in call.keywords}
+    steps = call.args[1] if len(call.args) > 1 else named.get("steps")
+    action = call.args[2] if len(call.args) > 2 else named.get("action")
+    empty = steps is None or (isinstance(steps, ast.Tuple) and not steps.elts)
+    return empty and not (isinstance(action, ast.Constant) and action.value == "none")

@@ -8,7 +8,7 @@ from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
 from nodedoctor.knowledge.versions.containers import promise
 from nodedoctor.model import Evidence, Expect, Finding, Fix, reading
 from nodedoctor.steps import stop_ray
-from nodedoctor.wording import counted
+from nodedoctor.wording import counted, short_path
 
 ROLES = ("raylet", "gcs-server", "ray-worker")
 DOCS = "https://docs.ray.io/en/latest/cluster/faq.html"
@@ -70,13 +70,14 @@ def _minor(target: TargetPython) -> str:
 def _differs(target: TargetPython, version: str, process: RunningPython) -> Finding:
     """A Python that was only guessed may have nothing to do with that cluster, so there it is a warning."""
     subject = f"pid:{process.pid}"
-    summary = (
-        f"{target.label} has Ray {version} on Python {_minor(target)}, the running {process.role} "
-        f"Ray {process.ray} on Python {process.python}"
-    )
+    own, running = f"Ray {version}", f"Ray {process.ray}"
+    if process.python and process.python != _minor(target):
+        own, running = f"{own} on Python {_minor(target)}", f"{running} on Python {process.python}"
+    summary = f"{short_path(target.label)} has {own}, the running {process.role} {running}"
     if version == process.ray:
         fix = Fix(
             f"Start the job with Python {process.python}, or Ray with {_minor(target)}.",
+            (target.listing(),),
             action="config",
             docs=DOCS,
         )
@@ -114,7 +115,11 @@ def _promised(target: TargetPython, container: Container | None, version: str) -
                 f"the image's name says {name} {promised}, {target.label} has {found}",
                 subject=f"image:{name.lower()}",
                 evidence=evidence,
-                fix=Fix("Use the image's own Python, or an image with these versions.", action="config"),
+                fix=Fix(
+                    "Use the image's own Python, or an image with these versions.",
+                    (target.listing(),),
+                    action="config",
+                ),
             )
 
 

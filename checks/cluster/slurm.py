@@ -81,7 +81,13 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
         summary = (
             f"job {job} was granted {counted(granted, 'GPU')} and sees {count}: devices are not constrained"
         )
-        fix = Fix("Set ConstrainDevices=yes in cgroup.conf.", (), "config", "jobs started later", docs=DOCS)
+        fix = Fix(
+            "Set ConstrainDevices=yes in cgroup.conf.",
+            (look("scontrol show config | grep -i cgroup"),),
+            "config",
+            "jobs started later",
+            docs=DOCS,
+        )
         yield Finding.info(summary, subject="slurm:granted", evidence=evidence, fix=fix)
     else:
         summary = f"job {job} sees all {counted(count, 'GPU')} it was granted"

@@ -14,7 +14,7 @@ from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.wording import clause, counted
 
 from .refusals import Refusal, refusals
 
@@ -126,7 +126,7 @@ def _hung(answer: DriverAnswer) -> Finding:
     if answer.outcome == "timeout" and (answer.seconds or 0.0) < SLOW_SECONDS:
         summary = f"{answer.probe} had too little time to answer: {answer.note}"
         return Finding.unknown("timeout", summary)
-    summary = f"the driver hangs: {answer.probe}: {answer.note}"
+    summary = f"the driver hangs: {answer.probe}: {clause(answer.note)}"
     return Finding.fail(summary, evidence=_where(answer), fix=HUNG)
 
 

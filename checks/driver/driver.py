@@ -23,7 +23,7 @@ from nodedoctor.knowledge.nvml_errors import (
     OPEN_MODULES,
 )
 from nodedoctor.model import Evidence, Expect, Finding, Fix
-from nodedoctor.wording import counted
+from nodedoctor.wording import clause, counted
 
 _HANGS = ("stuck", "timeout")
 
@@ -120,7 +120,7 @@ def _none(
     """The driver shows no GPU although there should be some: one finding for all of them."""
     slots = _first(inventory.slots or ())
     if hang := _hang(answers):
-        yield Finding.unknown("stuck", f"unknown which GPUs work: {hang}", evidence=slots)
+        yield Finding.unknown("stuck", f"unknown which GPUs work: {clause(hang)}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup denies access to every NVIDIA device, also /dev/nvidiactl"
         finding = Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
@@ -174,8 +174,10 @@ def _nothing_known(answers: DriverAnswers | None, slots: list[Evidence]) -> Find
 
 def _missing(slot: Slot) -> Finding:
     """A GPU that we may use and the driver does not show."""
-    if slot.off_bus or slot.lost in ("GPU_IS_LOST", "UNKNOWN"):
+    if slot.off_bus or slot.lost == "GPU_IS_LOST":
         why, fix = "has fallen off the bus", OFF_THE_BUS
+    elif slot.lost == "UNKNOWN":
+        why, fix = "does not answer, and may have fallen off the bus", OFF_THE_BUS
     elif slot.lost:
         error = nvml_error(slot.lost)
         why, fix = f"cannot be opened: {error.meaning}", error.fix
@@ -205,10 +207,11 @@ def _elsewhere(missing: Sequence[Slot], gpus: Gpus) -> Iterator[LostGpu]:
 
 def _lost(gone: LostGpu, source: str) -> Finding:
     error = nvml_error("GPU_IS_LOST" if gone.error == "UNKNOWN" else gone.error)
+    meaning = "does not answer, and may have fallen off the bus" if gone.error == "UNKNOWN" else error.meaning
     who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
     subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
     return Finding.fail(
-        f"GPU {who}: {error.meaning}",
+        f"GPU {who}: {meaning}",
         subject=subject,
         evidence=lost_said(source, gone),
         fix=error.fix_here(False, gone.index),

@@ -22,7 +22,7 @@ from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DR
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
 from nodedoctor.steps import reboot, repair
-from nodedoctor.wording import counted, listed
+from nodedoctor.wording import counted, fitting, listed
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
 
@@ -147,11 +147,13 @@ def _mismatch(
         said += [library.said for library in driver.libraries if library.name in wrong]
         said += [UPGRADES_ON] if driver.unattended_upgrades else []
     said += [package.said for package in _unlike(packages, module)]
-    told = listed(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
+    each = listed(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
     summary = "the loaded kernel module and the driver libraries have different versions"
-    if module and told:
-        summary = f"kernel module {module} is loaded, the libraries are {told}"
     others = sorted({version for versions in wrong.values() for version in versions})
+    if module and others:
+        loaded = f"kernel module {module} is loaded, the libraries are"
+        all_of_them = f"{loaded} {listed(others)}"
+        summary = all_of_them if len(others) == 1 else fitting(f"{loaded} {each}", all_of_them)
     lead = f"driver mismatch: kernel module {module}, libraries {', '.join(others)}"
     finding = Finding.fail(summary, evidence=said, fix=fix)
     return finding.led_by(lead) if module and others else finding

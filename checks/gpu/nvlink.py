@@ -53,6 +53,7 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
     hidden = [gpu for gpu in links.gpus if gpu.state == "mig"]
     findings = [f for gpu in listed if (f := _down(gpu, up, links, _ticket(gpus, gpu.index), expect))]
+    findings += [f for gpu in links.gpus if (f := _without(gpu, up, links, gpus, board))]
     dark = [gpu for gpu in links.gpus if gpu.state == "all-inactive"]
     findings += [finding for gpu in dark if (finding := _dark(gpu, links, gpus, board))]
     silent = [gpu for gpu in links.gpus if gpu.state == "unreadable"]
@@ -174,6 +175,25 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
     return finding.explained_by("fabric.manager@node").led_by(f"GPU {gpu.index} has no NVLink")
+
+
+def _without(
+    gpu: GpuLinks, up: dict[int, int], links: NvLinks, gpus: Gpus | None, board: Board | None
+) -> Finding | None:
+    """A module of a board whose modules are all joined, and the driver says that it has no NVLink.
+
+    Where no module has any, a hypervisor or confidential computing may have taken it from all.
+    """
+    model, known = _model(gpu), _ticket(gpus, gpu.index)
+    if gpu.state != "none" or not (board and board.joined) or model is None or len(links.gpus) < 2:
+        return None
+    if not up and (board.virtual is not False or (known and known.confidential_compute)):
+        return None
+    said = card(links.source, known) if known else []
+    fix = _link_fix(gpu, known)
+    summary = f"the driver reports no NVLink, this model has {model.nvlink_links}"
+    finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    return finding.explained_by(f"gpu.identity@{gpu.subject}").led_by(f"GPU {gpu.index} has no NVLink")
 
 
 def _board_fix() -> Fix:

@@ -6,8 +6,10 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.places import values
+from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import listed
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -24,7 +26,8 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     Judges: WARN when the enforced power limit is below the GPU's default or its peers'.
     Fix: Set it with `nvidia-smi -pl`, and find the service that lowers it at boot.
     Threshold: The GPU's own default (nvidia-smi(1)); 1 W of tolerance is ours.
-    False positives: Sites that save power on purpose.
+    False positives: Sites that save power on purpose. Cards of workstations that are all limited are a note:
+    they share an office's power and cooling.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -32,6 +35,10 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     told = [gpu for gpu in gpus.gpus if gpu.power_limit_w is not None]
     defaults = [gpu for gpu in told if gpu.power_limit_default_w]
     low = [(gpu, usual) for gpu in told if (usual := _usual(gpu, told)) and _below(gpu, usual)]
+    if low and len(low) == len(gpus.gpus) and not any(_datacentre(gpu) for gpu in gpus.gpus):
+        watts = sorted({f"{gpu.power_limit_w:.0f}" for gpu, _ in low})
+        yield Finding.info(f"{all_of(told)} limited to {listed(watts)} W, below the default")
+        return
     for gpu, usual in low:
         yield _low(gpu, usual, gpus.source)
     if not told:
@@ -42,6 +49,12 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
         yield Finding.info(note) if alike and len(told) > 1 else not_reported("default power limit", told)
     elif not low:
         yield Finding.ok(f"{all_of(told)} at the default power limit or above")
+
+
+def _datacentre(gpu: Gpu) -> bool:
+    """Whether it is a data centre's model, or one that is not known."""
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    return model is None or model.datacentre
 
 
 def _usual(gpu: Gpu, told: list[Gpu]) -> float | None:

@@ -93,7 +93,7 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
         share = seconds / uptime if uptime else 0.0
         if share < SHARE or not (gpu.index in odd or share >= MOST_SHARE):
             continue
-        summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of the time since boot"
+        summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of uptime"
         if one := odd.get(gpu.index):
             summary += f" (median of {counted(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
         said = clock_seconds(source, gpu, reason)

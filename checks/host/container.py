@@ -48,8 +48,8 @@ def runtime(container: Container) -> Iterator[Finding]:
         if private
         else "shares the host's namespaces, as far as visible"
     )
-    summary = f"{name}; {own}" + (f" ({'; '.join(meaning)})" if meaning else "")
-    yield Finding.info(summary, evidence=evidence)
+    finding = Finding.info(f"{name}; {own}", evidence=evidence)
+    yield finding.matters_as(f"Own namespaces: {'; '.join(meaning)}.") if meaning else finding
 
 
 @check("container.image", "Container image versions", tags={"fast"}, stage="preview")

@@ -19,7 +19,7 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
-from nodedoctor.steps import last_resort, repair
+from nodedoctor.steps import last_resort, look, repair
 from nodedoctor.wording import counted, listed
 
 _ANEW = "all processes in the container (it must be recreated)"
@@ -79,7 +79,7 @@ def devices(
         fix = Fix(
             "Add them if a tool needs them: docker run's "
             f"{' '.join(f'--cap-add={name}' for name in missing)}.",
-            (),
+            (look("grep Cap /proc/self/status"),),
             "config",
             _ANEW,
             "nodedoctor container.devices",
@@ -94,8 +94,9 @@ def devices(
 def _cut_off() -> Finding:
     """The device cgroup forgot the GPUs: systemd rewrote it."""
     fix = Fix(
-        "Recreate the container. Permanent fix: create the missing links on the host, or assign GPUs by CDI "
-        "(docker run's `--device nvidia.com/gpu=all`), or configure the runtime for cgroupfs.",
+        "Recreate the container: `systemctl daemon-reload` on the host removed its access. Permanent fix: "
+        "create the missing links on the host, or assign GPUs by CDI (docker run's `--device "
+        "nvidia.com/gpu=all`), or configure the runtime for cgroupfs.",
         (
             repair(
                 "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
@@ -108,11 +109,8 @@ def _cut_off() -> Finding:
         "nodedoctor driver.gpus-present",
         _RELOAD_DOCS,
     )
-    summary = (
-        "the device cgroup denies the GPU device nodes (`systemctl daemon-reload` on the host removes access)"
-    )
     return Finding.fail(
-        summary,
+        "the device cgroup denies the GPU device nodes",
         subject="container:gpus",
         evidence=[file_reading("driver-files", "/dev/nvidiactl", "stats")],
         fix=fix,
@@ -123,7 +121,7 @@ def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
     """RDMA ports that sysfs shows need nodes below /dev/infiniband, where a job is to use them."""
     fix = Fix(
         "Pass the devices to the container: docker run's `--device=/dev/infiniband`.",
-        (),
+        (look("ls -l /dev/infiniband"),),
         "config",
         _ANEW,
         "nodedoctor container.devices",
@@ -212,7 +210,7 @@ def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | 
         return Finding.ok(f"{path} is the driver's own libcuda", evidence=evidence[:1])
     fix = Fix(
         f"Remove {os.path.dirname(path)} from LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
-        (),
+        (look("ldconfig -p | grep libcuda"),),
         "config",
         "the job",
         "nodedoctor container.compat",
@@ -259,7 +257,7 @@ def toolkit(container: Container, host: Host, inventory: Inventory | None) -> It
     elif not host.toolkit_installed:
         fix = Fix(
             "Install nvidia-container-toolkit if containers need GPUs.",
-            (),
+            (look("nvidia-ctk --version"),),
             "config",
             "nothing",
             "nodedoctor container.toolkit",

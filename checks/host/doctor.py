@@ -8,6 +8,7 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers
 from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment, reading
+from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
 
@@ -27,7 +28,12 @@ def plugins(plugins: Plugins) -> Iterator[Finding]:
             f"{broken.name} did not load: {broken.error.splitlines()[-1]}",
             subject=f"plugin:{broken.name}",
             evidence=[Evidence("plugins", broken.error)],
-            fix=Fix(f"Repair or remove {broken.where}.", action="config", verify="nodedoctor doctor.plugins"),
+            fix=Fix(
+                f"Repair or remove {broken.where}.",
+                (look("nodedoctor list checks"),),
+                action="config",
+                verify="nodedoctor doctor.plugins",
+            ),
         )
     if not plugins.broken:
         yield Finding.ok(f"{counted(plugins.loaded, 'check')} loaded")
@@ -47,7 +53,7 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
         yield Finding.warn(
             f"not a waiver: {line!r}",
             evidence=[Evidence("waivers", line)],
-            fix=Fix(f"Write it as `id until reason` in {PATH}.", action="config"),
+            fix=Fix(f"Write it as `id until reason` in {PATH}.", (look("cat {}", PATH),), action="config"),
         )
     for waiver in waivers.waivers:
         if moment.started.date() > waiver.until:

@@ -17,6 +17,7 @@ from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Status, file_reading
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import fitting
 
 GIB = 1024**3
 _SHM_SUBJECT = f"mount:{SHM}"
@@ -278,8 +279,10 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
     fix = _nofile_fix(process, bound, runtime)
     among = f", the lowest of {count}" if count > 1 else ""
     if bound.soft is not None and bound.soft <= low.number:
-        summary = f"{process.label}: limit {bound.soft} open files, {use}{among}"
-        lead = f"{role} (pid {process.pid}) has an open-files limit of {bound.soft}, {use}"
+        limited = f"limit {bound.soft} open files, {use}"
+        short = f"{role} (pid {process.pid})"
+        summary = fitting(f"{process.label}: {limited}{among}", f"{short}: {limited}{among}")
+        lead = f"{short} has an open-files limit of {bound.soft}, {use}"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix).led_by(lead)
     if bound.soft is not None and opened is not None and opened > bound.soft * _NEAR_THE_LIMIT:
         summary = f"{process.label}: {opened} of {bound.soft} open files used"

@@ -8,9 +8,10 @@ from nodedoctor.engine.registry import check
 from nodedoctor.facts.kernel.events import DriverEvent, line_of
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG
 from nodedoctor.knowledge.nvml_errors import OPEN_MODULES
 from nodedoctor.model import Finding, Fix, Moment
-from nodedoctor.steps import keep, reboot
+from nodedoctor.steps import keep, look, reboot
 
 from .pci_address import subject_of
 
@@ -47,7 +48,7 @@ def driver(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]
 
 
 _TROUBLE = {
-    "mismatch": "driver mismatch: libraries and kernel module have different versions",
+    "mismatch": "driver mismatch: libraries and kernel module differ",
     "gpu-failed": "a GPU did not initialise",
     "no-gpu": "the driver was loaded but bound no GPU",
     "refused": "the kernel rejected the driver module",
@@ -93,10 +94,12 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
         return Fix(
             "Reboot, so that the module matches the installed libraries, and hold the driver packages back"
             " from unattended upgrades.",
-            (reboot("the node is drained"),),
+            (look("modinfo -F version nvidia"), reboot("the node is drained")),
             "reboot",
             "every job on this node",
             "nodedoctor driver",
         )
     advice = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power-cycle the node."
-    return Fix(advice, (keep("sudo nvidia-bug-report.sh"),), "investigate", "nothing", "nodedoctor driver")
+    return Fix(
+        advice, (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")), "investigate", "nothing", "nodedoctor driver"
+    )

@@ -81,7 +81,7 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
 _NOTES: dict[NicKind, str] = {
     "slow-slot": "limited by its slot",
     "slot-power": "its slot advertises less power than it may draw (logged at every boot)",
-    "errors": "work requests failed",
+    "errors": "work requests or commands failed",
     "register": "its firmware rejected a register command (monitoring tools can cause this)",
 }
 """Slot power and register commands: linux, drivers/net/ethernet/mellanox/mlx5/core/events.c and cmd.c."""

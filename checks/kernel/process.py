@@ -10,6 +10,7 @@ from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import look
+from nodedoctor.wording import short_name
 
 _TRAINING = re.compile(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
@@ -52,10 +53,10 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     """One finding per program: FAIL when it is of the kind that trains, WARN for anything else."""
     last = victims[-1]
     size = f" with {last.rss_gib:g} GiB" if last.rss_gib is not None else ""
-    whose = f"its cgroup limit ({last.cgroup})" if last.cgroup else "its cgroup limit"
-    summary = f"OOM kill of {name} (pid {last.pid}){size} at {last.when.short or 'an unknown time'}"
-    summary += f", by {whose}" if last.limited else ", node out of memory"
-    summary += f"; {len(victims)} processes of this name in total" if len(victims) > 1 else ""
+    why = "cgroup limit" if last.limited else "node out of memory"
+    often = f", the last of {len(victims)}" if len(victims) > 1 else ""
+    when = f" at {last.when.short}" if last.when.short else ""
+    summary = f"OOM kill of {short_name(name)} (pid {last.pid}{often}){size}, {why}{when}"
     text = (
         "Raise the cgroup's memory limit, or reduce the job's memory use: fewer data-loader "
         "workers, less pinned memory."
@@ -97,7 +98,7 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
 
 _STALLS = {
-    "hung-task": "hung (uninterruptible sleep)",
+    "hung-task": "hung",
     "soft-lockup": "soft lockup (CPU held without yielding)",
     "hard-lockup": "hard lockup (CPU took no interrupts)",
     "rcu-stall": "RCU stall (CPU made no progress)",

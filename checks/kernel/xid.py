@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
@@ -17,26 +17,19 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.record import record
 from nodedoctor.steps import keep, look, reboot
-from nodedoctor.wording import counted, sentences
+from nodedoctor.wording import clause, counted, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
+from .xid_meaning import Judged, judge_events, of_programs, recovery_asked
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
-_CONTAINED = 94
-"""Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
 _REMAPPED = 63
 """A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
 _OLD_SECONDS = 24 * 3600.0
 """Age from which a program's error is history where the GPU counts none; ours."""
 _JOB_SECONDS = 300.0
 """Within so much the ranks of one job meet the same bug; ours."""
-_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
-_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
-_NVLINK5 = re.compile(
-    r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
-)
 _DISTURBS: dict[Action, str] = {
     "reset-gpu": "every job on this GPU",
     "drain": "nothing until the job has ended",
@@ -51,25 +44,6 @@ _NAMED: Mapping[int, tuple[str, ...]] = {
     154: ("driver.recovery-action",),
 }
 """Checks that see, on the same GPU, what an error is about (NVIDIA's catalogue, resolution buckets)."""
-_RANK = (Status.FAIL, Status.WARN, Status.PASS)
-
-
-@record
-class Judged:
-    """All errors of one number on one GPU: how bad, what they mean, what to do."""
-
-    code: int
-    status: Status
-    meaning: str
-    action: Action
-    advice: str
-    events: tuple[LoggedXid, ...]
-    of_program: bool = False
-
-    @property
-    def times(self) -> str:
-        """How often, as it stands behind the number."""
-        return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
 
 
 @check(
@@ -99,10 +73,15 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     for event in log.xids:
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
-    wide = _of_wide_jobs(by_device)
+    programs = of_programs(event for events in by_device.values() for event in events)
+    wide = _of_wide_jobs(programs)
     excused: list[LoggedXid] = []
     for device, events in by_device.items():
-        ours = [event for event in events if _bug_of_a_job(event, _gpu_at(device, gpus), wide, log, moment)]
+        ours = [
+            event
+            for event in events
+            if _bug_of_a_job(event, _gpu_at(device, gpus), programs, wide, log, moment)
+        ]
         pids = {event.pid for event in ours if event not in wide and event.pid}
         harmless = set() if len(pids) > 1 else set(ours)
         excused += [event for event in events if event in harmless]
@@ -114,21 +93,25 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
         yield Finding.ok(f"no Xid in {log.span}")
 
 
-def _of_wide_jobs(by_device: Mapping[str | None, Sequence[LoggedXid]]) -> frozenset[LoggedXid]:
+def _of_wide_jobs(programs: frozenset[LoggedXid]) -> frozenset[LoggedXid]:
     """Errors of programs that hit several GPUs within minutes under one name: the job's bug, not a GPU's."""
-    faults = [event for events in by_device.values() for event in events if _of_program(event)]
     return frozenset(
         one
-        for one in faults
+        for one in programs
         if any(
             other.device != one.device and other.name == one.name and _near(one.when, other.when)
-            for other in faults
+            for other in programs
         )
     )
 
 
 def _bug_of_a_job(
-    event: LoggedXid, gpu: Gpu | None, wide: frozenset[LoggedXid], log: KernelLog, moment: Moment
+    event: LoggedXid,
+    gpu: Gpu | None,
+    programs: frozenset[LoggedXid],
+    wide: frozenset[LoggedXid],
+    log: KernelLog,
+    moment: Moment,
 ) -> bool:
     """Whether an error says nothing of the GPU: it was met on others too, or long ago, and left nothing."""
     if gpu is not None and not clean(gpu):
@@ -137,12 +120,7 @@ def _bug_of_a_job(
         return True
     if event.code == _REMAPPED:
         return gpu is not None and gpu.remap_pending is False
-    return _of_program(event) and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
-
-
-def _of_program(event: LoggedXid) -> bool:
-    row = table.xid(event.code)
-    return row is not None and row.of_program
+    return event in programs and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
 
 
 def _near(one: When, other: When) -> bool:
@@ -164,7 +142,8 @@ def _age_seconds(event: LoggedXid, log: KernelLog, moment: Moment) -> float:
 def _excused(events: list[LoggedXid]) -> Finding:
     """One line for all of them."""
     codes = ", ".join(
-        f"Xid {code} ({count} times)" for code, count in sorted(Counter(e.code for e in events).items())
+        f"Xid {code} ({count} times)" if count > 1 else f"Xid {code}"
+        for code, count in sorted(Counter(e.code for e in events).items())
     )
     names = ", ".join(sorted({event.name for event in events if event.name})[:3])
     devices = len({event.device for event in events})
@@ -178,11 +157,12 @@ def _gpu(
 ) -> Finding:
     """One finding per GPU: the worst of its errors, the others named beside it."""
     starts = log.starts(device)
-    done = max((event.when.at for event in events if _asked(event) == 0), default=-1)
+    done = max((event.when.at for event in events if recovery_asked(event) == 0), default=-1)
     over = [event.when.at < done or is_over(event.when, starts) for event in events]
     branch = _branch(log, gpus)
     now, before = (
-        _judged([e for e, o in zip(events, over, strict=True) if o is was], branch) for was in (False, True)
+        judge_events([e for e, o in zip(events, over, strict=True) if o is was], branch)
+        for was in (False, True)
     )
     subject = subject_of(device, gpus, pci)
     gpu = _gpu_at(device, gpus)
@@ -195,116 +175,27 @@ def _gpu(
     return _finding(now or before, subject, device if index is None else str(index))
 
 
-def _judged(events: Iterable[LoggedXid], branch: int) -> list[Judged]:
-    """The errors by number, the worst first."""
-    by_code: dict[int, list[LoggedXid]] = {}
-    causes: dict[int, LoggedXid] = {}
-    for event in events:
-        by_code.setdefault(event.code, []).append(event)
-        cause = _CAUSED.search(event.text) if event.code == 45 else None
-        if cause:
-            causes.setdefault(int(cause.group(1)), event)
-    for code, event in causes.items():  # the line of the cause itself is lost
-        by_code.setdefault(code, [event])
-    judged = [_judge(code, tuple(found), branch) for code, found in by_code.items()]
-    known = [one for one in judged if one is not None]
-    return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
-
-
-def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | None:
-    row = table.xid(code)
-    if row is None:
-        return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events)
-    if code == 154:
-        return _recovery(events)
-    advice = row.what_to_do
-    if row.level == "decode":
-        return max((_nvlink5(event, events, row, branch) for event in events), key=_badness)
-    status = {"fatal": Status.FAIL, "warn": Status.WARN, "info": Status.PASS}[row.level]
-    if code == _CONTAINED:
-        status = Status.FAIL
-    if advice.key == "ignore_unless_repeat" and len(events) == 1:
-        status = Status.PASS
-    if row.legacy:
-        status = Status.WARN
-    return Judged(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)
-
-
-def _advice(row: table.XidRow) -> str:
-    """What to do, and the catalogue's rule where one number has several stories."""
-    rule = table.workflow(row.investigate or "") or table.workflow(row.bucket or "")
-    return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
-
-
-def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
-    """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
-    value = _asked(events[-1])
-    asked = table.recovery_action(value) if value is not None else None
-    if value == 0:
-        return None
-    if asked is None:
-        number = "an action" if value is None else f"recovery action 0x{value:x}"
-        what, advice = (
-            f"{number} unknown to this version",
-            "Run `nvidia-smi -q`: it shows the action.",
-        )
-        return Judged(154, Status.FAIL, f"the driver requests {what}", "investigate", advice, events)
-    text = recovery_fix(asked.word, 0).text
-    return Judged(
-        154, Status.FAIL, f"the driver requests a recovery action: {asked.name}", asked.action, text, events
-    )
-
-
-def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
-    """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
-    found = _NVLINK5.search(event.text)
-    words = (
-        [int(word, 16) for word in re.findall(r"0x([0-9a-fA-F]{1,8})\b", found.group("words"))]
-        if found
-        else []
-    )
-    code = (
-        table.nvlink5(event.code, words[0], words[1], branch, found.group("unit"))
-        if found and len(words) > 1
-        else None
-    )
-    fatal = found is not None and found.group("grade") == "Fatal"
-    if code is not None:
-        ignore, reset = code.bucket == "IGNORE", code.bucket == "RESET_GPU"
-        status = Status.PASS if ignore else Status.FAIL if reset else Status.WARN
-        advice = table.advice("ignore" if ignore else "reset_gpu" if reset else "restart_app")
-        return Judged(
-            event.code,
-            status,
-            f"{row.meaning} {code.unit}: {code.bucket}",
-            advice.action,
-            advice.text,
-            events,
-        )
-    advice = table.advice("reset_gpu") if fatal else row.what_to_do
-    return Judged(
-        event.code, Status.FAIL if fatal else Status.WARN, row.meaning, advice.action, advice.text, events
-    )
-
-
-def _badness(one: Judged) -> int:
-    return -_RANK.index(one.status)
-
-
 def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     if not judged:
         return Finding.info("Xid 154: the driver requests no recovery any more", subject=subject)
     worst, evidence = judged[0], _evidence(judged)
     meaning, *more = sentences(worst.meaning)
     meaning = re.sub(r" \([^()]*\)$", "", meaning)
-    summary = f"{worst.times}{_whom(worst)}: {meaning}"
     rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
     ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
-    summary += f"; also {', '.join(rest)}" if rest else ""
     if worst.status is Status.PASS:
         codes = ", ".join([worst.times, *ignored])
-        return Finding.info(f"{codes}: no action needed. {meaning}", subject=subject, evidence=evidence)
-    summary += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
+        summary = fitting(*(f"{codes}: no action needed. {text}" for text in (meaning, clause(meaning))))
+        return Finding.info(summary, subject=subject, evidence=evidence)
+    others = f"; also {', '.join(rest)}" if rest else ""
+    others += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
+    whom, when = _whom(worst), _when(worst)
+    summary = fitting(
+        f"{worst.times}{when}{whom}: {meaning}{others}",
+        f"{worst.times}{whom}: {meaning}{others}",
+        f"{worst.times}{whom}: {clause(meaning)}{others}",
+        f"{worst.times}: {clause(meaning)}{others}",
+    )
     asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
     fix = _fix(asked, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
@@ -334,7 +225,7 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
     steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
     if index is not None:
         steps += (look("nvidia-smi -q -i {}", index),)
-    recovery = table.recovery_action(_asked(asked.events[-1]) or 0) if asked.code == 154 else None
+    recovery = table.recovery_action(recovery_asked(asked.events[-1]) or 0) if asked.code == 154 else None
     if recovery and index is not None:
         steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
     elif reset and index is not None:
@@ -346,14 +237,18 @@ def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
 
 
 def _whom(one: Judged) -> str:
-    """The processes that were hit, and the first and last time."""
+    """The processes that were hit."""
     owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
     named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(1)]
     more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
+    return f", {', '.join(named)}{more}" if named else ""
+
+
+def _when(one: Judged) -> str:
+    """The first and last time."""
     first, last = one.events[0].when.short, one.events[-1].when.short
     times = f" at {first}" if first else ""
-    times += f" to {last}" if first and last != first else ""
-    return f"{times}{', ' + ', '.join(named) + more if named else ''}"
+    return times + (f" to {last}" if first and last != first else "")
 
 
 def _evidence(judged: list[Judged]) -> list[Evidence]:
@@ -362,12 +257,6 @@ def _evidence(judged: list[Judged]) -> list[Evidence]:
     if judged and len(judged[0].events) > 1:
         lines.insert(1, judged[0].events[-1])
     return [line_of(event) for event in lines]
-
-
-def _asked(event: LoggedXid) -> int | None:
-    """The recovery action an Xid 154 changes to; None for any other."""
-    told = _RECOVERY.search(event.text) if event.code == 154 else None
-    return int(told.group(1), 16) if told else None
 
 
 def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:

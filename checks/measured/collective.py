@@ -97,7 +97,9 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
         yield Finding.ok("the job runs now, nothing was disabled")
     elif not cured:
         fix = Fix(
-            f"No single transport is the cause; read the output of the ranks. {DIAGNOSIS_ONLY}", docs=_ENV
+            f"No single transport is the cause; read the output of the ranks. {DIAGNOSIS_ONLY}",
+            (look("nodedoctor collective.smoke -v --deep"),),
+            docs=_ENV,
         )
         yield Finding.fail("the job fails with each transport disabled", evidence=said, fix=fix)
 

@@ -23,15 +23,6 @@ _SLOW = Fix(
     "nodedoctor deep.ib-write-bw",
     "https://github.com/linux-rdma/perftest",
 )
-_FAILED = Fix(
-    "Run the test by hand, the first line in one shell, the second in another; check limits.memlock if "
-    "memory cannot be registered.",
-    (),
-    "investigate",
-    "nothing",
-    "nodedoctor deep.ib-write-bw",
-    "https://github.com/linux-rdma/perftest",
-)
 
 
 @check(
@@ -83,9 +74,25 @@ def _unmeasured(loop: Loop) -> Finding | None:
     said = [Evidence("ib-write-bw", line.strip()) for line in lines[-2:]]
     if loop.error == "failed":
         why = f"ib_write_bw failed: {said[-1].text if said else 'no output'}"
-        return Finding.unknown("crash", why, subject=subject, evidence=said, fix=_FAILED)
+        return Finding.unknown("crash", why, subject=subject, evidence=said, fix=_by_hand(loop))
     why = "no time left for this test" if loop.error == "late" else "ib_write_bw did not finish in 8 s"
-    return Finding.unknown("timeout", why, subject=subject, evidence=said, fix=_FAILED)
+    return Finding.unknown("timeout", why, subject=subject, evidence=said, fix=_by_hand(loop))
+
+
+def _by_hand(loop: Loop) -> Fix:
+    device, _, number = loop.port.partition("/")
+    return Fix(
+        "Run the test by hand, the server in one shell, the client in another; check limits.memlock if "
+        "memory cannot be registered.",
+        (
+            look("ib_write_bw -d {} -i {} -F --report_gbits", device, number or "1"),
+            look("ib_write_bw -d {} -i {} -F --report_gbits 127.0.0.1", device, number or "1"),
+        ),
+        "investigate",
+        "nothing",
+        "nodedoctor deep.ib-write-bw",
+        "https://github.com/linux-rdma/perftest",
+    )
 
 
 def _slow(loop: Loop, rate: float, share: float) -> Finding | None:

@@ -49,7 +49,7 @@ def hostname(
     evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
         "Set the real address of this host in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
-        (),
+        (look("hostname -I"), look("cat /etc/hosts")),
         "config",
         "nothing",
         "nodedoctor net.hostname",
@@ -97,7 +97,7 @@ def mtu(net: Net) -> Iterator[Finding]:
         told = ", ".join(f"{part.name} {part.mtu}" for part in parts)
         fix = Fix(
             "Set one MTU on all of them and on the switch.",
-            (),
+            (look("ip link show"),),
             "config",
             "network connections of this node",
             "nodedoctor net.mtu",
@@ -144,7 +144,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
     if wall:
         fix = Fix(
             f"{row.text} Open the range between the nodes of the cluster.",
-            (),
+            (look("sudo nft list ruleset"),),
             "config",
             "nothing",
             "nodedoctor net.ports",

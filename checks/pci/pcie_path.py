@@ -91,8 +91,9 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
         if redirecting:
             lent = any(_lent(bridge, tree.bridges) for bridge in redirecting)
             why = "needed for passthrough to virtual machines" if lent else "not applied to ATS requests"
-            addresses = listed((bridge.address for bridge in redirecting), 3)
-            yield Finding.info(f"redirection at {counted(len(redirecting), 'bridge')} ({why}): {addresses}")
+            evidence = [bridge.said for bridge in redirecting[:4]]
+            summary = f"redirection at {counted(len(redirecting), 'bridge')} ({why})"
+            yield Finding.info(summary, evidence=evidence)
         elif roots:
             text = f"redirection only at root ports, harmless: {', '.join(roots[:8])}"
             yield Finding.info(text)

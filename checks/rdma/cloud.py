@@ -1,7 +1,8 @@
-"""Has this rented machine the RDMA devices of its kind?"""
+"""Has this rented machine the network devices of its kind?"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from nodedoctor.engine.registry import check
@@ -9,9 +10,10 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.cloud_plugins import CloudPlugins
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.pci.pci import Pci, said_of
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.clouds import CloudShape, shape_of
-from nodedoctor.model import Finding, Fix, reading
+from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
 
 _WHOLE = 8
@@ -20,7 +22,7 @@ _WHOLE = 8
 
 @check(
     "cloud.profile",
-    "RDMA devices of a cloud machine",
+    "Network devices of a cloud machine",
     tags={"fast", "ib"},
     stage="preview",
     without=(CloudPlugins, Container),
@@ -28,30 +30,42 @@ _WHOLE = 8
 def profile(
     machine: Machine,
     board: Board,
-    rdma: Rdma,
+    rdma: Rdma | None,
+    pci: Pci | None,
     plugins: CloudPlugins | None,
     container: Container | None,
 ) -> Iterator[Finding]:
-    """RDMA devices against what the cloud attaches to machines of this kind, by firmware and GPU model.
+    """RDMA devices or gVNICs against what the cloud attaches to machines of this kind.
+
+    The kind is told by firmware, GPU model and PCI devices.
 
     A machine without any was started so on purpose: jobs on one node need none.
     Why: a machine started with a part of its network interfaces trains at that part of the bandwidth, and
     every collective of the other nodes waits for it.
     Fix disturbs: the machine has to be started again with all interfaces.
-    Judges: WARN when a whole machine of a known kind has some of its RDMA devices and not all.
+    Judges: WARN when a whole machine of a known kind has some of its RDMA devices or gVNICs and not all.
     Fix: Start the machine again with all network interfaces of its type, or request another one.
     Threshold: Devices per kind of machine, knowledge/clouds.py with sources.
-    False positives: Machines started without RDMA on purpose: that is a note.
+    False positives: Machines started without RDMA, or with one gVNIC, on purpose: that is a note.
     """
-    shape = shape_of(machine.cloud or "", machine.product or "", board.model or "")
+    on_bus = tuple(device.pci_id for device in pci.devices) if pci else ()
+    shape = shape_of(machine.cloud or "", machine.product or "", board.model or "", on_bus)
     if machine.cloud is None:
         yield Finding.skip("this is no machine of a cloud that its firmware names")
     elif shape is None or (board.on_bus or board.shown or 0) < _WHOLE:
         yield Finding.skip(f"{machine.cloud}: no whole GPU machine of a kind that is known here")
     elif container and container.inside:
         yield Finding.skip("a container is given the devices that its job asked for")
+    elif shape.nic:
+        found = [device for device in pci.devices if device.pci_id == shape.nic] if pci else []
+        said = [one for device in found[:2] for one in said_of(device, "device")]
+        yield _judge(shape, len(found), "gVNICs", said, plugins)
+    elif rdma is None:
+        yield Finding.skip("no RDMA device can be seen here")
     else:
-        yield _judge(shape, rdma, plugins)
+        own = _of_one_kind([hca for hca in rdma.hcas if hca.driver == shape.driver and _of_rails(hca, shape)])
+        said = [reading("rdma", f'links["{CLASS}/{hca.name}/device/driver"]?') for hca in own[:4]]
+        yield _judge(shape, len(own), "RDMA devices", said, plugins)
 
 
 def _of_rails(hca: Hca, shape: CloudShape) -> bool:
@@ -59,13 +73,20 @@ def _of_rails(hca: Hca, shape: CloudShape) -> bool:
     return hca.physfn is None and (not shape.link or any(port.link_layer == shape.link for port in hca.ports))
 
 
-def _judge(shape: CloudShape, rdma: Rdma, plugins: CloudPlugins | None) -> Finding:
-    found = [hca for hca in rdma.hcas if hca.driver == shape.driver and _of_rails(hca, shape)]
-    told = f"{shape.name}: {len(found)} of {shape.devices} RDMA devices"
-    said = [reading("rdma", f'links["{CLASS}/{hca.name}/device/driver"]?') for hca in found[:4]]
-    if not found:
+def _of_one_kind(hcas: list[Hca]) -> list[Hca]:
+    """The adapters of the commonest model: a machine's own network may have a few of another."""
+    kinds = Counter(hca.hca_type for hca in hcas)
+    usual = kinds.most_common(1)[0][0] if kinds else None
+    return [hca for hca in hcas if hca.hca_type == usual]
+
+
+def _judge(
+    shape: CloudShape, found: int, what: str, said: list[Evidence], plugins: CloudPlugins | None
+) -> Finding:
+    told = f"{shape.name}: {found} of {shape.devices} {what}"
+    if found <= (1 if shape.nic else 0):  # every machine has one for itself
         return Finding.info(f"{told}: jobs over several nodes go over TCP", evidence=said)
-    if len(found) < shape.devices:
+    if found < shape.devices:
         fix = Fix(
             "Start the machine again with all network interfaces of its type, or request another one; see "
             f"{shape.source}.",

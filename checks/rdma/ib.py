@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.rdma.port import IbPort
-from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.facts.rdma.ports import FEWEST_RAILS, Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
@@ -102,13 +102,18 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         return Finding.info(f"{summary}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
-    if not (rails.sure or port.carried or port.phys_state in _CABLED) and any(p.active for p in rails.ports):
+    # A card or two that were never cabled, or rails that lost their switch: only what was counted tells.
+    unused = len(rails.ports) < FEWEST_RAILS and all(p.never_linked for p in rails.ports)
+    some = unused or any(p.active for p in rails.ports)
+    if some and not (rails.sure or port.carried or port.phys_state in _CABLED):
         summary = f"{summary}; unknown whether it should have a link"
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
     if not rails.explicit and not port.infiniband and all(p.rate_gbps is None for p in rails.ports):
-        summary = f"{summary}; no rate reported, so it may be of the node's own network"
-        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        summary = f"{summary}; no rate reported"
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port)).matters_as(
+            "Without a rate it may be a port of the node's own network, which training does not use."
+        )
         return unsure.in_preview()
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
@@ -130,6 +135,8 @@ def _spare(port: IbPort, rails: Rails) -> str:
         return "this port is unused on every such card"
     if len(active) in _SETS and len(idle) < len(active) / 2:
         return f"all {len(active)} rails are active without it"
+    if not rails.sure and active and len(idle) > len(active) and len(rails.ports) not in _SETS:
+        return "" if port.carried else "most ports of its kind have none either"
     if port.infiniband or len(idle) == len(rails.ports):
         return ""
     rates = [other.rate_gbps or 0 for other in active if other.rate_gbps is not None] or [_RAIL_GBPS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
@@ -165,10 +166,11 @@ def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
         row = counter(short)
         if where != port.name or not grown or row is None or row.limit is None:
             continue
-        summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}; suspect: {row.suspect}"
+        summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}"
         subject = f"{port.subject}/{short}"
         told = [reading("rdma-growth", f'growth["{name}"]'), *port.counted(ib.source, short)]
         fix = cable(port.hca, port.number)
+        fix = replace(fix, text=f"{fix.text} Suspect: {row.suspect}.")
         if row.limit_unit == "growth":
             yield Finding.fail(summary, subject=subject, evidence=told, fix=fix)
         elif grown / growth.seconds > _per_second(row, port):
@@ -194,6 +196,7 @@ def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Find
         )
         said = port.counted(ib.source, "symbol_error")
         fix = cable(port.hca, port.number)
+        fix = replace(fix, text=f"{fix.text} Suspect: {row.suspect}.")
         yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=said, fix=fix)
     rows = ((name, value, counter(name)) for name, value in port.counters.items())
     many = {name: value for name, value, row in rows if row and _noteworthy(row, value)}

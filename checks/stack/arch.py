@@ -137,7 +137,11 @@ def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
     if wheel is not None:
         version, tag = wheel.torch, wheel.tag
     if not version:
-        return Fix("Install a torch compiled for this GPU, or compile it.", action="config")
+        return Fix(
+            "Install a torch compiled for this GPU, or compile it.",
+            (look("nvidia-smi --query-gpu=index,name,compute_cap --format=csv"),),
+            action="config",
+        )
     command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))
     text = f"Install a torch compiled for this GPU: the {tag} build of {version}."
     return Fix(text, (command,), "config", "the Python environment", "nodedoctor stack.torch-arch")

@@ -86,12 +86,11 @@ def _leftovers(
         f" and {len(packages) - 2} more" if len(packages) > 2 else ""
     )
     what = f"{names} for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
-    if rivals:
-        what += f"; {', '.join(str(rival) for rival in rivals)} may have been overwritten"
     evidence = [*package_said(target, *packages), *_requiring(target, packages)]
     commands = [target.uninstall(*(package.name for package in packages + rivals))]
     text = f"Remove them{'; ' + ', '.join(wanting) + ' required them' if wanting else ''}."
     if rivals:
+        text += f" {', '.join(str(rival) for rival in rivals)} may have been overwritten."
         commands.append(target.install(*(_right(target, torch, rival) for rival in rivals)))
         text = f"{text[:-1]}, and reinstall the packages that share files with them."
     fix = Fix(text, tuple(commands), "config", DISTURBS, "nodedoctor stack.cuda-mixed")
@@ -140,7 +139,8 @@ def _requiring(target: TargetPython, packages: list[Package]) -> list[Evidence]:
 def _undecided(target: TargetPython, majors: dict[Package, int]) -> Finding:
     kinds = ", ".join(f"CUDA {major}" for major in sorted(set(majors.values())))
     evidence = package_said(target, *majors)
-    fix = Fix("Keep those for torch's CUDA version and remove the others.", action="config")
+    text = "Keep those for torch's CUDA version and remove the others."
+    fix = Fix(text, (target.listing(),), action="config")
     return Finding.warn(
         f"packages for {kinds} side by side", subject="package:torch", evidence=evidence, fix=fix
     )

@@ -191,6 +191,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
             evidence=[reading("target-torch", "error")],
             fix=Fix(
                 "Read the error; the driver checks show whether the driver works.",
+                (look("nodedoctor driver"),),
                 verify="nodedoctor driver",
             ),
         ).explained_by(*_ROOTS)

@@ -169,7 +169,7 @@ def _judge_toolkit(target: TargetPython, torch: Torch, version: str, meant: bool
     if ours[:1] != theirs[:1]:
         text = f"Only for building extensions: set CUDA_HOME to a toolkit for CUDA {torch.cuda}."
         fix = Fix(text, (repair("export CUDA_HOME=/usr/local/cuda-{}", torch.cuda),), "config", "new builds")
-        summary = f"{what}: extensions do not compile (flash-attn, DeepSpeed, apex)"
+        summary = f"{what}: extensions do not compile"
         judge = Finding.warn if meant else Finding.info
         return judge(summary, subject="toolkit", evidence=evidence, fix=fix)
     if ours != theirs:

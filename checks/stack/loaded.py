@@ -1,6 +1,6 @@
 """Which NCCL do running ranks have mapped, and is anything known against it?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nodedoctor.engine.registry import check
 from nodedoctor.facts.driver.driver import Driver
@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_u
 from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.versions.nccl import BadVersion, affecting, known_bad
+from nodedoctor.knowledge.versions.nccl import BadVersion, Effect, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import short_path
@@ -100,7 +100,7 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
 
 
 def _name(kind: str) -> str:
-    return kind if kind.startswith("/") else f"NCCL {kind}"
+    return short_path(kind) if kind.startswith("/") else f"NCCL {kind}"
 
 
 def _who(group: list[Mapped]) -> str:
@@ -147,29 +147,46 @@ def nccl_known_bad(
     holds = set(_holding(target, gpus, nvlinks, rdma, processes, limits, driver))
     if torch is not None and torch.version.partition("+")[0] == "2.7.0":
         holds.add("torch-2.7.0")
-    for version, where in found.items():
+    for version in found:
         bad = known_bad(version, holds)
         for row in bad:
-            yield _known(row, version, where, _in_use(version, loaded, libraries, target))
+            yield _known(row, version, _in_use(version, loaded, libraries, target))
         if not bad:
-            yield _nothing(version, where, holds, _in_use(version, loaded, libraries, target))
+            yield _nothing(version, holds, _in_use(version, loaded, libraries, target))
 
 
-def _known(row: BadVersion, version: str, where: str, said: list[Evidence]) -> Finding:
-    summary = f"NCCL {version} ({short_path(where)}): {row.what}"
-    fix = Fix(row.remedy, (), "config", RESTART, "nodedoctor stack.nccl-known-bad", row.source)
+_EFFECTS: Mapping[Effect, str] = {
+    "hang": "can hang",
+    "crash": "can crash",
+    "wrong-data": "can deliver wrong data",
+    "slow": "is slow",
+    "init-failure": "can fail at start-up",
+}
+
+
+def _known(row: BadVersion, version: str, said: list[Evidence]) -> Finding:
+    until = f", fixed in {row.fixed}" if row.fixed else ""
+    summary = f"NCCL {version} {_EFFECTS[row.effect]} on nodes like this one (known bug{until})"
+    fix = Fix(
+        row.remedy,
+        (look("nodedoctor stack.nccl-loaded"),),
+        "config",
+        RESTART,
+        "nodedoctor stack.nccl-known-bad",
+        row.source,
+    )
     # What only costs speed, or only some start-ups that fail at once with a message, is worth a note.
     mild = row.effect in ("slow", "init-failure") and row.id != "blackwell-missing"
     judge = Finding.info if mild or row.unverified else Finding.warn
-    return judge(summary, subject=f"nccl:{row.id}", evidence=said, fix=fix)
+    return judge(summary, subject=f"nccl:{row.id}", evidence=said, fix=fix).matters_as(row.what)
 
 
-def _nothing(version: str, where: str, holds: set[str], said: list[Evidence]) -> Finding:
+def _nothing(version: str, holds: set[str], said: list[Evidence]) -> Finding:
     """Say under which other conditions something is known, because those cannot be seen here."""
     rows = [row for row in affecting(version) if set(row.needs) - holds <= set(PER_JOB)]
     known = "known problem needs" if len(rows) == 1 else "known problems need"
     told = f"; {len(rows)} {known} conditions that were not seen here" if rows else ""
-    return Finding.ok(f"NCCL {version} ({where}){told}", subject=f"nccl:{version}", evidence=said)
+    return Finding.ok(f"NCCL {version}{told}", subject=f"nccl:{version}", evidence=said)
 
 
 def _in_use(

@@ -182,7 +182,12 @@ def lambda_stack(
             f"{torch.location}, {second.version} from apt",
             subject="package:torch",
             evidence=[*evidence, *package_said(target, *copies)],
-            fix=Fix("Recreate the environment without --system-site-packages.", (), "config", DISTURBS),
+            fix=Fix(
+                "Recreate the environment without --system-site-packages.",
+                (target.listing(),),
+                "config",
+                DISTURBS,
+            ),
         )
     elif target and torch and torch.location.startswith(APT):
         yield Finding.ok(

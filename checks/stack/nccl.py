@@ -12,7 +12,7 @@ from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
-from nodedoctor.wording import listed, short_path
+from nodedoctor.wording import listed
 
 DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
 VLLM_WHEEL = "vllm-nccl-"
@@ -183,7 +183,7 @@ def _judge_winner(
     ordered = (copy, *(other for other in copies if other is not copy))
     evidence = [one for each in ordered for one in library_said(each)]
     subject = "library:libnccl"
-    what = f"torch would load NCCL {copy.version or '?'} from {short_path(rule.path)} ({rule.rule})"
+    what = f"torch would load NCCL {copy.version or '?'} ({rule.rule})"
     others = sorted({other.version for other in copies if other.version not in ("", copy.version)})
     if not copy.version:
         return Finding.unknown(

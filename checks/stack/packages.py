@@ -20,7 +20,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
 from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix, Status, Step
-from nodedoctor.steps import repair
+from nodedoctor.steps import look, repair
 
 DISTURBS = "the Python environment"
 
@@ -174,7 +174,12 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
             f"{package} cannot compile: nvcc is {tool.version} ({tool.why}), torch has CUDA {torch.cuda}",
             subject="toolkit:deepspeed",
             evidence=toolkit_said(target),
-            fix=Fix(f"Set CUDA_HOME to a toolkit for CUDA {torch.cuda}.", (), "config", DISTURBS),
+            fix=Fix(
+                f"Set CUDA_HOME to a toolkit for CUDA {torch.cuda}.",
+                (look("ls -d /usr/local/cuda-*"),),
+                "config",
+                DISTURBS,
+            ),
         )
 
 

@@ -31,12 +31,18 @@ Log = tuple[str, int]
 """A file with output of the job, and where that begins in it."""
 
 
-def attached(watch: Watch, folder: Folder, say: Say) -> None:
+async def attached(watch: Watch, folder: Folder, say: Say) -> None:
     """Close the folder of a job that was watched."""
     folder.settle()
     folder.write("run.json", run_json(watch, folder))
     if watch.hangs:
-        keep.page(folder, watch.hangs[-1].document)
+        document = watch.hangs[-1].document
+        if watch.hangs[-1].resumed_after is None:
+            again = await triage(folder, (), FULL, looks=True)
+            if again is not None and text(again, "outcome") == "failure":
+                document = again
+                keep.verdict(folder, document)
+        keep.page(folder, document)
     _say_losses(folder, say)
 
 
@@ -58,7 +64,9 @@ def ended(
         say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
         return
-    document = hang.document if hang is not None and lasting else asyncio.run(triage(folder, files, FULL))
+    document = asyncio.run(triage(folder, files, FULL, looks=lasting))
+    if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
+        document = hang.document
     say(f"the job {_end(status)} after {_long(seconds)}")
     if document is None or not _says_why(document):
         say("nothing in its output says why")
@@ -77,10 +85,14 @@ async def short(folder: Folder, files: Sequence[Log]) -> None:
         keep.verdict(folder, document)
 
 
-async def triage(folder: Folder, files: Sequence[Log], seconds: float) -> Json | None:
-    """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead."""
+async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks: bool = False) -> Json | None:
+    """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead.
+
+    With `looks` also on what was seen of the job while it hung.
+    """
     whole = [path for path, begin in files if not begin]
     paths = [*whole, *(str(folder.path / name) for name in ("nccl", "fr"))]
+    paths += [str(folder.path / "capture.json")] if looks else []
     known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
     there = [line for line in known.text.splitlines() if line]
     begun = [await _from(path, begin, seconds / 4) for path, begin in files if begin]

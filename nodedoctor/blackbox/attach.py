@@ -100,7 +100,7 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
     finally:
         await watch.close()
     say("no longer watching; the job goes on" if ended_by else "the job has ended")
-    after.attached(watch, folder, say)
+    await after.attached(watch, folder, say)
     await after.node_recorded(watch)
     folder.close()
     if ended_by and not watch.hangs:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from nodedoctor.blackbox import gpus
+from nodedoctor.blackbox import gpus, kernel_log
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.engine.children import child_process
 from nodedoctor.engine.registry import Command
@@ -106,8 +106,8 @@ async def look(
         _stacks(alive), _kernel(pids), _ras(alive), gpus.percents()
     )
     await asyncio.sleep(twice)
-    second, kernel, ras, dumps = await asyncio.gather(
-        _stacks(alive), _kernel(pids), _ras(alive), _ask_dumps(alive)
+    second, kernel, ras, dumps, said = await asyncio.gather(
+        _stacks(alive), _kernel(pids), _ras(alive), _ask_dumps(alive), kernel_log.lines([*alive, *missing])
     )
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await _stacks_of(loaders, alive) if loaders else {}
@@ -130,14 +130,23 @@ async def look(
     gone = tuple(
         replace(_process(one, {}, {}, {}), states=("gone", "gone"), wchan="", children=()) for one in missing
     )
+    now = time.time()
+    live = LiveJob(
+        host,
+        (*processes, *gone),
+        (ras_first, ras),
+        notes,
+        kernel=tuple((host, line) for line in said),
+        time=now,
+    )
     return Capture(
-        LiveJob(host, (*processes, *gone), (ras_first, ras), notes),
+        live,
         tuple(ranks),
         (*second.values(), *below.values()),
         tuple(kernel.items()),
         moving,
         dumps,
-        time.time(),
+        now,
         time.monotonic() - began,
     )
 

@@ -107,6 +107,8 @@ class Watch:
             if went_on and self._is_caught():
                 self._resumed()
             suspicion = self.progress.suspicion()
+            if self._is_caught() and await self._moves_again(suspicion, sample):
+                self._resumed()
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
             if suspicion is None:
                 self._in_vain = 0
@@ -202,6 +204,21 @@ class Watch:
         else:
             self._caught_one(seen, suspicion, "HANG")
             self._caught()
+
+    async def _moves_again(self, suspicion: Suspicion | None, sample: Sample) -> bool:
+        """Whether a job that shows no steps goes on: every rank has moved and each is seen to go on.
+
+        A watchdog's heartbeat moves one rank for a moment, and a rank that was let go may stop at once again.
+        """
+        hang = self.hangs[-1]
+        if suspicion is not None or self.progress.stepped is not None or sample.moment < self._next_look:
+            return False
+        if not self.progress.all_moved(hang.moment):
+            return False
+        seen = await capture.look(sample.living, host=self._host)
+        self._next_look = time.monotonic() + LOOK_AGAIN[0]
+        pids = {process.pid for process in hang.live.processes}
+        return not confirm.stuck(seen, pids, lambda rank: self.progress.activity(rank, hang.moment))
 
     def _due(self) -> float:
         limit = self.timeouts.in_force.seconds

@@ -12,27 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nodedoctor.engine.children.exhaustion import STARVED, exhausted_in
+from nodedoctor.engine.devices import Devices
+from nodedoctor.engine.headlines import headline, masked
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
 from nodedoctor.record import record
-from nodedoctor.wording import about
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""
-LONGEST = 90
-"""Characters of a headline: what fits beside a hostname in a line of 120; our choice, no external source."""
 
 _FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "crash"}
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_ASIDE = re.compile(r" \([^()]*\)")
-_CLAUSE = (re.compile("; |: "), re.compile(", "))
-_WHEN = re.compile(
-    r"(?:,? \d+ times)?(?: (?:at|from|to) (?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
-    r"[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?|\d+(?:\.\d+)? s after boot))+"
-)
-_OPEN = re.compile(r"\([^)]*$| '[^']*$")
-_ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
 
 
 @record
@@ -42,39 +32,6 @@ class Named:
     id: str
     check: str
     finding: Finding
-
-
-class Devices:
-    """The devices of the node, each under all the names findings use for it."""
-
-    def __init__(self, groups: Iterable[Sequence[str]] = ()) -> None:
-        self._name: dict[str, str] = {}
-        for group in groups:
-            first = next((self._name[name] for name in group if name in self._name), group[0])
-            self._name.update(dict.fromkeys(group, first))
-
-    def name(self, subject: str) -> str:
-        """The one name of what a subject means."""
-        return self._name.get(subject, subject)
-
-    def above(self, subject: str) -> frozenset[str]:
-        """A subject and all it is a part of: a counter's port and adapter, both GPUs of a pair."""
-        kind, _, rest = subject.partition(":")
-        names = {subject}
-        if kind in ("port", "pci"):
-            parts = rest.split("/")
-            names |= {f"{kind}:{'/'.join(parts[:count])}" for count in range(1, len(parts))}
-            names |= {f"hca:{parts[0]}"} if kind == "port" else set()
-        elif kind == "pair":
-            names |= {f"gpu:{end}" for end in rest.split("-")}
-        return frozenset(self.name(name) for name in names)
-
-    def like(self, subject: str) -> frozenset[str]:
-        """All devices of the kind of this one, itself among them; empty for what is not a device."""
-        kind, name = subject.partition(":")[0], self.name(subject)
-        if kind not in ("gpu", "port") or name not in self._name.values():
-            return frozenset()
-        return frozenset(other for other in self._name.values() if other.startswith(f"{kind}:"))
 
 
 def diagnose(
@@ -303,17 +260,17 @@ class _Work:
             word = {"stuck": "hangs", "timeout": "did not answer in time"}.get(
                 found[0].finding.reason or "", "failed"
             )
-            finding, headline = found[0].finding, f"probe {probe} {word}"
+            finding, title = found[0].finding, f"probe {probe} {word}"
         else:
             finding = head.finding
             shared = tuple(n.finding.subject for n in found if self.leaders.get(n.id) == root)
-            headline = _headline(finding, len(shared))
+            title = headline(finding, len(shared))
         subjects = sorted(set(shared), key=_natural) if shared else [finding.subject] if head else []
         owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
         preview = all(named.finding.preview for named in found)
         return Cause(
             id=root,
-            headline=headline,
+            headline=title,
             status=finding.status,
             subjects=tuple(subject for subject in subjects if subject),
             explains=explains,
@@ -321,7 +278,7 @@ class _Work:
             owner=owner,
             action=action,
             schedulable="yes" if preview else schedulable(finding.status, owner, action),
-            reason=reason_of(headline, action),
+            reason=reason_of(title, action),
             fix=finding.fix,
             preview=preview,
         )
@@ -350,34 +307,8 @@ def _outcome_of(named: Named) -> tuple[object, ...]:
     """What a finding says, without the numbers and names that differ from device to device."""
     finding = named.finding
     action = finding.fix.action if finding.fix else None
-    masked = _NUMBER.sub("#", _ADDRESS.sub("#", finding.summary))
     kind = finding.subject.partition(":")[0]
-    return named.check, finding.status, finding.preview, finding.reason, action, kind, masked
-
-
-def _headline(finding: Finding, shared: int) -> str:
-    """One clause that makes sense alone; when it happened is for the evidence."""
-    summary = _WHEN.sub("", finding.summary)
-    if shared > 1:
-        kind = "GPUs" if finding.subject.startswith("gpu:") else "ports"
-        return shortened(f"all {shared} {kind}: {summary}", LONGEST)
-    if finding.headline:
-        return shortened(finding.headline, LONGEST)
-    return shortened(about(finding.subject, summary), LONGEST)
-
-
-def shortened(text: str, longest: int) -> str:
-    """The first sentence of a text, and of it what fits, ended at a clause or a word."""
-    plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
-    if len(plain) > longest:
-        plain = _ASIDE.sub("", plain)
-    if len(plain) <= longest:
-        return plain
-    for mark in _CLAUSE:
-        ends = [found.start() for found in mark.finditer(plain, longest * 2 // 5, longest)]
-        if whole := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
-            return whole[-1]
-    return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
+    return named.check, finding.status, finding.preview, finding.reason, action, kind, masked(finding.summary)
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

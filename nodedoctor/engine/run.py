@@ -13,8 +13,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
-from nodedoctor.engine.causes import Devices, diagnose
+from nodedoctor.engine.causes import diagnose
 from nodedoctor.engine.children.exhaustion import Starts
+from nodedoctor.engine.devices import Devices
 from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof
@@ -129,6 +130,11 @@ class Diagnosis:
         moment: Moment = self._given[Moment]
         return moment
 
+    @property
+    def seconds(self) -> float:
+        """How long the run has lasted, or took."""
+        return round(self._seconds or time.monotonic() - self._began, 3)
+
     async def results(self) -> AsyncIterator[Result]:
         """Yield each check's result as soon as it is known; ends when all are."""
         waivers = asyncio.create_task(self.facts.get(Waivers))
@@ -185,7 +191,7 @@ class Diagnosis:
             tool=__version__,
             source=self._label,
             started=self.moment.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            seconds=round(self._seconds or time.monotonic() - self._began, 3),
+            seconds=self.seconds,
             node=node,
             results=results,
             observations=seen,
@@ -196,7 +202,7 @@ class Diagnosis:
     async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
         found = await self._findings(check)
         findings = held(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
-        findings = tuple([await self._fitted(finding) for finding in findings])
+        findings = tuple([_verified(check, await self._fitted(finding)) for finding in findings])
         accepted = await asyncio.shield(waivers)
         if isinstance(accepted, Waivers):
             findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
@@ -320,9 +326,16 @@ def unpassed(finding: Finding, gap: Unseen) -> Finding:
     fix = Fix(gap.way_out, action="none") if gap.way_out else finding.fix
     note = clause(gap.note.removeprefix(f"{gap.probe}: "))
     what = note if note.startswith(gap.probe) else f"{gap.probe}: {note}"
-    summary = f"{finding.summary}; judged without {what}"
-    seen = Finding.unknown(gap.reason, summary, subject=finding.subject, evidence=finding.evidence, fix=fix)
-    return replace(seen, missing=gap.probe)
+    about, proof = finding.subject, finding.evidence
+    seen = Finding.unknown(gap.reason, finding.summary, subject=about, evidence=proof, fix=fix)
+    return replace(seen, missing=gap.probe, without=what)
+
+
+def _verified(check: Check, finding: Finding) -> Finding:
+    """The finding whose fix ends with what shows whether it worked: the same check, if nothing better."""
+    if finding.fix is None or finding.fix.verify or finding.status not in (Status.FAIL, Status.WARN):
+        return finding
+    return replace(finding, fix=replace(finding.fix, verify=f"nodedoctor {check.id}"))
 
 
 def _without(found: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[Finding]:
@@ -333,9 +346,12 @@ def _without(found: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[
             continue
         first = refused[0]
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-        summary = f"{finding.summary}; judged without {first.what} ({first.why}){more}"
-        seen = Finding.unknown(
-            "not-visible-here", summary, subject=finding.subject, evidence=finding.evidence, fix=finding.fix
+        seen = replace(
+            finding,
+            status=Status.UNKNOWN,
+            reason="not-visible-here",
+            note=False,
+            without=f"{first.what} ({first.why}){more}",
         )
         yield seen.explained_by(*dict.fromkeys(one.told_by for one in refused))
 

@@ -13,20 +13,21 @@ is. What cannot be looked at, or is too large to look at, is not trusted.
 - An access control list shows in the mode as a right of the group: such a right with a list is not trusted.
 - Not judged is what root's own environment has already done to our own process.
 
-Used by the programs in `probes` too: standard library only. Measured on a virtual machine of two busy cores:
-12 microseconds an entry; 18 to 35 ms for a bare start of the distribution's Python, which starting it without
-module `site` saves again; 0.1 to 0.6 s for an interpreter with its 7000 files of packages.
+Used by the programs in `probes` too: standard library only, and none of it that takes long to import, because
+every run as root waits for one of them before it starts anything else. Measured on a virtual machine of two
+busy cores: 12 microseconds an entry; 18 to 35 ms for a bare start of the distribution's Python, less
+without module `site`; 0.1 to 0.6 s for an interpreter with its 7000 files of packages.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
-from collections.abc import Collection
-from functools import cache
-from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 MOST_ENTRIES = 500_000  # the largest training environments have some 200 000 files
 MOST_SECONDS = 10.0  # an import from the same disk takes longer than to list it
@@ -34,12 +35,13 @@ MOST_LINKS = 40  # as many as the kernel follows (path_resolution(7))
 SYSTEM_GROUPS = 1000  # login.defs(5): SYS_GID_MAX is 999
 
 
-class Writer(NamedTuple):
+class Writer:
     """A path that others than root can write, the user it belongs to, and how in words."""
 
-    path: str
-    uid: int
-    how: str
+    def __init__(self, path: str, uid: int, how: str) -> None:
+        self.path = path
+        self.uid = uid
+        self.how = how
 
     def __str__(self) -> str:
         """As a clause: PATH belongs to uid 1000."""
@@ -168,6 +170,10 @@ def mounted_by_users(mountinfo: str) -> dict[int, int]:
 
     Such a file system may say of any file that it is root's.
     """
+    if " - fuse" not in mountinfo:
+        return {}
+    import re  # takes as long as all else together
+
     rows = re.findall(r"^\d+ \d+ (\d+):(\d+) .* - fuse\S* .*\buser_id=([1-9]\d*)", mountinfo, re.M)
     return {os.makedev(int(major), int(minor)): int(uid) for major, minor, uid in rows}
 
@@ -196,9 +202,17 @@ def _listed(path: str) -> bool:
         return False  # a file system without them
 
 
-@cache
 def _empty(gid: int) -> bool:
-    """Whether a group of the system has nobody in it but root."""
+    """Whether a group of the system has nobody in it but root; looked up once."""
+    if gid not in _known_empty:
+        _known_empty[gid] = _has_only_root(gid)
+    return _known_empty[gid]
+
+
+_known_empty: dict[int, bool] = {}
+
+
+def _has_only_root(gid: int) -> bool:
     rows, users = _rows("/etc/group", 2, gid), _rows("/etc/passwd", 3, gid)
     members = {name for row in rows for name in row[3].split(",") if name}
     members |= {user[0] for user in users}

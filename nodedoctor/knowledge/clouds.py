@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nodedoctor.record import record
 
 
@@ -10,8 +12,9 @@ class CloudShape:
     """One kind of machine. `product` is how its firmware names it ("": clouds that do not say).
 
     `driver` is the kernel driver of its RDMA devices, `link` their link layer where others may be beside
-    them, and `devices` their number. `plugin` names what NCCL
-    needs, or is faster with, and `places` are folders where the cloud's images have it.
+    them, and `devices` their number. Where its network is no RDMA device `nic` is the PCI id of its adapters,
+    and `marker` that of a device which only this kind has. `plugin` names what NCCL needs, or is faster with,
+    and `places` are folders where the cloud's images have it.
     """
 
     name: str
@@ -22,6 +25,8 @@ class CloudShape:
     source: str
     product: str = ""
     link: str = ""
+    nic: str = ""
+    marker: str = ""
     plugin: str = ""
     places: tuple[str, ...] = ()
 
@@ -29,6 +34,11 @@ class CloudShape:
 _OFI = ("/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
 _EFA = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"
 _GIB = "cloud.google.com/ai-hypercomputer/docs/nccl/overview"
+_GVNIC = "1ae0:0042"
+"""Google's virtual NIC (linux, drivers/net/ethernet/google/gve/gve.h, PCI_DEV_ID_GVNIC)."""
+_APERTURE = "1ae0:0084"
+"""Device that GPUDirect-TCPXO maps (GoogleCloudPlatform/container-engine-accelerators, gpudirect-tcpxo)."""
+_GVNICS = "cloud.google.com/compute/docs/gpus/gpu-network-bandwidth"
 _AZURE = "learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated (ND series)"
 _A100 = ("A100 SXM4 40GB", "A100 SXM4 80GB")
 _H100, _H200, _B200 = "H100 SXM5 80GB", "H200 SXM5 141GB", "B200 SXM6"
@@ -52,6 +62,19 @@ SHAPES = (
         "A3 Ultra", "gcp", (_H200,), "mlx5_core", 8, _GIB, plugin="NCCL/gIB", places=("/usr/local/gib",)
     ),
     CloudShape("A4", "gcp", (_B200,), "mlx5_core", 8, _GIB, plugin="NCCL/gIB", places=("/usr/local/gib",)),
+    CloudShape(
+        "A3 Mega",
+        "gcp",
+        (_H100,),
+        "gve",
+        9,
+        _GVNICS,
+        nic=_GVNIC,
+        marker=_APERTURE,
+        plugin="GPUDirect-TCPXO",
+        places=("/var/lib/tcpxo",),
+    ),
+    CloudShape("A3 High", "gcp", (_H100,), "gve", 5, _GVNICS, nic=_GVNIC),
     CloudShape("ND A100 v4", "azure", _A100, "mlx5_core", 8, _AZURE, link="InfiniBand"),
     CloudShape(
         "ND H100 v5 or ND H200 v5", "azure", (_H100, _H200), "mlx5_core", 8, _AZURE, link="InfiniBand"
@@ -61,8 +84,15 @@ SHAPES = (
 PLACES = tuple(dict.fromkeys(place for shape in SHAPES for place in shape.places))
 
 
-def shape_of(cloud: str, product: str, model: str) -> CloudShape | None:
-    """The kind of machine, by the name its firmware gives where the cloud has it say one; None if unknown."""
+def shape_of(cloud: str, product: str, model: str, pci_ids: Sequence[str] = ()) -> CloudShape | None:
+    """The kind of machine, by the name its firmware gives where the cloud has it say one; None if unknown.
+
+    Kinds that share a GPU model are told apart by their own device on the PCI bus, or by having more network
+    adapters than the others.
+    """
     known = [shape for shape in SHAPES if shape.cloud == cloud]
     named = next((shape for shape in known if shape.product and shape.product == product), None)
-    return named or next((shape for shape in known if not shape.product and model in shape.models), None)
+    like = [shape for shape in known if not shape.product and model in shape.models]
+    own = next((shape for shape in like if shape.marker and shape.marker in pci_ids), None)
+    fewest = [shape for shape in like if not shape.nic or pci_ids.count(shape.nic) <= shape.devices]
+    return named or own or min(fewest, key=lambda shape: shape.devices, default=None)

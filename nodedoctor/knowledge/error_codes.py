@@ -124,7 +124,7 @@ NVML: tuple[ErrorCode, ...] = (
     ErrorCode(
         "LIB_RM_VERSION_MISMATCH",
         18,
-        "the driver's libraries and the loaded kernel module have different versions",
+        "the driver's libraries and the loaded kernel module differ",
         _NO_CUDA,
         "fail",
         RELOAD,

@@ -148,6 +148,7 @@ DEVICES_LOST = Fix(
 GIVE_GPUS = Fix(
     "Start the container with GPUs: the NVIDIA runtime adds devices and libraries. docker run takes "
     "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm, request GPUs for the job.",
+    (look("ls -l /dev/nvidiactl /proc/driver/nvidia/version"),),
     action="restart-job",
     disturbs="all processes in this container",
     verify=VERIFY,

@@ -232,14 +232,24 @@ def xid74_meanings(words: tuple[int, ...]) -> tuple[Xid74Bit, ...]:
 
 
 def nvlink5(xid: int, first_word: int, error_status: int, branch: int, unit: str = "") -> NvLink5 | None:
-    """Decode the words of Xid 144 to 150 on a driver branch; None when no sub-code matches."""
-    for row in nvlink5_codes():
-        pattern = row.pattern_v2 if branch >= RELABELLED_BRANCH else row.pattern_v1
-        statuses = [int(status, 16) for status in row.error_statuses]
-        fits = row.xid == xid and (not statuses or error_status in statuses) and unit in row.unit
-        if fits and _matches(pattern, first_word):
-            return row
-    return None
+    """Decode the words of Xid 144 to 150 on a driver branch; None when no sub-code matches.
+
+    Logs are pasted without their driver's branch: where the named unit has no row in the branch's layout, the
+    other layout counts, and where all its rows of this status ask for the same, the layout does not matter.
+    """
+    fitting = [row for row in nvlink5_codes() if row.xid == xid and unit in row.unit]
+    fitting = [row for row in fitting if _has_status(row, error_status)]
+    newer = branch >= RELABELLED_BRANCH
+    for second in (newer, not newer) if unit else (newer,):
+        for row in fitting:
+            if _matches(row.pattern_v2 if second else row.pattern_v1, first_word):
+                return row
+    exact = [row for row in fitting if unit and row.unit == unit and row.error_statuses]
+    return exact[0] if len({row.bucket for row in exact}) == 1 else None
+
+
+def _has_status(row: NvLink5, error_status: int) -> bool:
+    return not row.error_statuses or error_status in (int(status, 16) for status in row.error_statuses)
 
 
 def _matches(pattern: str, word: int) -> bool:

@@ -13,9 +13,9 @@ from nodedoctor.wording import counted
 
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _CONSEQUENCE = {
-    "NCCL_SOCKET_IFNAME": "NCCL stops with 'Bootstrap : no socket interface found'",
-    "GLOO_SOCKET_IFNAME": "gloo stops with 'Unable to find address for'",
-    "TP_SOCKET_IFNAME": "RPC finds no address",
+    "NCCL_SOCKET_IFNAME": ("NCCL", "`Bootstrap : no socket interface found`"),
+    "GLOO_SOCKET_IFNAME": ("gloo", "`Unable to find address for`"),
+    "TP_SOCKET_IFNAME": ("RPC", "that no address was found"),
 }
 _ADDRESSES = (look("ip -brief address"),)
 
@@ -58,10 +58,10 @@ def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
     rest = [name for name in there if name != "lo"]
     shown = ", ".join(rest[:8]) or "none but lo"
     if len(missing) == len(words):
-        text = f"this node has no interface {' or '.join(missing)}: {_CONSEQUENCE[setting.name]}"
-        yield Remark(
-            "fail", text, f"Set it to an existing interface ({shown}), or unset it.", _ADDRESSES, NCCL_ENV
-        )
+        library, error = _CONSEQUENCE[setting.name]
+        text = f"this node has no interface {' or '.join(missing)}, {library} cannot start"
+        advice = f"Set it to an existing interface ({shown}), or unset it. The job reports {error}."
+        yield Remark("fail", text, advice, _ADDRESSES, NCCL_ENV)
     else:
         text = f"this node has no interface {', '.join(missing)}; the others are used"
         yield Remark("note", text)

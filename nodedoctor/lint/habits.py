@@ -70,10 +70,10 @@ def _by_sockets(setting: Setting) -> bool:
 def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     if node.nvlink is False:
         return Remark("note", "1 disables direct GPU-GPU traffic; without NVLink here that costs less")
-    where = "on this NVLink node " if node.nvlink else ""
+    where = "NVLink" if node.nvlink else "NVLink, if there is any,"
     text = (
-        f"debug setting left on: {where}traffic bypasses NVLink via host memory (10-40x slower). "
-        "If a hang disappears with it, ACS, IOMMU or the NVLink fabric is the cause"
+        f"debug setting left on: traffic bypasses {where} (10-40x slower). "
+        "It goes through host memory. If a hang disappears with it, ACS, IOMMU or the NVLink fabric is the cause"
     )
     fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
     return Remark(
@@ -84,8 +84,8 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
 def _ib(row: EnvVar, node: NodeContext) -> Remark:
     if node.active_rdma is False:
         return Remark("note", "traffic between nodes uses TCP sockets (no active RDMA port here)")
-    here = "although this node has active RDMA ports" if node.active_rdma else "if this node has RDMA"
-    text = f"debug setting left on: traffic between nodes uses TCP (10-100x slower) {here}"
+    here = "despite active RDMA ports" if node.active_rdma else "also if it has RDMA"
+    text = f"debug setting left on: node uses TCP {here} (10-100x slower)"
     return Remark(
         "warn", text, "Remove it; if it helped, the RDMA path is broken.", (repair("unset {}", row.name),)
     )

@@ -10,6 +10,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off
 from nodedoctor.steps import repair
+from nodedoctor.wording import sentences
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
@@ -74,7 +75,9 @@ def _phantom(setting: Setting, row: EnvVar) -> Remark:
     if "timeout" in row.instead:
         known = {found.framework: found.setting for found in timeout_settings()}
         fix += " " + "; ".join(f"{name}: {known[name]}" for name in _FRAMEWORKS if name in known) + "."
-    return Remark("warn", row.effect, fix, (repair("unset {}", setting.name),))
+    effect, *more = sentences(row.effect)
+    fix = " ".join([fix, *(f"{sentence}." for sentence in more)])
+    return Remark("warn", effect, fix, (repair("unset {}", setting.name),))
 
 
 def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:
@@ -140,10 +143,10 @@ def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> 
         # The allocator's old name stands in most job scripts and means the same: worth a note only.
         level: str = "note" if setting.name.startswith("PYTORCH_") else "warn"
         text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
-        text += "; the old name still works, but loses if both are set"
-        text += f". {row.note}" if row.note else ""
         command = repair("export {}={}", row.renamed_to, setting.value)
         fix = f"Set {row.renamed_to}" + (", and keep the old name up to torch 2.10." if _pipe(row) else ".")
+        fix += " The old name still works, but loses if both are set."
+        fix += f" {row.note}" if row.note else ""
         yield Remark("warn" if level == "warn" else "note", text, fix, (command,))
 
 

@@ -172,10 +172,10 @@ def _is_for_ranks(name: str) -> bool:
 
 def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
     others = {found.get(name) for found in settings.ranks.values()} - {None}
-    instead = f"they have {', '.join(sorted(str(other) for other in others))}" if others else "they have none"
+    instead = f"They have {', '.join(sorted(map(str, others)))}. " if others else ""
     text = (
-        f"set in {place}, but in none of {counted(len(settings.ranks), 'training process')}: "
-        f"{instead}. Exports after `ray start` or after the launch never reach workers"
+        f"none of {counted(len(settings.ranks), 'training process')} has it, {place} has. "
+        f"{instead}Exports after `ray start` or after the launch never reach workers"
     )
     fix = "Set it before `ray start`, in the runtime_env or the job's env file, and restart the job."
     return Remark("warn", text, fix)

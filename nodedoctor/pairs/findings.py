@@ -12,6 +12,7 @@ from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.fit import BLURRED
 from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Measurement
 from nodedoctor.steps import line, look
+from nodedoctor.wording import decimal
 
 SHOWN = 6
 """Measurements quoted as evidence of one finding."""
@@ -89,7 +90,9 @@ def summary(culprit: Culprit, reference: float | None) -> str:
     if culprit.fault == "late":
         trips = sorted(one.rtt_us for one in culprit.seen if one.rtt_us is not None)
         said = (
-            f"a small message and its answer take {trips[len(trips) // 2] / 1000:.2g} ms" if trips else said
+            f"a small message and its answer take {decimal(trips[len(trips) // 2] / 1000, 2)} ms"
+            if trips
+            else said
         )
     if rail := _rail(culprit):
         said += f" on rail {rail}"
@@ -167,7 +170,7 @@ def _quoted(one: Measurement, late: bool = False) -> str:
     parts = [f"{one.pair[0]} - {one.pair[1]}, round {one.round}:"]
     parts += [f"{one.gbps:.3g} Gb/s"] if one.gbps is not None else []
     parts += [f"{one.loss:.2%} sent again"] if one.loss else []
-    parts += [f"{one.rtt_us / 1000:.2g} ms"] if late and one.rtt_us is not None else []
+    parts += [f"{decimal(one.rtt_us / 1000, 2)} ms"] if late and one.rtt_us is not None else []
     if len(one.rails) > 1:
         slow = min(one.rails, key=lambda name: one.rails[name])
         parts += [f"(the slowest of {len(one.rails)} rails, {slow})"]

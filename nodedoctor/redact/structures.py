@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodedoctor.engine.causes import LONGEST
 from nodedoctor.knowledge.moves import REASON
 from nodedoctor.model import identifier
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.report.document import Cause, Evidence, Finding, Fix, Probe, Report, Result, Step
+from nodedoctor.wording import SUMMARY
 
 if TYPE_CHECKING:
     from nodedoctor.redact import Redaction
@@ -48,16 +48,20 @@ def _result(result: Result, redaction: Redaction) -> Result:
 def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
     text = redaction.text
     subject = text(finding["subject"] or "")
-    return {
+    told: Finding = {
         **finding,
         "id": identifier(check, subject),
         "summary": text(finding["summary"]),
         "subject": subject or None,
         "evidence": [_evidence(one, redaction) for one in finding["evidence"]],
         "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
-        "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
         "waived": None if finding["waived"] is None else text(finding["waived"]),
     }
+    if "because_of" in finding:
+        told["because_of"] = _id(finding["because_of"], redaction)
+    if "judged_without" in finding:
+        told["judged_without"] = text(finding["judged_without"])
+    return told
 
 
 def _evidence(one: Evidence, redaction: Redaction) -> Evidence:
@@ -74,7 +78,7 @@ def _cause(cause: Cause, redaction: Redaction) -> Cause:
     return {
         **cause,
         "id": _id(cause["id"], redaction),
-        "headline": text(cause["headline"])[:LONGEST],
+        "headline": text(cause["headline"])[:SUMMARY],
         "subjects": [text(subject) for subject in cause["subjects"]],
         "explains": [_id(id, redaction) for id in cause["explains"]],
         "reason": text(cause["reason"])[:REASON],

@@ -17,6 +17,7 @@ from nodedoctor.report.document import (
     Fix,
     Report,
     Result,
+    full_summary,
     is_blind,
     marked,
     severity_of,
@@ -124,7 +125,7 @@ class _Page:
             finding = worst(group[0])
             count = counted(len(group), "check") if len(group) > 1 else group[0]["check"]
             self._wrapped(
-                f"{self._paint('unknown', 'UNKN')} ", f"{count}: {finding['summary']}", 2, len(_INDENT)
+                f"{self._paint('unknown', 'UNKN')} ", f"{count}: {full_summary(finding)}", 2, len(_INDENT)
             )
             if finding["fix"]:
                 self._labelled("see it", finding["fix"]["text"], 2)

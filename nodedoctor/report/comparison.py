@@ -16,6 +16,7 @@ from nodedoctor.report.document import (
     Report,
     Result,
     counted,
+    full_summary,
     is_blind,
     read,
     severity,
@@ -130,7 +131,7 @@ def told(change: Change) -> str:
 
 
 def _said(finding: Finding) -> str:
-    return about(finding["subject"] or "", finding["summary"])
+    return about(finding["subject"] or "", full_summary(finding))
 
 
 def _differs(before: Result | None, after: Result | None) -> bool:

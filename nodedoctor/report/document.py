@@ -7,8 +7,8 @@ report comes from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict, cast, get_args
 
 from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, whole, words
 from nodedoctor.model import (
@@ -73,6 +73,8 @@ class Fix(TypedDict):
 
 
 class _Rare(TypedDict, total=False):
+    because_of: str
+    judged_without: str
     why: str
     preview: bool
 
@@ -80,7 +82,8 @@ class _Rare(TypedDict, total=False):
 class Finding(_Rare):
     """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's.
 
-    `preview` is there, and true, where the finding counts in no verdict.
+    `because_of` is there where it follows from another one, `judged_without` where only what that names kept
+    it from a PASS, `preview`, which is true, where the finding counts in no verdict.
     """
 
     id: str
@@ -90,7 +93,6 @@ class Finding(_Rare):
     note: bool
     reason: str | None
     waived: str | None
-    because_of: str | None
     evidence: list[Evidence]
     fix: Fix | None
 
@@ -176,6 +178,12 @@ def counted(finding: Mapping[str, Any]) -> Severity:
     return severity(finding).counted(finding.get("preview") is True)
 
 
+def full_summary(finding: Mapping[str, Any]) -> str:
+    """The summary, and what it was judged without."""
+    without = finding.get("judged_without")
+    return f"{finding['summary']}; judged without {without}" if without else str(finding["summary"])
+
+
 def asides(finding: Mapping[str, Any]) -> str:
     """What follows a summary: who accepts it, and that its rule is in preview."""
     waived = f" [waived: {finding['waived']}]" if finding.get("waived") else ""
@@ -237,7 +245,7 @@ def read(document: Mapping[str, Any]) -> Report:
 
     What a result is called follows from its findings, whatever the report says of it.
     """
-    results = [_result(entry) for entry in objects(document.get("results"))]
+    results = [_result(entry) for entry in with_steps_of_causes(objects(document.get("results")))]
     return {
         "schema": SCHEMA,
         "tool": words(document.get("tool")),
@@ -277,6 +285,44 @@ def damage(document: Mapping[str, Any]) -> str:
     return ""
 
 
+def without_steps_of_causes(results: Sequence[Result]) -> list[Result]:
+    """Results as a document has them: steps of a fix that are also those of the cause are there once."""
+    known = {one["id"]: one["fix"] for result in results for one in result["findings"]}
+    return [
+        {**result, "findings": [_without_steps(one, known) for one in result["findings"]]}
+        if any("because_of" in one for one in result["findings"])
+        else result
+        for result in results
+    ]
+
+
+def _without_steps(one: Finding, known: Mapping[str, Fix | None]) -> Finding:
+    own, cause = one["fix"], known.get(one.get("because_of", ""))
+    if not own or not cause or own.get("steps") != cause.get("steps"):
+        return one
+    return {**one, "fix": cast("Fix", {key: value for key, value in own.items() if key != "steps"})}
+
+
+def with_steps_of_causes(results: Sequence[Json]) -> list[Json]:
+    """Results of a document with the steps that it has only once."""
+    known = {
+        words(one.get("id")): mapping(one.get("fix")).get("steps")
+        for result in results
+        for one in objects(result.get("findings"))
+    }
+    return [
+        {**result, "findings": [_with_steps(one, known) for one in objects(result.get("findings"))]}
+        for result in results
+    ]
+
+
+def _with_steps(one: Json, known: Mapping[str, Any]) -> Json:
+    own, steps = one.get("fix"), known.get(words(one.get("because_of")))
+    if steps is None or not isinstance(own, dict) or "steps" in own:
+        return one
+    return {**one, "fix": {**own, "steps": steps}}
+
+
 _KIND: Mapping[type, str] = {list: "list", dict: "object"}
 _STATUSES = frozenset(status.value for status in Status)
 _ROLES = frozenset(get_args(Role))
@@ -288,7 +334,13 @@ def finding(check: str, entry: Json) -> Finding:
     status, reason = status_of(entry.get("status")), entry.get("reason")
     known = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
-    own: _Rare = {"why": words(entry.get("why"))} if words(entry.get("why")) else {}
+    own: _Rare = {}
+    if because_of := words(entry.get("because_of")):
+        own["because_of"] = because_of
+    if without := words(entry.get("judged_without")):
+        own["judged_without"] = without
+    if why := words(entry.get("why")):
+        own["why"] = why
     if entry.get("preview") is True and status is not Status.FAIL:
         own["preview"] = True
     return {
@@ -299,7 +351,6 @@ def finding(check: str, entry: Json) -> Finding:
         "note": entry.get("note") is True,
         "reason": known if status is Status.UNKNOWN else None,
         "waived": words(entry.get("waived")) or None,
-        "because_of": words(entry.get("because_of")) or None,
         "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
         "fix": fix(entry.get("fix")),
         **own,

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as xml
 
 from nodedoctor.model import Severity
 from nodedoctor.report.document import fix as fix_of
-from nodedoctor.report.document import marked, severity
+from nodedoctor.report.document import full_summary, marked, severity
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.steps import told
 from nodedoctor.wording import about
@@ -198,7 +198,7 @@ def _sentence(finding: Data) -> str:
     words = {Severity.WARN: "warning: ", Severity.BLIND: f"not seen ({finding.get('reason')}): "}
     word = f"waived ({waived}): " if waived else words.get(bad, "")
     word = f"preview, {word}" if finding.get("preview") and bad.is_problem else word
-    return f"{word}{about(finding.get('subject') or '', finding['summary'])}"
+    return f"{word}{about(finding.get('subject') or '', full_summary(finding))}"
 
 
 def _subject(result: Data) -> str:

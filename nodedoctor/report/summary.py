@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.model import Severity, Status
-from nodedoctor.report.document import Finding, Report, problems_first, severity
+from nodedoctor.report.document import Finding, Report, full_summary, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.report.text import tally
@@ -27,7 +27,7 @@ def render(report: Report) -> str:
     check, worst = problems[0]
     least = min(severity(worst), Severity.WARN)
     more = sum(severity(finding) >= least for _, finding in problems) - 1
-    said = about(worst["subject"] or "", worst["summary"])
+    said = about(worst["subject"] or "", full_summary(worst))
     tail = f" (and {more} more)" if more else ""
     return _line(f"{Status(worst['status']).word} {check}: {said}", tail)
 

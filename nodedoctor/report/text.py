@@ -16,6 +16,7 @@ from nodedoctor.report.document import (
     Report,
     Result,
     asides,
+    full_summary,
     is_blind,
     marked,
     problems_first,
@@ -93,7 +94,7 @@ def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 def sentence(finding: Finding) -> str:
     """Subject, summary, waiver and stage in one line."""
-    return about(finding["subject"] or "", finding["summary"]) + asides(finding)
+    return about(finding["subject"] or "", full_summary(finding)) + asides(finding)
 
 
 class _Page:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, objects, words
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, place_of
+from nodedoctor.report.document import Cause, Finding, Report, full_summary, place_of
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
@@ -72,7 +72,7 @@ def _cause(report: Report, cause: Cause) -> Iterator[str]:
 
 
 def _quotes(finding: Finding) -> Iterator[str]:
-    yield inert(about(finding["subject"] or "", finding["summary"]))
+    yield inert(about(finding["subject"] or "", full_summary(finding)))
     for one in finding["evidence"]:
         yield fenced(one["text"], place_of(one))
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.engine import input_files
 from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage import verdict
@@ -30,7 +29,7 @@ from nodedoctor.triage.story import Story, tell
 from nodedoctor.triage.story.states import states
 
 if TYPE_CHECKING:
-    from nodedoctor.triage.live.running_job import LiveJob
+    from nodedoctor.triage.live.kept import KeptJob
 
 QUOTED = 4096
 """Characters of a line that are quoted at most."""
@@ -69,11 +68,13 @@ def examine(
     read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
     for search in reading.begun.values():
         search.stop()
-    if kept := _kept_looks(found.sources, reading):
+    if kept := _kept_looks(found.sources):
         from nodedoctor.triage.live.examine import judge_live
-        from nodedoctor.triage.live.saved import merged
 
-        return judge_live(merged(kept))
+        dumps = [one for one in found.sources if one.kind in _DUMPS and not kept.is_older(one.path)]
+        flight = _flight(dumps, reading)
+        said = (*kept.notes, *reading.notes)
+        return judge_live(kept.live, flight, files=len(found.sources), size=reading.size, notes=said)
     everything = resolved(reading.events, reading.tally)
     found_jobs = jobs(everything, reading.tally)
     chosen = _chosen(found_jobs, job)
@@ -109,23 +110,14 @@ def examine(
     return Examined(judged, LineNumbers(shown, plain), reading.interrupted)
 
 
-def _kept_looks(sources: Iterable[Source], reading: Reading) -> list[LiveJob]:
+def _kept_looks(sources: Iterable[Source]) -> KeptJob | None:
     """Looks at the running job that were kept while it hung: they show more than its logs ever can."""
-    kept = [source for source in sources if source.kind == "capture"]
-    if not kept:
-        return []
-    from nodedoctor.triage.live import saved
+    paths = [source.path for source in sources if source.kind == "capture"]
+    if not paths:
+        return None
+    from nodedoctor.triage.live import kept
 
-    looks = []
-    for source in kept:
-        try:
-            look = saved.read(input_files.read(source.path))
-        except OSError as problem:
-            reading.notes.append(f"{source.path}: {problem.strerror}")
-            continue
-        if look is not None:
-            looks.append(look)
-    return looks
+    return kept.read(paths)
 
 
 def _chosen(found: Sequence[Job], wanted: str) -> Job | None:

@@ -224,6 +224,8 @@ class Candidate:
     parties: tuple[Who, ...] = ()
     fixes: tuple[Fix, ...] = ()
     collective: CollectiveCall | None = None
+    owner: Owner | None = None
+    """Whose move it is where the evidence tells, else that of the cause."""
 
 
 @record

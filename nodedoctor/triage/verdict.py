@@ -6,24 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage.advice import guesses
-from nodedoctor.triage.causes import candidates, groups, weigh
+from nodedoctor.triage.causes import candidates, weigh
 from nodedoctor.triage.causes.weigh import Weighed
-from nodedoctor.triage.causes.who import called, distinct, listed
+from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError, SetUp
 from nodedoctor.triage.events.progress import Finished, Mentions, Serving, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
-from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.exits import Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
+from nodedoctor.triage.open_question import open_question
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
 TIMELINE = 24
-_ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
@@ -46,7 +45,7 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
         collective=best.collective or (story.first_wait.work if story.first_wait else None),
         evidence=_evidence(best.evidence),
         timeline=_timeline(story),
-        owner=OWNERS.get(best.cause, "UNDETERMINED"),
+        owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
         weighed=_weighed(weighed),
         alternatives=_alternatives(weighed),
         incidents=story.incidents,
@@ -98,6 +97,8 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
         headline = "no failure in what was read: the server was up"
+    elif story.of(Stopped):
+        headline = "the launcher ended its processes, and no line says which one failed first, or why"
     elif story.of(SetUp):
         headline = "the log ends while the job is set up, and no line says why"
     else:
@@ -158,7 +159,7 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
         "undetermined",
         "undetermined",
         "low",
-        _open_question(story),
+        open_question(story),
         victims=tuple(distinct(wait.who for wait in waits)),
         collective=waits[0].work if waits else None,
         evidence=_evidence(tuple(story.trouble)),
@@ -172,55 +173,6 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
 def _suspected(one: Weighed) -> str:
     against = f", but {one.against.why}" if one.against is not None else ""
     return f"only suspected: {one.candidate.headline}{against}"
-
-
-def _open_question(story: Story) -> str:
-    """What is known of a failure whose cause is not."""
-    if story.of(Article):
-        return "this is a page about a failure and not its log: what it quotes does not decide"
-    first = story.first_wait
-    if first is None:
-        said = next((event.what.told for event in story.of(NcclError) if event.what.told), "")
-        if said:
-            return f"NCCL gave up with {said!r}, and what was read does not say why"
-        if story.of(Stack):
-            return "processes were looked at, and their stacks do not show who holds the job up"
-        return _ended_first(story) or "the job failed, and what was read does not say why"
-    who = f"rank {first.who.rank}" if first.who.rank is not None else "a rank"
-    limit = f" for {first.work.timeout_ms / 1000:g} s" if first.work.timeout_ms else ""
-    what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
-    size = groups.entered(story)
-    if size is not None:
-        return (
-            f"all {size} ranks entered {what}, number {first.work.seq}, and none left it in time: the path"
-            " between their GPUs, an earlier operation on one of them, or two groups in a different order"
-        )
-    if not first.work.op:
-        ranks = called(wait.who for wait in story.waits) or "a rank"
-        return f"{ranks} gave up waiting{limit}; their lines tell neither the collective nor its number"
-    seen = {wait.who.rank for wait in story.waits}
-    others = sorted(story.ranks_seen - seen)
-    if others and len(story.ranks_seen) == story.expected:
-        return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
-    return f"{who} waited{limit} in {what} for a rank that these logs do not show"
-
-
-def _ended_first(story: Story) -> str:
-    """What a launcher saw of the first process that ended, or a server's watchdog of its ranks."""
-    stuck = [event for event in story.of(Heartbeat) if event.what.of_server]
-    if stuck:
-        who = called(event.who for event in stuck) or "a process"
-        return (
-            f"{who} finished no step for {stuck[0].what.seconds_stuck} s, and the server's watchdog ended the"
-            " server; what held it up is not in these logs"
-        )
-    first = next((event for event in story.of(ProcessExit) if event.what.first and event.what.code > 0), None)
-    if first is None:
-        return ""
-    return (
-        f"{called([first.who]) or 'a process'} ended first, with exit code {first.what.code}, and its own"
-        " error is not in these logs"
-    )
 
 
 def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:

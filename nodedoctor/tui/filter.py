@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodedoctor.record import record
-from nodedoctor.report.document import Result, is_blind, is_broken, severity_of, worst
+from nodedoctor.report.document import Result, full_summary, is_blind, is_broken, severity_of, worst
 from nodedoctor.wording import about
 
 KINDS: dict[str, Callable[[Result], bool]] = {
@@ -47,7 +47,7 @@ def _fits(word: str, result: Result, running: bool) -> bool:
         ()
         if running
         else (
-            f"{finding['subject'] or ''} {about(finding['subject'] or '', finding['summary'])}"
+            f"{finding['subject'] or ''} {about(finding['subject'] or '', full_summary(finding))}"
             for finding in result["findings"]
         )
     )

@@ -13,6 +13,7 @@ from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report
 from nodedoctor.report import json
+from nodedoctor.report.document import Report as Document
 from nodedoctor.tui.state import CheckInfo, EngineInfo, State, Waiting
 
 OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
@@ -30,6 +31,7 @@ class RunHistory:
         self._again: list[Diagnosis] = []
         self._tasks: dict[asyncio.Task[None], Diagnosis] = {}
         self._changed = asyncio.Event()
+        self._latest: tuple[list[tuple[Diagnosis, int, int, int]], State] | None = None
         self._probes = {check.id: probes_of(check) for check in session.checks}
 
     def start(self) -> None:
@@ -47,13 +49,30 @@ class RunHistory:
         self._follow(diagnosis)
 
     def state(self) -> State:
-        """The report as it stands now, and what is still running."""
+        """The report as it stands now, and what is still running.
+
+        While only time goes by it is the last one with other seconds: judging everything again every second
+        would cost a tenth of a core.
+        """
+        news = self._news()
+        same = self._latest[1] if self._latest and self._latest[0] == news and self._tasks else self._judged()
+        self._latest = (news, same) if self._tasks else None
         asking: dict[str, float] = {}
         for diagnosis in self._tasks.values():
             asking.update(diagnosis.source.waiting_for())
+        timed: Document = {**same.report, "seconds": self._whole.seconds}
+        return replace(same, report=timed, running=self._running(), asking=asking)
+
+    def _judged(self) -> State:
         report = self.report()
-        answers = {seen.probe: seen for seen in report.observations}
-        return State(json.document(report), self._running(), asking, answers)
+        return State(json.document(report), answers={seen.probe: seen for seen in report.observations})
+
+    def _news(self) -> list[tuple[Diagnosis, int, int, int]]:
+        """What is another one whenever a probe, a fact or a check has answered since."""
+        return [
+            (run, len(run.finished), len(run.source.observations()), len(run.facts.known()))
+            for run in (self._whole, *self._again)
+        ]
 
     def report(self) -> Report:
         """The whole run with later answers in place of earlier ones."""

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 RANK = """
-import os, subprocess, sys, time
+import multiprocessing, os, subprocess, sys, time
 sys.path.insert(0, {packages!r})
-from torch.distributed.distributed_c10d import all_reduce
+from torch.distributed.distributed_c10d import all_reduce, broadcast
 
 def load_shard():
     time.sleep(600)
@@ -51,6 +51,25 @@ def slow_steps():
         time.sleep(3)
         print(f"step {{step}} loss 1.0", flush=True)
 
+def from_loader(work):
+    queue = multiprocessing.Queue()
+    multiprocessing.Process(target=work, args=(queue,), daemon=True).start()
+    return queue.get()
+
+def killed(queue):
+    os.kill(os.getpid(), 9)
+
+def read_a_pipe(queue):
+    reader, writer = os.pipe()
+    queue.put(os.read(reader, 1))
+
+def fill_memory(group):
+    with open(group + "/cgroup.procs", "w") as file:
+        file.write(str(os.getpid()))
+    hoard = bytearray(os.urandom(1 << 20))
+    for _ in range(1024):  # the group's limit ends it long before
+        hoard += hoard[: 1 << 20]
+
 def spin():
     while True:
         sum(range(10000))
@@ -60,28 +79,50 @@ def main():
     for step in range(6):
         time.sleep(0.1)
         if rank == 0:
-            print(f"step {{step}} loss 1.0", flush=True)
+            say(f"step {{step}} loss 1.0")
     if rank == 1:
         {fault}
-        print("step 99 loss 1.0", flush=True)
+        say("step 99 loss 1.0")
         os._exit(0)
     all_reduce({seconds})
+    {after}
+
+def say(line):
+    if not {quiet}:
+        print(line, flush=True)
 
 main()
 """
-WAIT = "import time\n\n\ndef all_reduce(seconds):\n    time.sleep(seconds)\n"
+WAIT = """
+import time
+
+def all_reduce(seconds):
+    time.sleep(seconds)
+
+def broadcast(seconds):
+    time.sleep(seconds)
+"""
 
 
-def job(folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600) -> list[str]:
-    """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it."""
+def job(
+    folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600, after: str = "pass", quiet: bool = False
+) -> list[str]:
+    """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it and then
+    do what comes after; a quiet job prints no steps.
+    """
     packages = folder / "packages" / "torch" / "distributed"
     packages.mkdir(parents=True)
     (packages / "distributed_c10d.py").write_text(WAIT)
     for place in (packages, packages.parent):
         (place / "__init__.py").write_text("")
     script = folder / "train.py"
-    values = {"packages": str(folder / "packages"), "scratch": str(folder / "scratch"), "seconds": seconds}
-    script.write_text(RANK.format(fault=fault, **values))
+    values = {
+        "packages": str(folder / "packages"),
+        "scratch": str(folder / "scratch"),
+        "seconds": seconds,
+        "after": after,
+    }
+    script.write_text(RANK.format(fault=fault, quiet=quiet, **values))
     each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'
     places = " ".join(map(str, range(ranks)))
     return ["sh", "-c", f"trap 'trap - TERM; kill 0' TERM; for rank in {places}; do {each} done; wait"]

@@ -55,8 +55,11 @@ def schema(name: str) -> Any:
         ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "main"),
         ("os.kill(os.getpid(), 19)", "is stopped"),
         ("reader, writer = os.pipe(); os.read(reader, 1)", "main"),
+        ("from_loader(killed)", "from_loader"),
+        ("from_loader(read_a_pipe)", "from_loader"),
+        ("broadcast(600)", "different collectives"),
     ],
-    ids=["asleep", "locked", "stopped", "pipe"],
+    ids=["asleep", "locked", "stopped", "pipe", "loader-dead", "loader-stuck", "mismatch"],
 )
 def test_the_rank_that_holds_the_job_up_is_named(fault: str, shown: str, tmp_path: Path) -> None:
     said, folder = run(tmp_path, fault, "--kill-after", "2")
@@ -89,6 +92,30 @@ def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     assert "HANG" in said
 
 
+@pytest.mark.race
+def test_a_rank_that_the_kernel_killed_for_memory(memory_cgroup: Path, tmp_path: Path) -> None:
+    """Its launcher has not noticed: the kernel's log says why it is gone, while the others still wait."""
+    if subprocess.run(["dmesg"], capture_output=True).returncode:
+        pytest.skip("the kernel log cannot be read")
+    said, folder = run(tmp_path, f"fill_memory({str(memory_cgroup)!r})", "--kill-after", "2")
+    found = json.loads((folder / "triage.json").read_text())
+    assert (found["cause"], [who["rank"] for who in found["culprits"]]) == ("peer_host_oom", [1])
+    assert "HANG" in said
+    again = subprocess.run([*NODEDOCTOR, "triage", "--json", str(folder)], capture_output=True, text=True)
+    assert json.loads(again.stdout)["cause"] == "peer_host_oom"
+
+
+def test_the_example_in_the_pages(tmp_path: Path) -> None:
+    """Its ranks talk by sockets of their own: nothing in their stacks is a collective that we know."""
+    example = Path(__file__).parents[2] / "docs/examples/hang.py"
+    argv = [*NODEDOCTOR, "run", "--dir", str(tmp_path), "--hang-after", "4", "--kill-after", "1", "--"]
+    done = subprocess.run([*argv, ranks.python(), str(example)], capture_output=True, text=True, timeout=120)
+    (folder,) = tmp_path.iterdir()
+    found = json.loads((folder / "triage.json").read_text())
+    assert [who["rank"] for who in found["culprits"]] == [1], done.stderr
+    assert "load_batch" in found["headline"]
+
+
 def test_watch_a_job_that_runs_already(tmp_path: Path) -> None:
     """Nothing was armed: the kernel's view, and py-spy where it is installed."""
     command = ranks.job(tmp_path, "load_shard()")
@@ -113,9 +140,9 @@ def test_watch_a_job_that_runs_already(tmp_path: Path) -> None:
     assert any("HANG" in line for line in lines)
 
 
-def said_until(words: str, tmp_path: Path, fault: str, hang_after: int) -> str:
+def said_until(words: str, tmp_path: Path, fault: str, hang_after: int, **more: Any) -> str:
     """What `run` says of a job up to some words; then the job is ended."""
-    command = ranks.job(tmp_path, fault, seconds=600)
+    command = ranks.job(tmp_path, fault, **more)
     argv = [
         *NODEDOCTOR,
         "run",
@@ -142,6 +169,13 @@ def said_until(words: str, tmp_path: Path, fault: str, hang_after: int) -> str:
 
 def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
     assert "HANG" in said_until("goes on again", tmp_path, "time.sleep(12)", 4)
+
+
+def test_a_job_without_steps_goes_on_again(tmp_path: Path) -> None:
+    """Nothing is printed: that all of its ranks work again shows it."""
+    fault = "time.sleep(15); crunch()"
+    said = said_until("goes on again", tmp_path, fault, 4, seconds=15, after="crunch()", quiet=True)
+    assert "HANG" in said
 
 
 def test_an_endless_loop_is_no_work(tmp_path: Path) -> None:

@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 from tiers import some
 
 from checks.kernel.xid import seen_by
-from nodedoctor.engine.causes import LONGEST, PROBE, Devices, diagnose, shortened
+from nodedoctor.engine.causes import PROBE, diagnose
+from nodedoctor.engine.devices import Devices
+from nodedoctor.engine.headlines import shortened
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report
 from nodedoctor.steps import drastic, resets
-from nodedoctor.wording import spoken
+from nodedoctor.wording import SUMMARY, spoken
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
@@ -466,13 +468,13 @@ def test_a_reason_is_one_plain_line(headline: str, action: str) -> None:
 
 @given(st.text(min_size=1))
 def test_a_headline_fits(text: str) -> None:
-    assert len(shortened(text, LONGEST)) <= LONGEST
+    assert len(shortened(text, SUMMARY)) <= SUMMARY
 
 
 def test_a_long_headline_ends_at_a_clause() -> None:
     text = "NCCL_SOCKET_IFNAME=eth9: this node has no interface eth9: NCCL stops with 'Bootstrap : none'"
-    assert shortened(text, LONGEST) == "NCCL_SOCKET_IFNAME=eth9: this node has no interface eth9"
-    assert shortened("One. Two.", LONGEST) == "One" and shortened("driver 535.129.03 is old", 90).endswith(
+    assert shortened(text, SUMMARY) == "NCCL_SOCKET_IFNAME=eth9: this node has no interface eth9"
+    assert shortened("One. Two.", SUMMARY) == "One" and shortened("driver 535.129.03 is old", 90).endswith(
         "old"
     )
 

@@ -61,7 +61,13 @@ def every_fix() -> dict[str, Fix]:
     found = {
         f"{name}: {check}": fix for name, report in reports().items() for check, fix in of_report(report)
     }
-    return {**found, **dict(_of_tables()), **dict(_of_modules()), **dict(_of_triage())}
+    return {**found, **dict(of_rows()), **dict(_of_triage())}
+
+
+def of_rows() -> Iterator[tuple[str, Fix]]:
+    """The fixes that are the same on any node: of the tables, and of the checks' own constants."""
+    yield from _of_tables()
+    yield from _of_modules()
 
 
 def _of_tables() -> Iterator[tuple[str, Fix]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import logging
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,8 @@ from fakes.tree import SLOTS, VERSION
 
 from nodedoctor import demo
 from nodedoctor.engine import proof
-from nodedoctor.engine.causes import Devices
 from nodedoctor.engine.children import child_process
+from nodedoctor.engine.devices import Devices
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report
@@ -89,17 +90,24 @@ def judgement(folder: Path, *, preview: bool = False) -> Judgement:
 
 
 def _judgement(folder: Path, preview: bool) -> Judgement:
+    with listening() as said:
+        diagnosis = Session(Request(replay=folder, preview=preview)).diagnosis()
+        report = asyncio.run(diagnosis.run())
+    return Judgement(report, diagnosis.devices(), tuple(said))
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """What the engine logs about evidence that it did not find."""
     log, said = logging.getLogger(proof.__name__), _Said()
     level = log.level
     log.addHandler(said)
     log.setLevel(logging.DEBUG)
     try:
-        diagnosis = Session(Request(replay=folder, preview=preview)).diagnosis()
-        report = asyncio.run(diagnosis.run())
+        yield said.lines
     finally:
         log.removeHandler(said)
         log.setLevel(level)
-    return Judgement(report, diagnosis.devices(), tuple(said.lines))
 
 
 class _Said(logging.Handler):
@@ -117,7 +125,10 @@ def judged(folder: Path, *, preview: bool = False) -> Report:
 
 
 def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | None = None) -> Report:
-    """Write a recorded node and judge it with every check, those in preview as if they were stable."""
+    """Write a recorded node and judge it with every check, those in preview as if they were stable.
+
+    Whatever a test makes up, each piece of evidence must be in what was observed.
+    """
     (folder / "probes").mkdir(parents=True, exist_ok=True)
     named = [{"name": name, "outcome": "ok", "rc": 0} for name in probes]
     manifest = {"schema": "nodedoctor.snapshot/1", "probes": named}
@@ -125,7 +136,10 @@ def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | 
     for name, text in probes.items():
         (folder / "probes" / f"{name}.txt").write_text(text)
     request = Request(replay=folder, preview=True, options=Options(expect=dict(expect or {})))
-    return asyncio.run(Session(request).diagnosis().run())
+    with listening() as said:
+        report = asyncio.run(Session(request).diagnosis().run())
+    assert said == [], "evidence that is not in what was observed"
+    return report
 
 
 def alarms(report: Report) -> list[str]:

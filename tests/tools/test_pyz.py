@@ -32,6 +32,7 @@ def main():
 """
 CONTENTS = {
     "nodedoctor/__init__.py": b"",
+    "nodedoctor/__main__.py": b"from nodedoctor.cli.main import main",
     "nodedoctor/cli/main.py": CLI.encode(),
     "nodedoctor/single_file.py": (TOOLS.parents[1] / "nodedoctor" / "single_file.py").read_bytes(),
     "nodedoctor/data/table.json": b"{}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from say import raised
+from say import raised, steps
 
 TASK = "/job:jax_worker/replica:0/task:"
 SERVICE = (
@@ -94,6 +94,132 @@ SAID = {
         " joined.\n",
         "network_socket_interface",
         [],
+    ),
+    "a port that is taken": (
+        "[W1121 10:00:00.1 socket.cpp:462] [c10d] The server socket has failed to bind to [::]:29444 (errno:"
+        " 98 - Address already in use).\n"
+        "[E1121 10:00:00.2 socket.cpp:500] [c10d] The server socket has failed to listen on any local network"
+        " address.\n",
+        "network_socket_interface",
+        [],
+    ),
+    "an exception with a rank for a label": (
+        'Traceback (most recent call last):\n  File "/job/optim.py", line 9, in step\n    assert finite\n'
+        "AssertionError: Rank 21: the gradient is not finite\n",
+        "user_code_exception",
+        [21],
+    ),
+    "an exception in a page's marks": (
+        'Traceback (most recent call last):\n  File "/job/load.py", line 9, in load\n    read()\n'
+        "**### ValueError: 3 files are short**\n",
+        "user_code_exception",
+        [],
+    ),
+    "other parameters": (
+        "RuntimeError: DDP expects same model across all ranks, but Rank 2 has 88 params, while rank 5 has"
+        " inconsistent 86 params.\n",
+        "collective_mismatch",
+        [],
+    ),
+    "parameters of other sizes": (
+        "RuntimeError: [Rank 1]: params[7] in this process with sizes [64, 3] appears not to match sizes"
+        " [32, 3] of the same param in process 0.\n",
+        "collective_mismatch",
+        [],
+    ),
+    "a coordinator that does not answer": (
+        "jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: failed to connect to all addresses; last error:"
+        " UNKNOWN: ipv4:10.0.0.7:8476: Failed to connect to remote host: Connection refused\n",
+        "network_socket_interface",
+        [],
+    ),
+    "a key that nobody set": (
+        "E0000 00:00:1743713172.513857 42 client.cc:307] Execution of replica 0 failed: DEADLINE_EXCEEDED:"
+        " GetKeyValue() timed out with key: cuda:gemm_cache and duration: 5m\n",
+        "undetermined",
+        [],
+    ),
+    "a network plug-in": (
+        "ip-10-0-0-4:31:87 [2] nccl_net_ofi_init_ep:88 NCCL WARN NET/OFI Could not open endpoint. RC: -12,"
+        " ERROR: Cannot allocate memory\n",
+        "network_ib",
+        [],
+    ),
+    "a container that ended": (
+        "Error pod bert-worker-3 container pytorch exitCode: 2 terminated message: \n",
+        "undetermined",
+        [],
+    ),
+    "a container that ends again and again": (
+        "NAME            READY   STATUS             RESTARTS   AGE\n"
+        "bert-worker-1   0/1     CrashLoopBackOff   6          9m\n",
+        "undetermined",
+        [],
+    ),
+    "a stall of Horovod's": (
+        "[1,0]<stderr>:[2026-11-21 10:00:00.851506: W horovod/common/operations.cc:588] grads_7 [missing"
+        " ranks: 6]\n",
+        "cpu_stuck_or_slow_rank",
+        [6],
+    ),
+    "a stall of Horovod's, one line for each rank": (
+        steps(1, 20)
+        + "[2026-11-21 10:00:00.1: W horovod/common/stall_inspector.cc:107] One or more tensors were"
+        " submitted by a subset of ranks.\nMissing ranks:\n2: [Broadcast_3, Broadcast_4]\n"
+        "5: [allreduce.w, grads.b ...]\n",
+        "cpu_stuck_or_slow_rank",
+        [2, 5],
+    ),
+    "Horovod shut down": (
+        "2026-11-21 10:00:00.5: W tensorflow/core/op_kernel.cc:1318] Aborted: Horovod has been shut down."
+        " This was caused by an exception on one of the ranks.\n",
+        "undetermined",
+        [],
+    ),
+    "mpirun saw an end": (
+        "mpirun detected that one or more processes exited with non-zero status, thus causing the job to be"
+        " terminated.\n",
+        "undetermined",
+        [],
+    ),
+    "a division by zero in native code": (
+        "(TrainWorker pid=77) [rank3]: *** SIGFPE received at time=1792345 on cpu 3 ***\n"
+        "(TrainWorker pid=77) [rank3]: Fatal Python error: Floating point exception\n",
+        "peer_died",
+        [3],
+    ),
+    "a list of ends that is cut": (
+        "Failures:\n[1]:\n  time      : 2026-11-21_10:02:58\n  rank      : 5 (local_rank: 5)\n"
+        "  exitcode  : 1 (pid: 105)\n[2]:\n  time      : 2026-11-21_10:03:29\n"
+        "  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 100)\n",
+        "undetermined",
+        [],
+    ),
+    "an exception of any name": (
+        '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/job/q.py", line 3, in take\n'
+        "[rank1]:     get()\n[rank1]: _queue.Empty\n",
+        "user_code_exception",
+        [1],
+    ),
+    "a kernel of another build": (
+        "[rank0]: torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised: RuntimeError: Triton"
+        " Error [CUDA]: device kernel image is invalid\n",
+        "version_mismatch",
+        [],
+    ),
+    "the head of a notebook's traceback": (
+        "OutOfMemoryError                          Traceback (most recent call last)\n"
+        "/tmp/ipykernel_7/11.py in <cell line: 0>()\n",
+        "peer_cuda_oom",
+        [],
+    ),
+    "a desync report of a rank that did not come": (
+        "[rank1]:[E1121 10:00:00.1 ProcessGroupNCCL.cpp:1936] Rank 1\n"
+        "\t - [1] Timeout at collective: ALLREDUCE, #41\n\t - To our best knowledge, the"
+        " lagging/dead/mismatched ranks that caused the desync are:\n"
+        "\t   - [3] finished collective #40, but didn't join collective #41 (count from 1)\n",
+        "cpu_stuck_or_slow_rank",
+        [3],
     ),
     "a memory limit that was only touched": (
         "slurmstepd: error: Exceeded step memory limit at some point.\n" + raised(1, "ValueError: bad shard"),

@@ -44,7 +44,7 @@ sys.dont_write_bytecode = False  # the folder is ours; a start that compiles eve
 sys.pycache_prefix = None
 
 from nodedoctor import single_file  # noqa: E402
-from nodedoctor.cli.main import main  # noqa: E402
+from nodedoctor.__main__ import main  # noqa: E402
 
 single_file.tell(archive)
 sys.exit(main())

@@ -42,6 +42,13 @@ def someone_waits(capture: Capture) -> bool:
     return any(process.collective for process in capture.live.processes)
 
 
+def stuck(capture: Capture, pids: Iterable[int], activity: Lately) -> tuple[RankSample, ...]:
+    """Those of some processes that do not go on: neither at work nor elsewhere in the second look."""
+    going = {rank.pid for rank in at_work(capture, activity)} | set(capture.moving)
+    wanted = set(pids)
+    return tuple(rank for rank in capture.ranks if rank.pid in wanted and rank.pid not in going)
+
+
 def _with_looks(lately: Activity, process: RankProcess, seconds: float) -> Activity:
     """What a rank did lately, the time between the two looks included: samples may be too few to tell."""
     return replace(lately, cpu=max(lately.cpu, process.ticks / TICKS_PER_SECOND / max(seconds, 1.0)))

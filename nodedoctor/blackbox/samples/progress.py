@@ -181,6 +181,11 @@ class Progress:
         known = self._still.get(rank.key)
         return self._last.moment - known[0] if known and self._last else 0.0
 
+    def all_moved(self, since: float) -> bool:
+        """True when every rank there is has used CPU time, moved bytes or left its system call since then."""
+        living = self._last.living if self._last else ()
+        return bool(living) and not self.missing and all(self._still[rank.key][0] > since for rank in living)
+
     def activity(self, rank: RankSample, since: float = 0.0) -> Activity:
         """What a rank did since a moment, but in about the last ten seconds at most."""
         lately = [look for look in self._lately.get(rank.key, ()) if look[0] >= since]

@@ -219,7 +219,10 @@ def times(events: Sequence[Told]) -> str:
     often = f", {len(events)} times" if len(events) > 1 else ""
     if not first:
         return often
-    return f"{often} at {first}" if first == last else f"{often} from {first} to {last}"
+    if first == last:
+        return f"{often} at {first}"
+    boot = " s after boot"
+    return f"{often} from {first.removesuffix(boot) + ' s' if first.endswith(boot) else first} to {last}"
 
 
 def evidence_of(events: Sequence[Told]) -> list[Evidence]:

@@ -40,7 +40,7 @@ _LOADED = re.compile(
     r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})"
 )
 _MISMATCH = re.compile(r"NVRM: API mismatch: the client")
-_VERSION = re.compile(r"\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_VERSION = re.compile(r"version:?\s+(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _DEVICE = re.compile(rf"\b({ADDRESS})(?=[\s:),]|$)")
 _BOUND = re.compile(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
 _RESET = re.compile(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")

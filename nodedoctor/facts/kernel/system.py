@@ -71,7 +71,8 @@ _MOUNT_BACK = re.compile(r"nfs: server (\S{1,255}) OK")
 _MODULE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
 
 _NIC = re.compile(
-    rf"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband)[:) ]+(?:probe of )?(?P<device>{ADDRESS})?"
+    r"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband|\befa)[:) ]+(?:probe of )?"
+    rf"(?P<device>{ADDRESS})?"
 )
 _NIC_LINK = re.compile(
     r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b"
@@ -87,6 +88,9 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
         re.compile(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
         "firmware",
     ),
+    # Linux, drivers/infiniband/hw/efa/efa_com.c: the adapter did not answer, or refused.
+    (re.compile(r"completion \(polling\) timeout|didn't send any completion for admin cmd"), "firmware"),
+    (re.compile(r"Failed to (?:process|submit) command .*\berr -?\d"), "errors"),
     (re.compile(r"transmit queue \d+ timed out|TX timeout"), "queue"),
     (re.compile(r"[Hh]igh [Tt]emperature"), "temperature"),
     (re.compile(r"(?:insufficient|unadvertised) power on the PCIe slot"), "slot-power"),

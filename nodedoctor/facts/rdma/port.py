@@ -98,6 +98,12 @@ class IbPort:
         return "EFA" if self.efa else self.link_layer or "RDMA"
 
     @property
+    def never_linked(self) -> bool:
+        """True when its counters say that it had no link at all since the driver was loaded."""
+        told = [self.counters[name] for name in _TRAFFIC if name in self.counters]
+        return bool(told) and not any(told)
+
+    @property
     def carried(self) -> bool:
         """True when its counters say that it has been up since the driver was loaded."""
         return any(self.counters.get(name) for name in _TRAFFIC)

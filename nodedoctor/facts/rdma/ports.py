@@ -19,7 +19,7 @@ from nodedoctor.record import record
 
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
-_RAILS = 4
+FEWEST_RAILS = 4
 """GPU boards have a rail per GPU or per two: four and more (knowledge: rdma platforms)."""
 NO_ADAPTER = "no InfiniBand or RoCE adapter on this node"
 
@@ -221,7 +221,7 @@ def by_class(ports: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
 
 def _idle(ports: list[IbPort]) -> bool:
     """A set of rails of which not one works: fewer than four ports may just be spare."""
-    return len(ports) >= _RAILS and not any(port.active for port in ports)
+    return len(ports) >= FEWEST_RAILS and not any(port.active for port in ports)
 
 
 def _could_carry(ports: Iterable[IbPort]) -> float:

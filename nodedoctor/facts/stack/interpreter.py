@@ -17,7 +17,7 @@ from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
 from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole
 from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import record
-from nodedoctor.steps import repair
+from nodedoctor.steps import look, repair
 
 _WAY_OUT = "Pass the training Python with --python PATH, or reach its container: --exec 'docker exec NAME'."
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
@@ -144,6 +144,11 @@ class TargetPython:
         """
         again = ("--reinstall" if self.uv else "--force-reinstall", "--no-deps")
         return self.install(*again, *words)
+
+    def listing(self) -> Step:
+        """The command that lists the packages of this Python."""
+        tool = ("uv", "pip", "list", "--python", self._python) if self.uv else (*self._pip, "list")
+        return look("{}", [*tool])
 
     def uninstall(self, *names: str) -> Step:
         """The command that removes packages from this Python."""

@@ -18,7 +18,7 @@ from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
-from nodedoctor.report.document import finding, severity, status_of
+from nodedoctor.report.document import finding, full_summary, severity, status_of
 from nodedoctor.wording import counted
 
 LONGEST = 600
@@ -106,7 +106,7 @@ def _problems(entry: Json) -> Iterator[Problem]:
             check=check,
             subject=cut(found["subject"] or ""),
             status=Status(found["status"]),
-            summary=cut(found["summary"]),
+            summary=cut(full_summary(found)),
             action=cast("Action", fix["action"] if fix else "investigate"),
             reason=found["reason"] or "",
             title=title,

@@ -19,12 +19,12 @@ from nodedoctor.report.document import SCHEMA
 
 _START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
 _WELL = frozenset({"pass", "skip"})
-_CHECK_IS = ' {"check": "'
-_STATUS = '", "status": "'
+_CHECK_IS = ' {"check":"'
+_STATUS = '","status":"'
 _RESULTS, _PROBES, _FACTS, _END = '\n"results": [\n', '\n"probes": [', '\n"facts": {\n', "\n}}"
-_CHECK = re.compile(r'\{"check": "([^"\\]+)"')
+_CHECK = re.compile(r'\{"check": ?"([^"\\]+)"')
 _KEY = re.compile(r'^"([a-z_]+)":', re.M)
-_LINKS, _PEERS = '"nvlinks": [', '"peers": ['
+_LINKS, _PEERS = '"nvlinks":[', '"peers":['
 _REMEMBERED = 256  # texts whose meaning is kept
 _TRIES = 5  # beginnings of documents that are looked at in one text
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from nodedoctor.model import Fix, Step
 from nodedoctor.record import record
-from nodedoctor.steps import repair, stop_ray
+from nodedoctor.steps import look, repair, stop_ray
 
 NCCL_RUNTIME = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
@@ -66,6 +66,13 @@ _SHM = {
     "systemd-nspawn": Procedure("Start the container with its own tmpfs: `--tmpfs=/dev/shm:size=16G`."),
     "unknown": Procedure("Give the container at least 8 GiB of shared memory, or the host's ipc namespace."),
 }
+
+_LOOK = {
+    "shm": look("df -h /dev/shm"),
+    "memlock": look("grep 'Max locked memory' /proc/self/limits"),
+    "nofile": look("grep 'Max open files' /proc/self/limits"),
+}
+"""What to type first where only the one who starts the container can raise it."""
 
 _ULIMIT = {"memlock": ["-l", "unlimited"], "nofile": ["-n", "1048576"]}
 _SYSTEMD = {"memlock": "LimitMEMLOCK=infinity", "nofile": "LimitNOFILE=1048576"}
@@ -127,9 +134,10 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
 
 
 def _fix(way: Procedure, check: str) -> Fix:
+    repaired = any(step.role == "repair" for step in way.steps)
     return Fix(
         way.text,
-        way.steps,
+        way.steps if repaired else (_LOOK[check.partition(".")[2]], *way.steps),
         action="config",
         disturbs=way.disturbs,
         verify=f"nodedoctor {check}",

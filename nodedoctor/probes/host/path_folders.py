@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodedoctor.engine.untrusted_files import Writers
 else:  # python -I leaves our own folders out

@@ -13,7 +13,7 @@ from nodedoctor.fleet.compare.grouping import common
 from nodedoctor.json_shapes import objects, words
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
-from nodedoctor.report.document import Finding, asides, finding, is_blind, severity
+from nodedoctor.report.document import Finding, asides, finding, full_summary, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
 from nodedoctor.wording import unnamed
@@ -178,17 +178,17 @@ def _fixes(group: Sequence[NodeFindings]) -> dict[Problem, str]:
 
 
 def _same(found: Finding, problem: FleetDocument) -> Problem:
-    return _check(problem), found["subject"] or "", found["summary"]
+    return _check(problem), found["subject"] or "", full_summary(found)
 
 
 def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
     action, reason = words(problem.get("action")), found["reason"]
-    subject = unnamed(found["subject"] or "", found["summary"])
+    subject = unnamed(found["subject"] or "", full_summary(found))
     told = element(
         "div",
         element("strong", subject) if subject else None,
         " " if subject else None,
-        prose(f"{found['summary']}{asides(found)}"),
+        prose(f"{full_summary(found)}{asides(found)}"),
         f" ({reason})" if reason else None,
         element("span", f" {action}", class_="action") if action and action != "none" else None,
         blocks.labelled("fix", prose(fixes[_same(found, problem)])),

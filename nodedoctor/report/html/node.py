@@ -13,6 +13,7 @@ from nodedoctor.report.document import (
     Probe,
     Report,
     Result,
+    full_summary,
     in_preview,
     is_blind,
     is_broken,
@@ -133,11 +134,11 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
 
 
 def _said(finding: Finding) -> tuple[Piece, ...]:
-    name = unnamed(finding["subject"] or "", finding["summary"])
+    name = unnamed(finding["subject"] or "", full_summary(finding))
     subject = element("strong", name) if name else None
     waived = element("em", f" waived: {finding['waived']}") if finding["waived"] else None
     preview = element("em", " preview") if in_preview(finding) else None
-    return subject, " " if subject else None, prose(finding["summary"]), waived, preview
+    return subject, " " if subject else None, prose(full_summary(finding)), waived, preview
 
 
 def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:

@@ -10,6 +10,7 @@ from nodedoctor.report import triaged
 from nodedoctor.report.document import fix
 from nodedoctor.report.html import blocks, ranks, shell
 from nodedoctor.report.html.markup import Markup, each, element, joined, lines
+from nodedoctor.wording import decimal
 
 _WORDS = {"failure": ("FAIL", "fail"), "clean": ("PASS", "pass"), "recovered": ("PASS", "pass")}
 _UNKNOWN = ("UNKN", "unknown")
@@ -130,7 +131,7 @@ def _count(value: Any) -> str:
 def _seconds(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return words(value)
-    return f"{value:g} s" if value >= 1 or not value else f"{1000 * value:.2g} ms"
+    return f"{decimal(value)} s" if value >= 1 or not value else f"{decimal(1000 * value, 2)} ms"
 
 
 def _timeline(value: Any) -> Markup:

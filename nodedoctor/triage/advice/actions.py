@@ -20,6 +20,7 @@ from nodedoctor.triage.events.watchdog import GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import Cause, Verdict
 from nodedoctor.triage.story import Story, follows
 from nodedoctor.triage.story.pace import step_seconds
+from nodedoctor.wording import decimal
 
 TORCH_BY_LINE = {
     737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
@@ -106,7 +107,7 @@ def not_the_cause(
             told.append(
                 (
                     "a step that was merely slow",
-                    f"a step took {step:.2g} s, and the limit is {limit / 1000:g} s:"
+                    f"a step took {decimal(step, 2)} s, and the limit is {decimal(limit / 1000)} s:"
                     f" {limit / 1000 / step:.0f} steps",
                 )
             )

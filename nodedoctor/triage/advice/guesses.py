@@ -6,6 +6,7 @@ from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.watchdog import Heartbeat
 from nodedoctor.triage.model import Cause, CollectiveCall
 from nodedoctor.triage.story import Story
+from nodedoctor.wording import decimal
 
 MODALITIES = (
     "batches without images skip the vision tower, so that ranks make different collectives;"
@@ -53,7 +54,7 @@ def other_group(story: Story) -> tuple[str, str] | None:
     group = first.work.group
     if not group.name or group.desc == "default_pg" or group.name == "0":
         return None
-    limit = f"{first.work.timeout_ms / 1000:g} s"
+    limit = f"{decimal(first.work.timeout_ms / 1000)} s"
     return (
         "a timeout set for the job (ddp_timeout, init_process_group)",
         f"group {group.name} timed out after {limit}, and it is not the default group: groups made by"

@@ -8,6 +8,7 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.triage.causes.local import COLOCATED
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
@@ -24,8 +25,6 @@ _PORT = re.compile(r"(?:port:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")
 _WANTED = re.compile(r"Tried to allocate ([\d.]{1,12}) ([KMGT])iB")
 _FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but unallocated")
-_COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
-"""RL frameworks put vLLM, whose sleep mode has an allocator of its own, into the trainers' processes."""
 _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep\w*|ibp\w*)_\w+)\b")
 
 
@@ -38,7 +37,7 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, NodeFault):
         return what.fixes
     if isinstance(what, GpuFull):
-        return _gpu_full(event.text, named)
+        return _crowded(what) if what.crowded else _gpu_full(event.text, named)
     if isinstance(what, Raised):
         return next((made for words, made in _BY_MESSAGE if words.search(f"{what.type}: {what.message}")), ())
     if isinstance(what, NodeLost):
@@ -92,6 +91,20 @@ def _ended(signal: int) -> Fixes:
     )
 
 
+def _crowded(what: GpuFull) -> Fixes:
+    """Others held the memory: a smaller batch would not have helped."""
+    whose = look("ps -o user,pid,etime,args -p {}", what.holder) if what.holder is not None else None
+    look_up = look("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv")
+    return (
+        Fix(
+            "Check whose process holds the GPU: a leftover of an earlier job, another user's, or a second"
+            " rank of this job on the same GPU. In a container the process ids may be the host's.",
+            (look_up, *([whose] if whose is not None else [])),
+            "investigate",
+        ),
+    )
+
+
 def _gpu_full(text: str, named: Collection[str]) -> Fixes:
     """Less memory per step; another allocator only where fragments hold what was asked for.
 
@@ -103,7 +116,7 @@ def _gpu_full(text: str, named: Collection[str]) -> Fixes:
         Fix("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
     )
     sizes = [_bytes(found) for pattern in (_WANTED, _FRAGMENTS) if (found := pattern.search(text))]
-    if len(sizes) < 2 or sizes[1] < sizes[0] or not _COLOCATED.isdisjoint(named):
+    if len(sizes) < 2 or sizes[1] < sizes[0] or not COLOCATED.isdisjoint(named):
         return less
     grow = Fix(
         "More than was asked for is reserved and free in fragments: let the allocator grow its segments (from"
@@ -149,6 +162,15 @@ def _port_in_use(text: str) -> Fixes:
             "config",
         ),
     )
+
+
+def _cannot_listen(text: str) -> Fixes:
+    if "ermission denied" in text:
+        return (Fix("Take a port above 1023: the lower ones need privileges.", (), "config"),)
+    if "annot assign requested address" in text:
+        why = "The master address must be one of the first node's own."
+        return (Fix(why, (look("ip -br addr"),), "config"),)
+    return _port_in_use(text)
 
 
 def _refused(text: str) -> Fixes:
@@ -237,7 +259,9 @@ _BY_MESSAGE = (
 
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "port-in-use": _port_in_use,
+    "cannot-listen": _cannot_listen,
     "connect-failed": _refused,
+    "coordinator-unreachable": _refused,
     "store-unreachable": _refused,
     "no-route": _refused,
     "open-files": _limit("open files", "ulimit -n 1048576"),
@@ -250,6 +274,11 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "disk-full": _steps("Free space on the file system in that line.", "df -h", "df -i"),
     "wrong-build": _steps(
         "Check which libraries and builds are loaded, and which versions match.", "nodedoctor stack"
+    ),
+    "network-plugin-failed": _steps(
+        "Check that the network plug-in finds its adapter on that node, and in the container.",
+        "fi_info -p efa",
+        "ls -l /dev/infiniband",
     ),
     "task-lost": _steps(
         "Read the end of that task's own log, and its node's kernel log: the others only report its silence.",

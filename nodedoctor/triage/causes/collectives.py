@@ -25,15 +25,16 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
 def declared(story: Story) -> Iterator[Candidate]:
-    """TORCH_DISTRIBUTED_DEBUG=DETAIL compared the ranks: each line names two, the vote over all names one."""
+    """DETAIL or DDP compared the ranks: each line names two, and the vote over all names one."""
     mismatches = story.of(Mismatch)
     if not mismatches:
         return
     shown: dict[int, Fingerprint] = {}
     for event in mismatches:
         for fingerprint in event.what.fingerprints:
-            shown.setdefault(fingerprint.rank, fingerprint)
-    odd = minority({rank: fingerprint.shown for rank, fingerprint in shown.items()})
+            if not shown.get(fingerprint.rank, fingerprint).shown or fingerprint.rank not in shown:
+                shown[fingerprint.rank] = fingerprint
+    odd = minority({rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown})
     culprits = tuple(Who(rank=rank) for rank in odd)
     parties = () if odd else tuple(Who(rank=rank) for rank in sorted(shown))
     who = f"{called(culprits)} differs from the others" if odd else f"{called(parties) or 'ranks'} differ"
@@ -41,7 +42,7 @@ def declared(story: Story) -> Iterator[Candidate]:
         "collective_mismatch",
         "compared",
         "high" if odd else "medium",
-        f"{who}: the ranks called different collectives at the same time",
+        f"{who}: {mismatches[0].what.about}",
         tuple(mismatches[:4]),
         culprits,
         parties=parties,

@@ -11,7 +11,7 @@ from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
-from nodedoctor.triage.model import Candidate, Confidence, Event, Who
+from nodedoctor.triage.model import Candidate, Confidence, Event, Owner, Who
 from nodedoctor.triage.story import Story, follows
 
 _SIGNALS = {
@@ -31,7 +31,8 @@ _SIGNALS = {
 def killed(story: Story) -> Iterator[Candidate]:
     """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
     forced = {event.who.pid for event in story.of(Forced)}
-    deaths = [e for e in story.of(ProcessExit) if _own(story, e, forced)]
+    began = min((event.what.at for event in story.of(ProcessExit) if event.what.at), default="")
+    deaths = [e for e in story.of(ProcessExit) if e.what.at <= began and _own(story, e, forced)]
     if not deaths:
         return
     first = [event for event in deaths if event.what.first] or _before_stop(story, deaths)
@@ -43,12 +44,13 @@ def killed(story: Story) -> Iterator[Candidate]:
     ordered = len(people) == 1 or any(event.what.first for event in chosen)
     culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
-    were = "were" if len(people) > 1 else "was"
+    who = called(people)
+    were = "were" if who and len(people) > 1 else "was"
     yield Candidate(
         "peer_died",
         "death" if signal != 6 else "echo",
         "high" if culprits else "medium",
-        f"{called(people) or 'a process'} {were} ended by {name}",
+        f"{who or 'a process'} {were} ended by {name}",
         tuple(chosen[:4]),
         culprits,
         parties=() if culprits else people,
@@ -95,9 +97,9 @@ def signalled(story: Story) -> Iterator[Candidate]:
         15: "a scheduler, the kubelet or a person ended it",
         2: "somebody pressed Ctrl-C",
     }.get(signal, "somebody else sent it")
-    yield Candidate(
-        "peer_died", "death", "medium", f"the launcher was ended by {name}: {why}", tuple(ended[:3])
-    )
+    headline = f"the launcher was ended by {name}: {why}"
+    owner: Owner | None = "CONFIG" if signal == 1 else None
+    yield Candidate("peer_died", "death", "medium", headline, tuple(ended[:3]), owner=owner)
 
 
 def nodes_lost(story: Story) -> Iterator[Candidate]:
@@ -107,7 +109,7 @@ def nodes_lost(story: Story) -> Iterator[Candidate]:
         hosts = sorted({event.who.host for event in lost if event.who.host})
         headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
         culprits = tuple(Who(host=host) for host in hosts)
-        yield Candidate("peer_died", "death", "high", headline, tuple(lost[:4]), culprits)
+        yield Candidate("peer_died", "death", "high", headline, tuple(lost[:4]), culprits, owner="NODE")
 
 
 def store_host_gone(story: Story) -> Iterator[Candidate]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from nodedoctor.triage.causes.who import distinct, listed
+from nodedoctor.triage.events.watchdog import Joined, Lagging
 from nodedoctor.triage.flight.physics import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story, Wait
@@ -81,6 +82,11 @@ def frozen(story: Story) -> Iterator[Candidate]:
 
 def entered(story: Story) -> int | None:
     """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
+    told = {(event.what.ranks, event.what.seq) for event in story.of(Joined)}
+    if len(told) == 1 and not any(event.what.ranks for event in story.of(Lagging)):
+        ranks, _ = told.pop()
+        if len(ranks) > 1 and story.ranks_seen <= set(ranks):
+            return len(ranks)
     signatures = {wait.work.signature[:2] for wait in story.waits}
     if len(signatures) != 1 or story.waits[0].work.seq is None:
         return None

@@ -11,12 +11,13 @@ from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
+from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Left
-from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Who
+from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Owner, Who
 from nodedoctor.triage.story import QUIET, Story
 
 _GROUND: dict[Cause, Ground] = {
@@ -35,8 +36,19 @@ _GROUND: dict[Cause, Ground] = {
     "cpu_stuck_or_slow_rank": "absence",
 }
 _UNREACHABLE = frozenset(
-    ("connect-failed", "no-route", "store-unreachable", "mesh-failed", "name-unresolved", "rendezvous-failed")
+    (
+        "connect-failed",
+        "no-route",
+        "store-unreachable",
+        "coordinator-unreachable",
+        "mesh-failed",
+        "name-unresolved",
+        "rendezvous-failed",
+    )
 )
+
+COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
+"""RL frameworks put an inference engine beside the trainers, on the same GPUs."""
 
 HARMLESS = frozenset((45, 63, 92, 121, 154))
 """Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
@@ -92,6 +104,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
             f"{called(culprits)}: {what.says}" if culprits else what.says,
             tuple(events[:4]),
             culprits,
+            owner=what.owner,
         )
 
 
@@ -159,14 +172,26 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
         return
     early = [event for event in full if not story.late(event)] or full
     culprits = tuple(distinct(e.who for e in _together(story, early))) or sole_failure(story)
-    yield Candidate(
-        "peer_cuda_oom",
-        "own error",
-        "high",
-        f"{called(culprits) or 'a process'} ran out of GPU memory",
-        tuple(early[:4]),
-        culprits,
-    )
+    crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
+    headline = f"{called(culprits) or 'a process'} ran out of GPU memory"
+    if crowded:
+        what = crowded[0].what
+        holder = f"process {what.holder}" if what.holder is not None else "other processes"
+        headline += f": {holder} held {what.others:.0f} of its {what.total:.0f} GiB"
+    shared = not COLOCATED.isdisjoint(event.what.name for event in story.of(Mentions))
+    owner: Owner | None = "NODE" if crowded and not shared and not _misplaced(crowded[0].who) else None
+    evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])
+    yield Candidate("peer_cuda_oom", "own error", "high", headline, evidence, culprits, owner=owner)
+
+
+def _misplaced(who: Who) -> bool:
+    """True for a rank that used a GPU of another number: then other ranks of the job may be on it, too."""
+    return who.rank is not None and who.gpu is not None and who.gpu not in (who.rank, who.local_rank)
+
+
+def _of_the_job(story: Story, pid: int | None) -> bool:
+    """True for a process of which the logs tell more than that it holds memory."""
+    return pid is not None and any(event.who.pid == pid for event in story.events)
 
 
 def duplicate_gpu(story: Story) -> Iterator[Candidate]:

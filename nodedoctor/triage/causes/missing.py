@@ -25,6 +25,7 @@ from nodedoctor.triage.story import Story
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
 
+UNTIL = "the others waited for it until the timeout"
 LARGEST_NAMED = 1 << 16
 """Processes of a rendezvous among which the missing are looked for by name."""
 
@@ -41,8 +42,9 @@ def barrier(story: Story) -> Iterator[Candidate]:
         evidence = (*lost[:1], *missed[:4])
         yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
     else:
-        did = "did not reach the barrier"
-        yield _absent(story, culprits, tuple(missed[:4]), did, "named", "high")
+        did = f"did not reach {missed[0].what.where}"
+        then = "the others wait for it" if missed[0].what.passing else UNTIL
+        yield _absent(story, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 
 def behind(story: Story) -> Iterator[Candidate]:
@@ -200,6 +202,7 @@ def _absent(
     did: str,
     ground: Ground,
     confidence: Confidence,
+    then: str = UNTIL,
 ) -> Candidate:
     """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
     work = _long_work(story, {who.rank for who in culprits})
@@ -214,7 +217,7 @@ def _absent(
         cause,
         ground,
         confidence,
-        f"{called(culprits)} {did}{doing}; the others waited for it until the timeout",
+        f"{called(culprits)} {did}{doing}; {then}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.triage.causes.who import blamed, called
 from nodedoctor.triage.events.stacks import Stack, where
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
+from nodedoctor.wording import agree, counted
+
+
+def waited_for(few: Sequence[object], waiting: Sequence[object]) -> bool:
+    """True when those that stand elsewhere are no more than those that wait in a collective."""
+    return bool(few) and len(few) <= len(waiting)
+
+
+def held_up(who: str, doing: str, waiting: int, collective: str, *, gil: bool) -> str:
+    """The headline: who stands where, and how many wait for it."""
+    lock = " and keeps Python's lock" if gil else ""
+    wait = agree(waiting, "waits", "wait")
+    return f"{who} {doing}{lock}; {counted(waiting, 'rank')} {wait} for it in {collective}"
 
 
 def elsewhere(story: Story) -> Iterator[Candidate]:
@@ -16,16 +29,16 @@ def elsewhere(story: Story) -> Iterator[Candidate]:
     waiting = [event for event in told if event.what.collective]
     busy = {(e.who.rank, e.who.pid) for e in waiting}
     others = [e for e in told if not e.what.collective and (e.who.rank, e.who.pid) not in busy]
-    if not waiting or not others or len(others) > len(waiting):
+    if not waited_for(others, waiting):
         return
     culprits = blamed(*(event.who for event in others))
-    gil = " and keeps Python's lock" if any(event.what.owns_gil for event in others) else ""
+    who, doing = called(culprits) or "one process", f"is in {where(others[0].what.frames)}"
+    gil = any(event.what.owns_gil for event in others)
     yield Candidate(
         "cpu_stuck_or_slow_rank",
         "absence",
         "medium",
-        f"{called(culprits) or 'one process'} is in {where(others[0].what.frames)}{gil};"
-        f" {len(waiting)} others wait in {waiting[0].what.collective}",
+        held_up(who, doing, len(waiting), waiting[0].what.collective, gil=gil),
         (*others[:3], *waiting[:3]),
         culprits,
         tuple(event.who for event in waiting if event.who.rank is not None),

@@ -10,13 +10,13 @@ from typing import Any
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
-from nodedoctor.triage.events.programs import amd, ascend, jax, serving
+from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
 from nodedoctor.triage.events.seen import Article, Prose, unread
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.exits import ElasticBlock
-from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks
+from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -33,6 +33,7 @@ SIGNS: tuple[Sign, ...] = (
     *kernel.SIGNS,
     *slurm.SIGNS,
     *jax.SIGNS,
+    *horovod.SIGNS,
     *serving.SIGNS,
     *ascend.SIGNS,
     *amd.SIGNS,
@@ -54,7 +55,7 @@ TOLD_AS_WARNING = (
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
     progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
-    oom.MemoryUser,
+    oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -112,11 +113,12 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     counters = Counters()
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
-    continued = Continued()
+    continued, stalls = Continued(), horovod.Stalls()
     for line in map(continued.line, _joined(lines)):
         last = line
         prose.read(line)
         yield from dumps.read(line)
+        yield from stalls.read(line)
         events = last_errors.told(line, list(_events(line, traces, block)))
         yield from open_errors.told(line)
         if events:
@@ -133,8 +135,10 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         counted = progress.counter(line.text)
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
+            traces.stepped()
     yield from open_errors.released()
     yield from counters.flush()
+    yield from traces.left()
     yield from dumps.flush()
     if last is not None and prose.is_article:
         yield Event(Article(), last.place, Who(), None, last.text)
@@ -206,7 +210,8 @@ def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Eve
         yield _listed(line, *listed)
         return
     for raised, spawned, how in traces.read(line):
-        who = replace(line.who, rank=spawned) if spawned is not None and line.who.rank is None else line.who
+        rank = own_rank(raised.message) if spawned is None else spawned
+        who = replace(line.who, rank=rank) if rank is not None and line.who.rank is None else line.who
         yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
         found = True
     alive = None if found else progress.read(line.text) or unread(line)

@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
+import re
+
 from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, sign, symptom
 
 
 @record
 class GpuFull:
-    """CUDA had no memory left for this process."""
+    """CUDA had no memory left for this process.
+
+    `others` is the memory in GiB that processes other than this one held then, None where it does not say;
+    `total` that of the GPU; `holder` the pid of the one among them that held most, as the program saw it.
+    """
 
     wanted: str
+    others: float | None = None
+    total: float = 0.0
+    holder: int | None = None
+
+    @property
+    def crowded(self) -> bool:
+        """True when others held most of the GPU: what this process used was not the reason."""
+        return self.others is not None and self.others > self.total / 2
+
+
+_SIZE = r"([\d.]{1,12}) ([KMGT])iB"
+_TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
+_HELD = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
+_FREE = re.compile(rf"{_SIZE} (?:is )?free")
+_OWN = (
+    re.compile(rf"{_SIZE} (?:is|already) allocated"),
+    re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached)"),
+)
+_RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
+"""Of the process that asked: both of the first, or since torch 1.4 the whole."""
+_ITSELF = "this process has"
+
+
+def _gib(found: re.Match[str] | None, first: int = 1) -> float | None:
+    """The first size in a match, in GiB."""
+    if found is None:
+        return None
+    number, unit = [group for group in found.groups()[first - 1 :] if group is not None][:2]
+    return float(number) / {"K": 1 << 20, "M": 1 << 10, "G": 1, "T": 1 / 1024}[unit]
+
+
+def _gpu_full(found: re.Match[str]) -> GpuFull:
+    """What torch's message says of who held the memory: each process since 2.1, before only its own share."""
+    wanted, text = found["wanted"] or "", found.string
+    total, free = _gib(_TOTAL.search(text)), _gib(_FREE.search(text))
+    if total is None:
+        return GpuFull(wanted)
+    own = _gib(_RESERVED.search(text)) or sum(_gib(pattern.search(text)) or 0.0 for pattern in _OWN)
+    held = {int(row[1]): _gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
+    if held and _ITSELF not in text:  # in a container torch takes its own process for another one
+        held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
+    if held and sum(held.values()) <= total:  # under WSL each process has 2^64 bytes
+        return GpuFull(wanted, sum(held.values()), total, max(held, key=lambda pid: held[pid]))
+    others = total - free - own if free is not None and own else None
+    return GpuFull(wanted, others, total)
 
 
 _FAULT = (
@@ -20,15 +71,15 @@ _FAULT = (
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        r"(?:(?:CUDA|HIP) out of memory(?:\. Tried to allocate (?P<wanted>[\d.]+ "
-        r"[KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
-        r"|torch\.(?:cuda\.)?OutOfMemoryError"
+        r"(?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP) out of memory"
+        r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
+        r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
         r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
         r"|RESOURCE_EXHAUSTED: Out of memory|cudaErrorMemoryAllocation|CUDNN_STATUS_ALLOC_FAILED"
         r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
         r"|(?:NPU|XPU) out of memory)",
-        lambda found: GpuFull(found["wanted"] or ""),
+        _gpu_full,
     ),
     symptom(
         "gpu_hardware_xid",
@@ -98,7 +149,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "version_mismatch",
         "wrong-build",
-        r"undefined symbol: |no kernel image is available"
+        r"undefined symbol: |no kernel image is available|device kernel image is invalid"
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"
         r"|forward compatibility was attempted"

@@ -24,6 +24,7 @@ _HANDLED = re.compile(
     r"\b(?:ignor(?:ed|ing)|(?:will|can) (?:be )?ignored?|[Rr]etrying|will (?:be )?re-?tr(?:y|ied)"
     r"|retry(?:ing)? (?:in|after)"
     r"|[Ff]alling back|[Ff]all(?:s)? ?back|[Dd]isabling|will be (?:disabled|skipped)|[Ss]kipping|suppressed"
+    r"|(?:silence|suppress|disable|hide) this warning"
     r"|(?:entering|after) retry|[Cc]ontinuing|using the default|recovered from)\b"
 )
 _LABEL = re.compile(

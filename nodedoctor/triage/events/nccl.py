@@ -145,6 +145,13 @@ SIGNS: tuple[Sign, ...] = (
     ),
     symptom(
         _IB,
+        "network-plugin-failed",
+        r"NCCL WARN NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+ .{0,200}?"
+        r"(?:[Ff]ailed|[Ee]rror|[Cc]ould(?:n't| not)|[Uu]nable)",
+        "NCCL's network plug-in reports that its adapter does not work",
+    ),
+    symptom(
+        _IB,
         "network-plugin-missing",
         r"NCCL WARN Error: network \S+ not found",
         "the network that NCCL_NET asks for is not available",
@@ -162,6 +169,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|open of|could not|"
         r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)",
         "shared memory (/dev/shm) is too small or not shared",
+        owner="CONFIG",
     ),
     symptom(
         "version_mismatch",

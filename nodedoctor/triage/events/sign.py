@@ -12,7 +12,7 @@ from functools import cache
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.needles import needles
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Owner, Who
 from nodedoctor.whole_numbers import LARGEST, signed, whole
 
 
@@ -50,7 +50,8 @@ class Symptom:
 
     `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
     `personal` says that the process which printed it is the one in trouble, not a bystander. `as_warning`:
-    its program gives it the level of a warning although it is an error.
+    its program gives it the level of a warning although it is an error. `owner`: whose move it is, where it
+    is not that of its cause.
     """
 
     cause: Cause
@@ -59,6 +60,7 @@ class Symptom:
     decisive: bool = True
     personal: bool = False
     as_warning: bool = False
+    owner: Owner | None = None
 
 
 def sign(pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
@@ -75,9 +77,10 @@ def symptom(
     decisive: bool = True,
     personal: bool = False,
     as_warning: bool = False,
+    owner: Owner | None = None,
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause."""
-    what = Symptom(cause, name, says, decisive, personal, as_warning)
+    what = Symptom(cause, name, says, decisive, personal, as_warning, owner)
     return sign(pattern, lambda _: what)
 
 

@@ -26,9 +26,12 @@ class PeerGone:
 
 @record
 class BarrierMissed:
-    """A monitored barrier names the ranks that did not come."""
+    """A monitored barrier, or who counts who came, names the ranks that did not come."""
 
     ranks: tuple[int, ...]
+    where: str = "the barrier"
+    passing: bool = False
+    """They may still come: the others went on waiting."""
 
 
 @record
@@ -59,9 +62,13 @@ class Fingerprint:
 
 @record
 class Mismatch:
-    """DETAIL found ranks in different collectives; fingerprints may follow on their own lines."""
+    """Ranks were compared and differ: in DETAIL's collectives or in DDP's parameters.
+
+    Fingerprints may follow on their own lines.
+    """
 
     fingerprints: tuple[Fingerprint, ...]
+    about: str = "the ranks called different collectives at the same time"
 
 
 @record
@@ -86,20 +93,38 @@ _RUNNING = re.compile(
     r"(?:, ?TensorDtypes=\w+)?)"
 )
 _CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
+_WAITED = re.compile(r"[Tt]ime(?:d )?[ -]?[Oo]ut|^\W*$")
+"""Other errors are of the store's connection itself, and nobody was waited for."""
 _SOCKET: Cause = "network_socket_interface"
 
 
+_NAMED = re.compile(r"Rank (\d{1,6}) is running\b|\bbut Rank (\d{1,6})\b")
+
+
 def fingerprints(text: str) -> tuple[Fingerprint, ...]:
-    """Every `Rank N is running collective: ...` in a text."""
-    return tuple(
-        Fingerprint(int(rank), re.sub(r"\s", "", shown)) for rank, shown in _RUNNING.findall(text)[:64]
+    """Every `Rank N is running collective: ...` in a text, without its collective where the line ends."""
+    shown = {int(rank): re.sub(r"\s", "", what) for rank, what in _RUNNING.findall(text)[:64]}
+    for one, other in _NAMED.findall(text)[:64]:
+        shown.setdefault(int(one or other), "")
+    return tuple(Fingerprint(rank, what) for rank, what in shown.items())
+
+
+def _parameters(found: re.Match[str]) -> Mismatch:
+    """DDP's comparison of a model's parameters with those of another rank (torch, c10d/reducer.cpp)."""
+    rank = found["one"] or found["mine"]
+    shown = [Fingerprint(rank_number(rank), found["count"] or found["sizes"])] if rank else []
+    other = found["other"] or found["process"]
+    shown.append(
+        Fingerprint(rank_number(other), found["other_count"] or found["other_sizes"] or "other sizes")
     )
+    return Mismatch(tuple(shown), "their models do not have the same parameters")
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:
-    return StoreWait(
-        number(found["root"] or "0"), _CUT.search(found["error"] or found["bare"] or "") is not None
-    )
+    error = found["error"] or found["bare"] or ""
+    dead = _CUT.search(error) is not None
+    waited = dead or _WAITED.search(error) is not None
+    return StoreWait(number(found["root"] or "0") if waited else None, dead)
 
 
 SIGNS: tuple[Sign, ...] = (
@@ -133,12 +158,21 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: SizeMismatch(numeral(found[1]), numeral(found[2])),
     ),
     sign(
-        r"Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?: ",
+        r"Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?: "
+        r"|\bbut Rank \d+(?: is running\b|$)",
         lambda found: (
             Mismatch(fingerprints(found.string))
             if "Detected mismatch" in found.string or fingerprints(found.string)
             else None
         ),
+    ),
+    sign(
+        r"but Rank (?P<one>\d+) has (?P<count>\d+) params, while rank (?P<other>\d+) has inconsistent"
+        r" (?P<other_count>\d+)"
+        r"|(?:\[Rank (?P<mine>\d+)\].{0,20})?in this process with (?:sizes|strides) (?P<sizes>.{0,80}?)"
+        r" appears not to match (?:sizes|strides) (?:(?P<other_sizes>\[.{0,80}?) )?"
+        r"of the same param in process (?P<process>\d+)",
+        _parameters,
     ),
     sign(
         # a bare number counts communicators, and rank 0 publishes the id of each (broadcastUniqueNCCLID)
@@ -174,6 +208,13 @@ SIGNS: tuple[Sign, ...] = (
         "port-in-use",
         r"EADDRINUSE|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use",
         "the port of the rendezvous store is taken by another process",
+        personal=True,
+    ),
+    symptom(
+        _SOCKET,
+        "cannot-listen",
+        r"server socket has failed to listen on any",
+        "the rendezvous store could not listen on its port",
         personal=True,
     ),
     symptom(

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import NOBODY, Line, Who
+from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, Event, Line, Who
+from nodedoctor.whole_numbers import whole
 
+AFTER = 3
+"""Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault|Died"
-    r"|Aborted))(?:\(\w+\))?"
+    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
+_QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?::\s(.*))?$")
+"""Behind a stack, a class with its module is an exception, whatever it is called."""
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
@@ -49,12 +54,29 @@ class Raised:
     later: bool = False
 
 
+@record
+class CutShort:
+    """A traceback at the log's end without the line that names its exception: the log was cut."""
+
+    frames: tuple[Frame, ...] = ()
+
+
 @dataclass(slots=True)
 class _Open:
     first: Line
     frames: list[Frame] = field(default_factory=list)
     later: bool = False
     manner: Manner = "plain"
+    steps: int = 0
+
+
+def own_rank(message: str) -> int | None:
+    """The rank with which a message begins as a label, `Rank 3: found NaN`: programs so say who speaks."""
+    found = _OWN_RANK.match(message)
+    return whole(found[1], LARGEST_WORLD - 1) if found else None
+
+
+_OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
 
 
 def _announced(line: Line | None) -> Manner:
@@ -65,6 +87,11 @@ def _announced(line: Line | None) -> Manner:
         return "handled"
     about = line.text.endswith(":") or _FAILED.search(line.text)
     return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
+
+
+def _bare(text: str) -> str:
+    """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
+    return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
 class Continued:
@@ -109,6 +136,7 @@ class Tracebacks:
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
+        self._steps = 0
 
     def read(self, line: Line) -> Iterator[tuple[Raised, int | None, Manner]]:
         """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
@@ -124,7 +152,8 @@ class Tracebacks:
             yield Raised(self._thrown.pop(line.key), told[1]), None, "plain"
             return
         if text.startswith("Traceback (most recent call last)"):
-            self._open[line.key] = _Open(line, later=line.key in self._again, manner=_announced(before))
+            later = line.key in self._again
+            self._open[line.key] = _Open(line, later=later, manner=_announced(before), steps=self._steps)
             self._again.discard(line.key)
             return
         if _AGAIN in text:
@@ -134,8 +163,11 @@ class Tracebacks:
             self._spawned[line.key] = int(spawned[1])
         current = self._open.get(line.key)
         if current is not None and self._grown(current, text):
+            current.steps = self._steps
             return
-        raised = _RAISED.match(text.strip("`")) if current is not None or not text.startswith(" ") else None
+        raised = _RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        if raised is None and current is not None and current.frames:
+            raised = _QUALIFIED.match(_bare(text))
         if raised is None:
             if current is not None and text and not text[0].isspace():
                 del self._open[line.key]
@@ -149,6 +181,19 @@ class Tracebacks:
             how = "warning"
         what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later)
         yield what, self._spawned.get(line.key), how
+
+    def left(self) -> Iterator[Event[CutShort]]:
+        """The tracebacks that are still open when the log ends."""
+        for current in self._open.values():
+            line, how = current.first, current.manner
+            if self._steps - current.steps < AFTER:
+                what = CutShort(tuple(current.frames))
+                yield Event(what, line.place, line.who, line.time, line.text, line.repeated, manner=how)
+        self._open.clear()
+
+    def stepped(self) -> None:
+        """A counter of steps was printed."""
+        self._steps += 1
 
     @staticmethod
     def _grown(current: _Open, text: str) -> bool:

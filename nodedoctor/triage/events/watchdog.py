@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
+from nodedoctor.triage.events.sign import Sign, number, numeral, ranks_in, sign
 from nodedoctor.triage.model import CollectiveCall, ProcessGroup
 
 GROUP = (
@@ -15,6 +15,8 @@ GROUP = (
 """`[PG 0 Rank 1]` in torch 2.3 and 2.4, `[PG ID 0 PG GUID 0(default_pg) Rank 1]` from 2.5."""
 
 _GROUP = re.compile(GROUP)
+_ANNOUNCED = re.compile(r"Watchdog caught collective operation timeout|Watchdog caught(?: [a-z ]{1,27})?$")
+"""The watchdog's announcement, also where the log is cut within it."""
 _WORK = re.compile(r"\w*Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
 
 
@@ -76,6 +78,14 @@ class Lagging:
 
 
 @record
+class Joined:
+    """Ranks that entered a collective and did not leave it, the furthest behind in the desync report."""
+
+    ranks: tuple[int, ...]
+    seq: int
+
+
+@record
 class Left:
     """A rank took its communicators down: if others still wait, it left early."""
 
@@ -120,10 +130,10 @@ def _timed_out(found: re.Match[str]) -> TimedOut | Failed | None:
         reason = text.partition("async exception:")[2].strip()
         return Failed(work, reason) if work else None
     if work is None:
-        if "Watchdog caught collective operation timeout" not in text:
+        if not _ANNOUNCED.search(text):
             return None
         work = CollectiveCall(group=group_of(text))
-    if not re.search(r"time[d ]*\s?out|Timeout|ran for", text):
+    elif not re.search(r"time[d ]*\s?out|Timeout|ran for", text):
         return None
     ran = re.search(r"ran for (\d+) ?(?:milliseconds|ms)", text)
     fresh = "watchdog thread terminated" not in text and "what():" not in text
@@ -189,6 +199,18 @@ SIGNS: tuple[Sign, ...] = (
         r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging"
         r"|the lagging/dead)(?P<rest>.*)",
         lambda found: Lagging(ranks_in(found["some"] or found["rest"])),
+    ),
+    sign(
+        r"\[(?P<ranks>[\d, ]+)\] finished collective #\d+, but didn't join",
+        lambda found: Lagging(ranks_in(found["ranks"])),
+    ),
+    sign(
+        r"\[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)",
+        lambda found: Joined(ranks_in(found["ranks"]), numeral(found["seq"])),
+    ),
+    sign(
+        r"\[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)",
+        lambda found: TimedOut(CollectiveCall(found["op"], numeral(found["seq"])), None, fresh=False),
     ),
     sign(
         r"(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"

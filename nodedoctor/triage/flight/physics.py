@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.record import record
 from nodedoctor.triage.model import CollectiveCall
+from nodedoctor.wording import decimal
 
 BUSBW_GBPS: dict[str, float] = {
     "nvlink4": 370.0,  # H100 with NVSwitch, nccl-tests all_reduce_perf
@@ -66,15 +67,15 @@ def quantity(value: float) -> str:
     """Bytes as people write them: 1.09 GB."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
-            return f"{value / size:.3g} {unit}"
+            return f"{decimal(value / size, 3)} {unit}"
     return f"{value:.0f} bytes" if value >= 1 else "less than a byte"
 
 
 def duration(seconds: float) -> str:
     """Seconds as people write them: 2.6 ms."""
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.2g} µs" if seconds >= 1e-6 else "under a microsecond"
-    return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
+        return f"{decimal(seconds * 1e6, 2)} µs" if seconds >= 1e-6 else "under a microsecond"
+    return f"{decimal(seconds * 1e3, 2)} ms" if seconds < 0.1 else f"{decimal(seconds, 2)} s"
 
 
 def _factor(op: str, ranks: int | None) -> float:
@@ -95,5 +96,5 @@ def _sentence(
     told = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
     if enough:
         rate = quantity(sizes["bf16"] * factor / timeout)
-        return f"{told}; to need {timeout:g} s the link would have to run at {rate}/s"
-    return f"{told}: a slow link could explain the wait of {timeout:g} s"
+        return f"{told}; to need {decimal(timeout)} s the link would have to run at {rate}/s"
+    return f"{told}: a slow link could explain the wait of {decimal(timeout)} s"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from nodedoctor.triage import verdict
 from nodedoctor.triage.events.ras import RasRunning
+from nodedoctor.triage.flight.judge import FlightReport
 from nodedoctor.triage.job import Examined, advised
 from nodedoctor.triage.live import fixes, judge
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
@@ -20,13 +21,23 @@ UNSEEN = (
 )
 
 
-def judge_live(live: LiveJob) -> Examined:
+def judge_live(
+    live: LiveJob,
+    flight: FlightReport | None = None,
+    *,
+    files: int = 0,
+    size: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Examined:
     """The verdict on what was seen of a running job, now or by whoever kept it.
 
     Of several jobs on the same nodes the first that somebody holds up is judged, and the others are named.
+    `flight` is what the flight recorder's dumps of the largest of them say; `files`, `size` in bytes and
+    `notes` are what was read of those that kept it.
     """
     jobs = _jobs(live)
-    judged = [_judged(job) for job in jobs]
+    read = Coverage(files, size, notes=notes)
+    judged = [_judged(job, flight if number == 0 else None, read) for number, job in enumerate(jobs)]
     chosen = next((n for n, one in enumerate(judged) if one.verdict.outcome == "failure"), 0)
     others = tuple(_named(job) for n, job in enumerate(jobs) if n != chosen)
     if not others:
@@ -51,23 +62,25 @@ def _named(job: LiveJob) -> str:
     return f"another job runs there ({count}): `nodedoctor triage --live {first.pid}` looks at it alone"
 
 
-def _judged(live: LiveJob) -> Examined:
-    told = judge.events(live)
+def _judged(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Examined:
+    told = [*judge.events(live), *(flight.events if flight is not None else ())]
     story = tell(told)
     moving = bool(story.of(RasRunning))
     found = [] if moving else judge.candidates(live)
+    found += flight.candidates if flight is not None else ()
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]
     unseen = () if live.processes else (UNSEEN,)
     silent = tuple(f"{host} gave no answer: {why}" for host, why in live.silent)
-    notes = (*silent, *live.notes, *unseen)
+    notes = (*silent, *live.notes, *read.notes, *unseen)
     world = max(sizes, default=None)
-    coverage = Coverage(0, 0, tuple(sorted(ranks)), world, notes, silent=live.silent)
+    seen = tuple(sorted({*ranks, *(flight.ranks if flight is not None else ())}))
+    coverage = Coverage(read.files, read.size, seen, world, notes, silent=live.silent)
     judged = verdict.judge(story, coverage, found)
     if judged.outcome in ("undetermined", "nothing"):
         count = len(live.processes)
-        seen = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
-        processes = seen if count else "no rank was found"
+        those = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
+        processes = those if count else "no rank was found"
         judged = replace(
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from nodedoctor.triage.causes.stacks import held_up, waited_for
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.progress import LongWork
 from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
 from nodedoctor.triage.read.lines import parse
-from nodedoctor.wording import agree, counted
+from nodedoctor.wording import agree, listed
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
@@ -31,12 +34,13 @@ _STATES = {
 }
 _DEAD = ("Z", "gone")
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
+_UNNAMED = re.compile(r"synchronize|wait")
 _RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
 def candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the processes' standing speaks for."""
-    rules = (_states, _gone, _elsewhere, _by_kernel)
+    rules = (_states, _gone, _elsewhere, _different_calls, _odd_one_out)
     return [candidate for rule in rules for candidate in rule(live)]
 
 
@@ -51,7 +55,18 @@ def events(live: LiveJob) -> list[Event[Any]]:
     elif second:
         lines = [line for raw in second.split("\n") for line in parse(raw, Place("NCCL RAS", 0))]
         told += [event for event in read_events(lines) if not isinstance(event.what, RasRunning)]
-    return told
+    return told + list(_of_kernel(live))
+
+
+def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
+    """What the kernel said of this job's processes; of a node with several jobs the rest is about others."""
+    known = {(process.host or live.host, process.pid): process for process in live.processes}
+    for host, raw in live.kernel:
+        for event in read_events(parse(raw, Place("kernel log", 0))):
+            killed = event.what.killed_pid if isinstance(event.what, HostOom) else None
+            process = known.get((host, event.who.pid or killed or -1))
+            if process is not None:
+                yield replace(event, who=_who(live, process))
 
 
 def _states(live: LiveJob) -> Iterator[Candidate]:
@@ -96,44 +111,88 @@ def _absent(here: Sequence[RankProcess]) -> list[int]:
 
 def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     """All but a few ranks stand still in a collective: the few are waited for."""
-    known = [p for p in live.processes if p.threads and (p.rank is not None or not _has_no_task(p))]
+    known = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
     waiting = [process for process in known if process.collective and not process.moved]
     others = [process for process in known if not process.collective]
     stuck = [process for process in others if not process.moved]
-    if len(waiting) < 1 or not stuck or len(others) > len(waiting):
+    if not stuck or not waited_for(others, waiting):
         return
     who = tuple(_who(live, process) for process in stuck)
     work = next((_legitimate(process) for process in stuck if _legitimate(process)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
-    headline = f"{called(who)} {_doing(stuck[0])}" + (" and keeps Python's lock" if gil else "")
-    headline += _loading(stuck[0])
+    doing = _doing(stuck[0]) + _loading(stuck[0])
+    headline = held_up(called(who), doing, len(waiting), waiting[0].collective, gil=gil)
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
-    headline += (
-        f"; {counted(len(waiting), 'rank')} {agree(len(waiting), 'waits', 'wait')} for it in "
-        f"{waiting[0].collective}"
-    )
     sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"
     yield Candidate(cause, "absence", sure, headline, evidence, who, victims)
 
 
-def _by_kernel(live: LiveJob) -> Iterator[Candidate]:
-    """No stacks could be read: the one rank that the kernel holds elsewhere than all others is suspected."""
-    told = [p for p in live.processes if p.states[1] not in _STATES]
-    if any(p.threads for p in live.processes) or len(told) < 3 or any(p.moved for p in told):
+def _different_calls(live: LiveJob) -> Iterator[Candidate]:
+    """Every rank of the job waits in a collective, nobody is elsewhere, and they wait in different ones.
+
+    What only waits for the GPU (`synchronize`, `wait`) does not say for which collective.
+    """
+    known = live.processes
+    complete = len(known) > 1 and len(known) == max((p.world_size or 0 for p in known), default=0)
+    if not complete or any(p.moved or not p.collective or _UNNAMED.search(p.collective) for p in known):
         return
-    places: dict[str, list[RankProcess]] = {}
-    for process in told:
-        places.setdefault(process.wchan, []).append(process)
-    if len(places) != 2 or "" in places:
+    calls: dict[str, list[RankProcess]] = {}
+    for process in known:
+        calls.setdefault(process.collective, []).append(process)
+    if len(calls) < 2:
         return
-    (there, few), (here, many) = sorted(places.items(), key=lambda item: len(item[1]))
-    if len(few) == 1 and len(many) > 1:
-        who = (_who(live, few[0]),)
-        headline = f"{called(who)} is in {there}, and the other {len(many)} ranks are in {here}"
-        evidence = tuple(_event(live, process, _doing(process)) for process in (*few, *many[:3]))
-        yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
+    few, *others = sorted(calls.values(), key=len)
+    outvoted = len(calls) == 2 and len(few) < len(others[0])
+    who = tuple(_who(live, process) for process in few) if outvoted else ()
+    told = [f"{called(_who(live, p) for p in group)} in {name}" for name, group in calls.items()]
+    headline = f"the ranks wait for each other in different collectives: {listed(told, most=4)}"
+    evidence = tuple(_event(live, process, _doing(process)) for process in (*few[:3], *others[0][:3]))
+    yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
+
+
+def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
+    """Nobody is seen in a collective, as ranks talk to each other by means we do not know, or without stacks:
+    a rank that stands elsewhere than all others is suspected. The function tells it, or else the line in it,
+    or else the place in the kernel.
+    """
+    told = [p for p in live.processes if p.states[1] not in _STATES and not _is_idle_worker(p)]
+    if len(told) < 3 or any(process.moved or process.collective for process in told):
+        return
+    read = all(process.threads for process in told)
+    for place, shown in _PLACES if read else _PLACES[-1:]:
+        places: dict[str, list[RankProcess]] = {}
+        for process in told:
+            places.setdefault(place(process), []).append(process)
+        if len(places) != 2 or "" in places:
+            continue
+        few, many = sorted(places.values(), key=len)
+        if len(few) == 1 and len(many) > 1:
+            who = (_who(live, few[0]),)
+            there, here = shown(few[0]), shown(many[0])
+            headline = f"{called(who)} is in {there}, and the other {len(many)} ranks are in {here}"
+            evidence = tuple(_event(live, process, _doing(process)) for process in (*few, *many[:3]))
+            yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
+        return
+
+
+def _function(process: RankProcess) -> str:
+    frame = _own(process)
+    return f"{frame.function} ({frame.file})" if frame is not None else ""
+
+
+def _line(process: RankProcess) -> str:
+    frame = _own(process)
+    return f"{frame.function} ({frame.file}:{frame.line})" if frame is not None else ""
+
+
+def _in_kernel(process: RankProcess) -> str:
+    return process.wchan
+
+
+_PLACES = ((_function, _line), (_line, _line), (_in_kernel, _in_kernel))
+"""What tells ranks apart, and how it is shown: the coarsest first, as loops have several lines."""
 
 
 def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
@@ -189,6 +248,11 @@ def _has_no_task(process: RankProcess) -> bool:
     """True for a worker of Ray's that waits for its next method."""
     thread = main_thread(process.threads)
     return thread is not None and bool(_RAY_IDLE.search(thread.frames[0].file))
+
+
+def _is_idle_worker(process: RankProcess) -> bool:
+    """True for a process that is no rank as far as is known, and has nothing to do."""
+    return process.rank is None and _has_no_task(process)
 
 
 def _legitimate(process: RankProcess) -> str:

@@ -70,7 +70,9 @@ class RankProcess:
 class LiveJob:
     """What was seen of a job: its processes and two answers of RAS, empty where there is none.
 
-    `silent` are the nodes of the job that were asked and gave no answer, each with the reason.
+    `silent` are the nodes of the job that were asked and gave no answer, each with the reason. `kernel` are a
+    node and a line of its kernel's log since the job began, about memory, GPUs or stalls. `time`
+    is when it was looked at, by the node's own clock.
     """
 
     host: str
@@ -78,6 +80,8 @@ class LiveJob:
     ras: tuple[str, str] = ("", "")
     notes: tuple[str, ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
+    kernel: tuple[tuple[str, str], ...] = ()
+    time: float = 0.0
 
 
 def threads(printed: str) -> tuple[Thread, ...]:

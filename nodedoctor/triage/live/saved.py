@@ -21,9 +21,11 @@ def document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "host": live.host,
+        "time": live.time,
         "resumed": resumed,
         "notes": list(live.notes),
         "ras": list(live.ras),
+        "kernel": [line for _, line in live.kernel],
         "processes": [_process(process) for process in live.processes],
     }
 
@@ -43,6 +45,8 @@ def read(data: bytes) -> LiveJob | None:
         tuple(_read_process(row, host) for row in objects(found.get("processes"))),
         (ras[0], ras[1]) if len(ras) == 2 else ("", ""),
         texts(found, "notes"),
+        kernel=tuple((host, line) for line in texts(found, "kernel")),
+        time=number(found.get("time")) or 0.0,
     )
 
 
@@ -58,6 +62,7 @@ def merged(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> 
         ras,
         tuple(f"{look.host}: {note}" for look in every for note in look.notes),
         without,
+        tuple((look.host, line) for look in every for _, line in look.kernel),
     )
 
 

@@ -22,6 +22,7 @@ from nodedoctor.triage.model import (
     Place,
     Who,
 )
+from nodedoctor.triage.read.redraws import drawings
 from nodedoctor.triage.read.times import moment, seconds
 from nodedoctor.whole_numbers import whole
 
@@ -139,7 +140,8 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
 
     `who` is what an envelope said; the line's own prefixes know better.
     """
-    for piece in raw[:LONGEST].split("\r"):
+    for drawn in drawings(raw) if "\r" in raw else (raw,):
+        piece = drawn[:LONGEST]
         text = _COLOUR.sub("", piece).rstrip() if "\x1b" in piece or "m" in piece else piece.rstrip()
         text = text.strip("\ufeff\0")
         if "&" in text:
@@ -151,7 +153,7 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
 def bare(text: str) -> str:
     """A line without the prefixes that are known, labels aside: they may be numbers of lines."""
     prefix = _Prefix(NOBODY)
-    text = _COLOUR.sub("", text[:LONGEST].rpartition("\r")[2]).rstrip()
+    text = _COLOUR.sub("", text.rpartition("\r")[2][:LONGEST]).rstrip()
     for _ in range(10):
         rest = _take(text, prefix)
         if rest is None:
@@ -168,7 +170,7 @@ def is_known(text: str) -> bool:
 def is_leveled(text: str, habit: Habit) -> bool:
     """Whether the severity in front of a line may be that of whoever passes the line on."""
     prefix = _Prefix(NOBODY)
-    _prefixed(_COLOUR.sub("", text[:LONGEST].rpartition("\r")[2]).rstrip(), Place("", 0), prefix, habit)
+    _prefixed(_COLOUR.sub("", text.rpartition("\r")[2][:LONGEST]).rstrip(), Place("", 0), prefix, habit)
     return prefix.severities[:1] == (True,)
 
 

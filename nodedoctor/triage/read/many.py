@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from nodedoctor.triage.read.reader import Reading, read
-from nodedoctor.triage.read.search import WHOLE
+from nodedoctor.triage.read.scan import depth
 from nodedoctor.triage.read.sources import Source
 
 ENOUGH = 2 << 20
@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 def read_all(sources: Sequence[Source], reading: Reading) -> None:
     """Add the events of all sources, in their order. Ctrl-C ends the reading."""
     began = time.perf_counter()
+    reading.depth = depth(len(sources))
     shares = _shares(sources, reading)
-    children = [_Child(share) for share in shares[1:]]
+    children = [_Child(share, reading) for share in shares[1:]]
     parts = {source.path: part for source, part in _each(shares[0], reading)}
     for child in children:
         parts |= child.parts(reading)
@@ -41,13 +42,14 @@ def read_all(sources: Sequence[Source], reading: Reading) -> None:
 
 def _shares(sources: Sequence[Source], reading: Reading) -> list[Sequence[Source]]:
     """Which process reads which sources; one share where forking would cost more than it saves."""
-    work = sum(min(source.size, WHOLE) for source in sources)
+    work = sum(min(source.size, reading.depth.whole) for source in sources)
     many = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     many = min(many, len(sources), MOST)
-    if many < 2 or work < ENOUGH or reading.begun or any(source.kind in _STREAMS for source in sources):
+    if many < 2 or work < ENOUGH or any(source.kind in _STREAMS for source in sources):
         return [sources]
-    large = sorted(sources, key=lambda source: -source.size)
-    return [large[first::many] for first in range(many)]
+    begun = [source for source in sources if source.path in reading.begun]  # only we have their answers
+    large = sorted((s for s in sources if s.path not in reading.begun), key=lambda source: -source.size)
+    return [[*begun, *large[many - 1 :: many]], *(large[first::many] for first in range(many - 1))]
 
 
 def _each(sources: Sequence[Source], reading: Reading) -> list[tuple[Source, Reading]]:
@@ -56,7 +58,7 @@ def _each(sources: Sequence[Source], reading: Reading) -> list[tuple[Source, Rea
     for source in sources:
         if reading.interrupted:
             break
-        part = Reading(begun=reading.begun)
+        part = Reading(begun=reading.begun, depth=reading.depth)
         began = time.perf_counter()
         read(source, part)
         _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
@@ -79,19 +81,19 @@ def _add(part: Reading, reading: Reading) -> None:
 class _Child:
     """A fork that reads a share. What it cannot hand back is read here."""
 
-    def __init__(self, share: Sequence[Source]) -> None:
+    def __init__(self, share: Sequence[Source], reading: Reading) -> None:
         self._share = share
         self._answer, told = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._answer)
-            self._read(told)
+            self._read(told, Reading(depth=reading.depth))
         os.close(told)
 
-    def _read(self, told: int) -> None:
+    def _read(self, told: int, reading: Reading) -> None:
         """In the child: read, answer, and leave without running anything of the parent's."""
         try:
-            parts = [(source.path, part) for source, part in _each(self._share, Reading())]
+            parts = [(source.path, part) for source, part in _each(self._share, reading)]
             with os.fdopen(told, "wb") as file:
                 pickle.dump(parts, file, pickle.HIGHEST_PROTOCOL)
         finally:

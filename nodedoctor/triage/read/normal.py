@@ -120,8 +120,17 @@ def _habit(texts: list[str]) -> Habit:
         patterns.append((pattern, repeating(pattern, rest)))
         rest = [bare(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
     habit = Habit(tuple(patterns), blanks)
-    leveled = [is_leveled(text, habit) for text in texts if text.strip()]
-    return replace(habit, leveled=len(leveled) > FEWEST and sum(leveled) >= ALL * len(leveled))
+    return replace(habit, leveled=_leveled([text for text in texts if text.strip()], habit))
+
+
+def _leveled(texts: list[str], habit: Habit) -> bool:
+    """Whether nearly every line has a severity in front; most logs say no in their first lines."""
+    may_lack = len(texts) - ALL * len(texts)
+    for text in texts:
+        may_lack -= not is_leveled(text, habit)
+        if may_lack < 0:
+            return False
+    return len(texts) > FEWEST
 
 
 def _means(text: str) -> frozenset[str]:
@@ -158,7 +167,7 @@ def _pieces(raws: Iterator[RawLine], lost: Lost) -> Iterator[_Piece]:
 def _decoded(data: bytes) -> str:
     if b"\0" in data[:4096]:
         data = data.replace(b"\0", b"")
-    most = len(data) if data[:1] in b"{[ ," else 4 * LONGEST
+    most = len(data) if data[:1] in b"{[ ," or b"\r" in data else 4 * LONGEST
     return data[:most].decode("utf-8", "replace")
 
 

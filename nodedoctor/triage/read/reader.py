@@ -20,6 +20,7 @@ from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
 from nodedoctor.triage.read.normal import Lost, RawLine, normal
+from nodedoctor.triage.read.scan import Depth
 from nodedoctor.triage.read.search import Anchor, Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source
 from nodedoctor.whole_numbers import json_integer
@@ -30,6 +31,8 @@ RAS_LARGEST = 64 << 20
 """Bytes of an answer of RAS."""
 DUMP_LARGEST = 1 << 30
 """Bytes of a flight-recorder dump inside of an archive, as of one outside."""
+HEAD = 96 << 10
+"""Bytes by which the layout of a log is told."""
 STEPS_KEPT = 8
 """Steps in a row that are kept: only that there were several matters."""
 
@@ -39,7 +42,8 @@ class Reading:
     """What was read so far: events in order, bytes, and what could not be read.
 
     `unread` counts lines, members of archives and envelopes that could not be opened; `dumps` are those found
-    inside of archives: name and bytes. `begun` are searches that run already, by path.
+    inside of archives: name and bytes. `begun` are searches that run already, by path. `depth` says how much
+    of each log is read line by line.
     """
 
     events: list[Event[Any]] = field(default_factory=list)
@@ -51,6 +55,7 @@ class Reading:
     dumps: list[tuple[str, bytes]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     begun: dict[str, Search] = field(default_factory=dict)
+    depth: Depth = scan.DEEPEST
 
 
 def read(source: Source, reading: Reading) -> None:
@@ -95,7 +100,7 @@ def unexpected(path: str, fault: Exception) -> str:
 def _is_plain(source: Source) -> bool:
     """True for text that is read line by line where it lies: then a large file need not be read whole."""
     with open(source.path, "rb") as file:
-        head = file.read(scan.EDGE)
+        head = file.read(HEAD)
     return encoding_of(head) == "utf-8" and _form(head) == "lines"
 
 
@@ -125,7 +130,7 @@ def _read_part(part: Part, reading: Reading) -> None:
         again = _Again(head, read_bytes)
         form = _form(head)
         if form == "lines":
-            _take(_Text(part.name, reading, _spotted(part.name, again)))
+            _take(_Text(part.name, reading, _spotted(part.name, again, reading.depth)))
         else:
             _read_form(form, part.name, again, reading)
 
@@ -143,7 +148,7 @@ def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
     elif form == "journal":
         records = unwrap.journal(data)
     if records is None:
-        _take(_Text(name, reading, _spotted(name, _Again(data, stream.read))))
+        _take(_Text(name, reading, _spotted(name, _Again(data, stream.read), reading.depth)))
     else:
         spots = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
         _take(_Text(name, reading, spots))
@@ -264,13 +269,14 @@ def _spots(source: Source, reading: Reading) -> Iterator[RawLine]:
         source.size,
         reading.anchors.setdefault(source.path, []),
         reading.begun.pop(source.path, None),
+        reading.depth,
     ):
         yield RawLine(Place(source.path, offset), raw)
 
 
-def _spotted(name: str, stream: _Again) -> Iterator[RawLine]:
+def _spotted(name: str, stream: _Again, deep: Depth) -> Iterator[RawLine]:
     """The lines of a stream; those that matter, where it is long."""
-    for offset, raw in scan.stream(stream.read):
+    for offset, raw in scan.stream(stream.read, deep.whole):
         yield RawLine(Place(name, offset), raw)
 
 

@@ -11,39 +11,70 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
+from nodedoctor.record import record
 from nodedoctor.triage.events import NEEDLES
 from nodedoctor.triage.read.search import CHUNK, STEMS, WHOLE, Anchor, Search, even
 
-EDGE = 96 << 10
-"""Bytes at both ends of a larger file that are read line by line: how a job began, and what it did last."""
 AFTER = 8192
 """Bytes read on after a line that matters: the rest of a traceback, the values under a headline."""
-SAMPLES = 32
 SAMPLE = 2048
 LONG_LINE = 1 << 20
 """Bytes; of a longer line only the beginning is read."""
 BUDGET = 8 << 20
 """Bytes of windows parsed per file; when more lines match, the first and the last are read."""
 
+ORDINARY = 16 << 20
+"""Bytes read line by line of all logs together, beside what matters: some 15 s on one core. Ours."""
+LEAST = 16 << 10
+"""Bytes read line by line of each log at least."""
+
 Spot = tuple[int, bytes]
 
 
-def spots(path: str, size: int, anchors: list[Anchor], begun: Search | None = None) -> Iterator[Spot]:
+@record
+class Depth:
+    """How many bytes of a log are read line by line: all of a short one, the ends and samples of another."""
+
+    whole: int = WHOLE
+
+    @property
+    def edge(self) -> int:
+        """Bytes at either end: how a job began, and what it did last."""
+        return self.whole // 4
+
+    @property
+    def samples(self) -> int:
+        """Places between the ends."""
+        return self.whole // (6 * SAMPLE)
+
+
+DEEPEST = Depth()
+"""Of a log by itself."""
+
+
+def depth(logs: int) -> Depth:
+    """How deep each of so many logs is read: a thousand ranks must not take a thousand times as long."""
+    return Depth(min(WHOLE, max(LEAST, ORDINARY // max(logs, 1))))
+
+
+def spots(
+    path: str, size: int, anchors: list[Anchor], begun: Search | None = None, deep: Depth = DEEPEST
+) -> Iterator[Spot]:
     """Offset and bytes of every line worth parsing in a regular file, in order; `anchors`: line numbers.
 
     `begun` is a search in it that runs already.
     """
     with open(path, "rb", buffering=0) as file:
-        if size <= WHOLE or not even(file.fileno(), size):
+        if size <= deep.whole or not even(file.fileno(), size):
             yield from stream(file.read)
             return
         told = 0
-        for spot in _window(file.fileno(), 0, EDGE, size):  # these are read while the search still runs
+        for spot in _window(file.fileno(), 0, deep.edge, size):  # these are read while the search still runs
             told = spot[0] + len(spot[1]) + 1
             yield spot
         hits = _grep(path, begun)
         anchors += hits or ()
-        for begin, end in _windows(size, hits):
+        for begin, end in _windows(size, hits, deep):
             for spot in _window(file.fileno(), max(begin, told), end, size):
                 if spot[0] >= told:
                     yield spot
@@ -73,9 +104,12 @@ def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
                 yield spot
             recent = [*recent, (offset, block)][-2:]
         offset += len(block)
-        if len(carry) > LONG_LINE:
-            yield offset, carry[:AFTER]
-            offset, carry, skipping = offset + len(carry), b"", True
+        if len(carry) > LONG_LINE:  # of a bar that is drawn again and again, each drawing is a whole one
+            cut = carry.rfind(b"\r") + 1
+            skipping = not cut
+            cut = cut or len(carry)
+            yield offset, carry[: AFTER if skipping else cut]
+            offset, carry = offset + cut, carry[cut:]
     for begin, block in recent:
         yield from (spot for spot in _split(block, begin) if spot[0] >= told)
     if carry:
@@ -85,7 +119,7 @@ def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
 def _split(block: bytes, offset: int) -> Iterator[Spot]:
     for line in block.split(b"\n"):
         if line:
-            yield offset, line[:LONG_LINE]
+            yield offset, line if b"\r" in line else line[:LONG_LINE]
         offset += len(line) + 1
 
 
@@ -100,12 +134,13 @@ def _hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot
         position = end
 
 
-def _windows(size: int, hits: list[Anchor] | None) -> list[tuple[int, int]]:
+def _windows(size: int, hits: list[Anchor] | None, deep: Depth) -> list[tuple[int, int]]:
     """Merged byte ranges to read: around every hit, both ends, and samples between."""
     if hits is None:
         return [(0, WHOLE), (size - WHOLE, size)]
-    ranges = [(0, EDGE), (size - EDGE, size)]
-    ranges += [(at, at + SAMPLE) for at in range(EDGE, size - EDGE, max(size // SAMPLES, SAMPLE))]
+    edge = deep.edge
+    ranges = [(0, edge), (size - edge, size)]
+    ranges += [(at, at + SAMPLE) for at in range(edge, size - edge, max(size // deep.samples, SAMPLE))]
     ranges += [(at, at + AFTER) for at, _ in hits]
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):

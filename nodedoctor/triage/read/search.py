@@ -1,16 +1,21 @@
-"""grep(1) over a large log: it points at the lines that matter, on a core of its own, while others are read.
+"""grep(1) over a large log: it points at the lines that matter, on cores of its own, while others are read.
 
 This module loads nothing heavy, so that the search can begin before the rest of triage is loaded.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import selectors
 import subprocess
-import threading
+import sys
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 
 STEMS = (
     "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
@@ -26,69 +31,199 @@ KEPT = 8 << 20
 """Bytes of an answer that are kept, the last of them: some 400 000 lines."""
 TIMEOUT_S = 600.0
 AHEAD = 2
-"""Searches that are begun ahead: one core is needed for what they find."""
+"""Logs that are searched ahead; more would wait for each other."""
+PART = 96 << 20
+"""Bytes of a file from which one more grep pays: 0.1 s of search against some 20 ms to start it."""
+PARTS = 8
+"""Parts of a file at most; more greps only wait for memory."""
 _STRIDE = 16 << 20
+_FEED = """
+import os, sys
+at, end = int(sys.argv[1]), int(sys.argv[2])
+while at < end:
+    try:
+        sent = os.sendfile(1, 0, at, end - at)
+    except OSError:  # some file systems cannot
+        sent = os.write(1, os.pread(0, min(end - at, 1 << 20), at))
+    if not sent:
+        break
+    at += sent
+os.write(1, sys.argv[3].encode())
+"""
+"""Gives grep(1), which reads files to their end, a part of one: the pages go from file to pipe uncopied."""
 
 Anchor = tuple[int, int]
 """Offset and number of a line that grep counted."""
 
 
 class Search:
-    """One search, begun at once; its answer is waited for."""
+    """One search, begun at once; its answer is waited for. A large file is searched in parts at once."""
 
     def __init__(self, path: str, words: Iterable[str] = STEMS, *options: str) -> None:
+        words = tuple(words)
         pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
-        argv = ("grep", "-abnoE", *options, "-e", pattern, "--", os.path.abspath(path))
+        argv = ("grep", "-abnoE", *options, "-e", pattern)
+        path = os.path.abspath(path)
+        cuts = _cuts(path) if not options else ()
+        self._parts = (
+            [_Part(argv, path, cut, words[0] if cut[1] != cuts[-1] else "") for cut in pairwise(cuts)]
+            if len(cuts) > 2
+            else [_Part((*argv, "--", path), path)]
+        )
+
+    def answer(self) -> tuple[list[Anchor], bool] | None:
+        """Hits in order and whether the first were too many to keep; None when grep could not be asked."""
+        self._collect()
+        answers = [part.answer() for part in self._parts]
+        found: list[Anchor] = []
+        lines = 0
+        for part, hits in zip(self._parts, answers, strict=True):
+            if hits is None:
+                return None
+            found += [(offset + part.begin, number + lines) for offset, number in hits]
+            lines += part.lines
+        return found, any(part.truncated for part in self._parts)
+
+    def stop(self) -> None:
+        """End a search whose answer nobody wants."""
+        for part in self._parts:
+            part.stop()
+
+    @property
+    def ended(self) -> bool:
+        """True when none of its processes runs."""
+        return all(part.ended for part in self._parts)
+
+    def _collect(self) -> None:
+        """Take in what every grep prints as it comes; what has not ended in time is stopped."""
+        deadline = time.monotonic() + TIMEOUT_S
+        with selectors.DefaultSelector() as waiting:
+            for part in self._parts:
+                if part.output is not None:
+                    waiting.register(part.output, selectors.EVENT_READ, part)
+            while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
+                for key, _ in waiting.select(left):
+                    part = key.data
+                    if not part.take():
+                        waiting.unregister(part.output)
+
+
+class _Part:
+    """One grep(1), over a file or over a part of one, which ends with a line that holds `mark`."""
+
+    def __init__(
+        self, argv: tuple[str, ...], path: str, span: tuple[int, int] | None = None, mark: str = ""
+    ) -> None:
+        self.begin = span[0] if span else 0
+        self.lines = 0
+        self.truncated = False
+        self._mark = mark
         self._kept: deque[bytes] = deque()
         self._size = 0
-        self._truncated = False
-        self._child = self._started(argv)
-        self._thread = threading.Thread(target=self._collect, daemon=True)
-        self._thread.start()
-
-    @staticmethod
-    def _started(argv: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
-        try:
-            return subprocess.Popen(
+        self._read_all = False
+        self._feeder: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        with suppress(OSError):
+            if span is not None:
+                self._feeder = _fed(path, span, mark)
+            self._child = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
+                stdin=self._feeder.stdout if self._feeder else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "LC_ALL": "C"},
             )
-        except OSError:
-            return None
+            _widen(self.output)
+        if self._feeder is not None and self._feeder.stdout is not None:
+            self._feeder.stdout.close()
 
-    def answer(self) -> tuple[list[Anchor], bool] | None:
-        """Hits in order and whether the first were too many to keep; None when grep could not be asked."""
-        self._thread.join(TIMEOUT_S)
-        if self._child is None:
+    @property
+    def output(self) -> int | None:
+        """What grep prints, as a descriptor."""
+        return self._child.stdout.fileno() if self._child and self._child.stdout else None
+
+    def take(self) -> bool:
+        """Take in what was printed; False at the end."""
+        block = os.read(self.output, CHUNK) if self.output is not None else b""
+        self._read_all = not block
+        self._kept.append(block)
+        self._size += len(block)
+        while self._size - len(self._kept[0]) > KEPT:
+            self._size -= len(self._kept.popleft())
+            self.truncated = True
+        return bool(block)
+
+    def answer(self) -> list[Anchor] | None:
+        """The hits by offset and line within the part; None without a whole answer."""
+        ended = self._read_all
+        if not ended:
+            self.stop()
+        codes = self._wait()
+        if not ended or codes not in ((0,), (1,), (0, 0), (0, 1)):
             return None
-        if self._thread.is_alive():
-            self._child.kill()
-            return None
-        if self._child.wait() not in (0, 1):
-            return None
-        lines = b"".join(self._kept).split(b"\n")[1 if self._truncated else 0 :]
-        pairs = (line.split(b":", 2) for line in lines)
-        return [(int(pair[1]), int(pair[0])) for pair in pairs if len(pair) == 3], self._truncated
+        rows = b"".join(self._kept).split(b"\n")[1 if self.truncated else 0 :]
+        pairs = (row.split(b":", 2) for row in rows)
+        hits = [(int(pair[1]), int(pair[0])) for pair in pairs if len(pair) == 3]
+        if self._mark:
+            self.lines = hits.pop()[1] - 1
+        return hits
 
     def stop(self) -> None:
-        """End a search whose answer nobody wants."""
-        if self._child is not None and self._child.poll() is None:
-            self._child.kill()
-            self._child.wait()
+        """End what still runs."""
+        for child in (self._feeder, self._child):
+            if child is not None and child.poll() is None:
+                child.kill()
+        self._wait()
 
-    def _collect(self) -> None:
-        if self._child is None or self._child.stdout is None:
-            return
-        with self._child.stdout as answer:
-            while block := answer.read1(CHUNK):  # type: ignore[attr-defined]
-                self._kept.append(block)
-                self._size += len(block)
-                while self._size - len(self._kept[0]) > KEPT:
-                    self._size -= len(self._kept.popleft())
-                    self._truncated = True
+    @property
+    def ended(self) -> bool:
+        """True when its processes are gone."""
+        return all(child.poll() is not None for child in (self._feeder, self._child) if child is not None)
+
+    def _wait(self) -> tuple[int, ...]:
+        """The exit statuses."""
+        if self._child is not None and self._child.stdout is not None:
+            self._child.stdout.close()
+        return tuple(child.wait() for child in (self._feeder, self._child) if child is not None)
+
+
+def _fed(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[bytes]:
+    """A process that writes a part of a file, and a line with a mark behind it."""
+    with open(path, "rb", buffering=0) as file:
+        argv = (sys.executable, "-I", "-S", "-c", _FEED, *map(str, span), mark and f"{mark}\n")
+        feeder = subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    _widen(feeder.stdout.fileno() if feeder.stdout else None)
+    return feeder
+
+
+def _widen(pipe: int | None) -> None:
+    """Let a pipe hold a MiB, so that who writes into it need not wait for who reads."""
+    if pipe is not None:
+        with suppress(OSError, AttributeError):  # Linux alone has it, and bounds it for each user
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
+
+
+def _cuts(path: str) -> Sequence[int]:
+    """The beginnings of a file's parts, which begin with a line, and its end."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    try:
+        with open(path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            many = min(cores, PARTS, size // PART)
+            cuts = {0, size} | {_line(file.fileno(), size * part // many) for part in range(1, many)}
+    except OSError:
+        return ()
+    return sorted(cuts)
+
+
+def _line(descriptor: int, begin: int) -> int:
+    """The beginning of the next line; the file's end where none begins."""
+    while block := os.pread(descriptor, 65536, begin):
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        begin += len(block)
+    return begin
 
 
 def ahead(paths: Iterable[str]) -> dict[str, Search]:

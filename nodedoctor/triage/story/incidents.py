@@ -9,6 +9,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
+from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
@@ -102,7 +103,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
         alive = alive or isinstance(what, (Finished, OrderedStop))
-        if isinstance(what, UnreadTrouble) and alive:
+        if alive and (isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)):
             continue
         if (
             isinstance(what, (*QUIET, *FATAL))

@@ -15,7 +15,7 @@ from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
 from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Left, TimedOut
+from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Joined, Left, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, Who
 
 W = TypeVar("W")
@@ -23,7 +23,7 @@ W = TypeVar("W")
 
 QUIET = (
     *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
-    MemoryUser, ActorPid, Left, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
+    MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

@@ -13,7 +13,7 @@ from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import Event, Who
 
 
 def identified(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -24,7 +24,7 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     alone = _one_node(events)
 
     def named(event: Event[Any]) -> Event[Any]:
-        rank = known.get(event.who.pid) if event.who.pid is not None else None
+        rank = _rank_of(known, event.who)
         if rank is None and isinstance(event.what, Xid):
             rank = by_bus.get((_short(event.who.host), event.what.bus))
         if rank is None and alone and isinstance(event.what, ProcessExit):
@@ -76,7 +76,9 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def _short(host: str | None) -> str:
-    return (host or "").partition(".")[0].lower()
+    """A host's name without its domain; an address stays whole."""
+    name = (host or "").lower()
+    return name if name[:1].isdigit() else name.partition(".")[0]
 
 
 def _one_node(events: list[Event[Any]]) -> bool:
@@ -91,17 +93,37 @@ PER_NODE = 8
 """GPUs of the largest common node; more ranks mean several nodes."""
 
 
-def _rank_by_pid(events: list[Event[Any]]) -> dict[int, int]:
-    """Process ids whose rank is told, and told the same way each time."""
-    told: dict[int, set[int]] = defaultdict(set)
+Known = dict[int, set[tuple[str, int]]]
+"""By process id: hosts, '' where none is told, and ranks."""
+
+
+def _rank_of(known: Known, who: Who) -> int | None:
+    """The rank of a process, when only one fits: containers on several hosts give the same process ids."""
+    told = known.get(who.pid, set()) if who.pid is not None else set()
+    host = _short(who.host)
+    ranks = {rank for other, rank in told if not _differ(host, other)}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _differ(one: str, other: str) -> bool:
+    """True for two hosts; an address and a name may be of the same one."""
+    return bool(one and other) and one != other and one[:1].isdigit() == other[:1].isdigit()
+
+
+def _ranks(told: set[tuple[str, int]]) -> set[int]:
+    return {rank for _, rank in told}
+
+
+def _rank_by_pid(events: list[Event[Any]]) -> Known:
+    """Process ids whose rank is told."""
+    known: Known = defaultdict(set)
     for event in events:
         if event.who.pid is not None and event.who.rank is not None:
-            told[event.who.pid].add(event.who.rank)
-    known = {pid: min(ranks) for pid, ranks in told.items() if len(ranks) == 1}
+            known[event.who.pid].add((_short(event.who.host), event.who.rank))
     for event in events:
         if isinstance(event.what, Roster):
-            listed = dict(zip(event.what.pids, range(len(event.what.pids)), strict=True))
+            listed = {pid: {("", rank)} for rank, pid in enumerate(event.what.pids)}
             sure = [pid for pid in listed if pid in known]
-            if len(sure) > 1 and all(known[pid] == listed[pid] for pid in sure):
+            if len(sure) > 1 and all(_ranks(known[pid]) == _ranks(listed[pid]) for pid in sure):
                 known = {**listed, **known}
     return known

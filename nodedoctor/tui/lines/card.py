@@ -6,10 +6,23 @@ Of a card the first lines matter most: at 80x24 the headline is whole and a comm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from textual.geometry import Size
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, Result, Step, is_blind, marked, worst
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Report,
+    Result,
+    Step,
+    full_summary,
+    is_blind,
+    marked,
+    worst,
+)
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import root, well, whose
 from nodedoctor.report.steps import told_step
@@ -22,6 +35,8 @@ from nodedoctor.tui.state import State
 
 _PROOF = 2
 """Lines of proof on the card; enter shows the finding with all of it."""
+_TALL = 18
+"""Lines of a page from which there is room for all of them."""
 _UNMEASURED = 6
 """Lines about what was not measured where all is well; what to do next stays in view."""
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
@@ -29,25 +44,32 @@ _MEASURED = ("bandwidth", "collective", "compute", "deep")
 """Subjects of checks that put load on the node, and so run only when they are asked for."""
 
 
-def card(report: Report, cause: Cause) -> list[Para]:
-    """A cause: headline, whose move it is, what it does to training, the proof, the steps, what follows."""
+def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None = None) -> list[Para]:
+    """A cause: headline, whose move it is, what it does to training, the proof, the steps, what follows.
+
+    Not `titled` where the row above it says the headline whole. What is in view of a page of the size `room`
+    ends with a whole step; the others are below.
+    """
     status = Status(cause["status"])
     preview = " (preview)" if cause.get("preview") else ""
-    paras = [Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])]
+    title = Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])
     found = root(report, cause)
     if found is None:
-        return [*paras, labelled("who acts", whose(cause)), *_follows(report, cause)]
+        return [title, labelled("who acts", whose(cause)), *_follows(report, cause)]
     check, finding, why = found
-    said = inert(finding["summary"])
-    again = said.lower() in cause["headline"].lower()
-    paras.append(Para(check if again else f"{check}: {said}", " " * (len(status.word) + 2), most=2))
+    said = inert(full_summary(finding))
+    text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
+    first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
+    paras = [title] if titled else []
+    paras.append(Para(text, first[0], lead_style=first[1], most=2))
     paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
     if why:
         paras.append(Para(inert(why), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
         paras.append(labelled("logged", logged))
-    paras += _proof(finding)
-    paras += _steps(finding)
+    paras += _proof(finding, room)
+    known = keyed(steps_of([finding["fix"]]))
+    paras += _steps(known, room, tuple(paras))
     if finding["fix"]:
         paras += [Para(), labelled("about it", finding["fix"]["text"])]
         if finding["fix"]["docs"]:
@@ -145,32 +167,72 @@ def _logged(report: Report, cause: Cause) -> str:
     return f"{min(times)} in the kernel log" if times else ""
 
 
-def _proof(finding: Finding) -> Iterator[Para]:
+def _proof(finding: Finding, room: Size | None) -> Iterator[Para]:
     lines = [
         line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
     ]
-    for number, line in enumerate(lines[:_PROOF]):
-        more = f"   (+{len(lines) - _PROOF} lines: enter)" if number == _PROOF - 1 < len(lines) - 1 else ""
-        lead = f"{'proof' if not number else '':<9} "
-        yield Para(f"{line[:LONGEST]}{more if len(lines) > _PROOF else ''}", lead, verbatim=True, most=1)
+    shown = lines[: 1 if room and room.height < _TALL else _PROOF]
+    for number, line in enumerate(shown, 1):
+        more = f"   (+{len(lines) - number} lines: enter)" if number == len(shown) < len(lines) else ""
+        if room and 10 + len(line) + len(more) > room.width:
+            more = ""  # it is cut, which says that there is more
+        lead = f"{'proof' if number == 1 else '':<9} "
+        yield Para(f"{line[:LONGEST]}{more}", lead, verbatim=True, most=1)
 
 
-def _steps(finding: Finding) -> Iterator[Para]:
-    """The numbered steps, each whole; a last resort stands in the list that `c` opens, under its own key."""
-    last = 0
-    for key, step in keyed(steps_of([finding["fix"]])).items():
-        said = told_step(step)
-        if said.last:
-            last += 1
-            continue
-        yield Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True)
-        if said.detail:
-            yield Para(said.detail, " " * 12, "yellow" if said.interrupts else QUIET)
-    if last:
+def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
+    """The numbered steps; a last resort stands in the list that `c` opens, under its own key.
+
+    What does not fit below `above` is named in a line, and comes out of view.
+    """
+    safe = {key: list(_step(key, step)) for key, step in known.items() if step["role"] != "last-resort"}
+    shown = _in_view(list(safe.values()), room, above) if room else len(safe)
+    for number, paras in enumerate(safe.values()):
+        if number == shown and room:
+            rest = {key: step for key, step in known.items() if key not in list(safe)[:shown]}
+            yield Para(_ranges(rest), lead_style=QUIET, style="cyan", most=1)
+            yield from (Para() for _ in range(_left(room, above, list(safe.values())[:shown]) - 1))
+        yield from paras
+    if last := len(known) - len(safe):
         text = (
             f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
         )
         yield Para(text, " " * 10, "red")
+
+
+def _step(key: str, step: Step) -> Iterator[Para]:
+    said = told_step(step)
+    yield Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True)
+    if said.detail:
+        yield Para(said.detail, " " * 12, "yellow" if said.interrupts else QUIET)
+
+
+def _in_view(steps: Sequence[Sequence[Para]], room: Size, above: Sequence[Para]) -> int:
+    """How many steps to show at once: all if they fit, else those that are whole on a line, at least one."""
+    if _left(room, above, steps) >= 0:
+        return len(steps)
+    shown = 1
+    while _left(room, above, steps[: shown + 1]) > 0 and _height(steps[shown][:1], room) == 1:
+        shown += 1
+    return shown
+
+
+def _left(room: Size, above: Sequence[Para], steps: Sequence[Sequence[Para]]) -> int:
+    return room.height - _height(above, room) - sum(_height(paras, room) for paras in steps)
+
+
+def _height(paras: Sequence[Para], room: Size) -> int:
+    return sum(1 for para in paras for _ in para.lines(room.width))
+
+
+def _ranges(known: Mapping[str, Step]) -> str:
+    """`4-9 repair, a verify: c shows and copies each`."""
+    words = [
+        (word, [key for key, _ in group])
+        for word, group in groupby(known.items(), key=lambda one: told_step(one[1]).word.lower())
+    ]
+    said = [f"{keys[0]}{f'-{keys[-1]}' if len(keys) > 1 else ''} {word}" for word, keys in words]
+    return f"{', '.join(said)}: c shows and copies each"
 
 
 def _follows(report: Report, cause: Cause) -> Iterator[Para]:

@@ -17,6 +17,7 @@ from nodedoctor.report.document import (
     Probe,
     Result,
     asides,
+    full_summary,
     is_blind,
     marked,
     severity,
@@ -90,7 +91,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
 
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
-    return inert(about(finding["subject"] or "", finding["summary"]) + asides(finding))
+    return inert(about(finding["subject"] or "", full_summary(finding)) + asides(finding))
 
 
 def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:

@@ -82,7 +82,7 @@ def folds(state: State) -> dict[str, list[Result]]:
     groups: dict[str, list[Result]] = {key: [] for key in (_ROOT, _OWN, _SLOW, *_TITLES)}
     certain = causes(state)
     roots = {found[0] for cause in certain if (found := root(state.report, cause))}
-    explained = {id for cause in state.report["causes"] for id in (cause["id"], *cause["explains"])}
+    explained = {id for cause in certain for id in (cause["id"], *cause["explains"])}
     for result in sorted(state.report["results"], key=lambda r: (-severity_of(r), r["check"])):
         groups[_group(result, state, roots, explained)].append(result)
     return {key: results for key, results in groups.items() if results and key != _ROOT}
@@ -98,7 +98,7 @@ def _group(result: Result, state: State, roots: Collection[str], explained: Coll
         waived = worst(result)["waived"] is not None and result["status"] not in ("pass", "skip")
         return "waived" if waived else "skip" if result["status"] == "skip" else "pass"
     bad = [finding for finding in result["findings"] if severity(finding).is_problem]
-    if all(finding["because_of"] or finding["id"] in explained for finding in bad):
+    if all("because_of" in finding or finding["id"] in explained for finding in bad):
         return "unknown" if result["status"] == "unknown" else "symptoms"
     return "unknown" if result["status"] == "unknown" else _OWN
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 
 from nodedoctor.model import Status
 from nodedoctor.record import record
@@ -76,6 +77,7 @@ def panels(state: State) -> list[Panel]:
     return [*made, other] if other.worst else made
 
 
+@cache
 def subject_of(check: str) -> str:
     """The panel a check is in."""
     prefix = check.partition(".")[0]
@@ -99,7 +101,7 @@ def _panel(name: str, state: State) -> Panel:
 def _worst(results: Sequence[Result]) -> tuple[str, str]:
     """The worst line and what to type first, nothing where nothing is wrong; a root before what follows."""
     bad = [finding for result in results for finding in result["findings"] if severity(finding).is_problem]
-    first = min(bad, key=lambda finding: (-severity(finding), bool(finding["because_of"])), default=None)
+    first = min(bad, key=lambda finding: (-severity(finding), "because_of" in finding), default=None)
     if first is None:
         return "", ""
     steps = first["fix"]["steps"] if first["fix"] and not is_blind(first) else ()

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.document import Finding, Fix, Report, Result, Step, place_of, severity, worst
+from nodedoctor.report.document import (
+    Finding,
+    Fix,
+    Report,
+    Result,
+    Step,
+    full_summary,
+    place_of,
+    severity,
+    worst,
+)
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import told
@@ -54,7 +64,7 @@ def keyed(steps: Sequence[Step]) -> dict[str, Step]:
 
 
 def _finding(finding: Finding) -> str:
-    parts = [inert(about(finding["subject"] or "", finding["summary"]))]
+    parts = [inert(about(finding["subject"] or "", full_summary(finding)))]
     parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(fix['text'])}")

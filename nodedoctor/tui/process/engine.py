@@ -12,15 +12,16 @@ import os
 import socket
 import traceback
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
 from nodedoctor.tui.run_history import RunHistory
-from nodedoctor.tui.state import State
+from nodedoctor.tui.state import State, empty_report
+
+_EMPTY = empty_report()
 
 
 def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
@@ -64,15 +65,13 @@ async def _answer(session: Session, line: socket.socket) -> None:
 async def _tell(states: AsyncIterator[State], writer: asyncio.StreamWriter) -> None:
     """Send every state, without what was sent before: observations can be megabytes."""
     told: dict[str, Observation] = {}
-    before: tuple[object, ...] = ()
+    last: dict[str, Any] = {}
     async for state in states:
         fresh = {name: seen for name, seen in state.answers.items() if told.get(name) is not seen}
         told.update(fresh)
-        facts = state.report["facts"]
-        now = (*facts, bool(state.running))
-        bare = replace(state, report={**state.report, "facts": {}}, answers={})
-        writer.write(packed("state", bare, fresh, facts if fresh or now != before else None))
-        before = now
+        news = {key: value for key, value in state.report.items() if key not in last or last[key] != value}
+        last = dict(state.report) if state.running else {}  # facts are megabytes, and no more will come
+        writer.write(packed("state", State(_EMPTY, state.running, state.asking), news, fresh))
         await writer.drain()
 
 

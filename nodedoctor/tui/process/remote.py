@@ -10,11 +10,14 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
 from nodedoctor.tui.state import EngineInfo, RequestRefused, State
+
+if TYPE_CHECKING:
+    from nodedoctor.report.document import Report
 
 STOP_TIMEOUT_S = 0.5  # seconds the engine has to end its children once nobody listens
 
@@ -29,7 +32,7 @@ class Remote:
         self._line = line
         self._writer: asyncio.StreamWriter | None = None
         self._seen: dict[str, Observation] = {}
-        self._facts: dict[str, Any] = {}
+        self._report: dict[str, Any] = {}
         self._changed = asyncio.Event()
         self._recordings: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -93,8 +96,8 @@ class Remote:
         else:
             self._take(*words)
 
-    def _take(self, state: State, fresh: dict[str, Observation], facts: dict[str, Any] | None) -> None:
-        """A state comes without what came before."""
-        self._seen = {**self._seen, **fresh}
-        self._facts = self._facts if facts is None else facts
-        self.latest = replace(state, report={**state.report, "facts": self._facts}, answers=self._seen)
+    def _take(self, state: State, news: dict[str, Any], fresh: dict[str, Observation]) -> None:
+        """A state comes without what came before; what is the same stays the same object."""
+        self._seen = {**self._seen, **fresh} if fresh else self._seen
+        self._report = {**self._report, **news}
+        self.latest = replace(state, report=cast("Report", self._report), answers=self._seen)

@@ -99,13 +99,14 @@ class ChecksScreen(Screen[None]):
         """Show a new state. Until a person moves the cursor it is on the first row, the worst."""
         if state is None:
             return
-        self.state = state
+        before, self.state = self.state, state
         tiles = strip(state, self.size.width, self._glyphs)
         head = self.query_one("#head", Lines)
         head.show([*detail.head(state, self._narrowed()), *((tiles,) if tiles else ())])
         head.set_class(not tiles, "-without-tiles")
         self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + HINTS)
-        self.query_one(Subjects).show(panels(state))
+        if before is None or _differ(before, state):
+            self.query_one(Subjects).show(panels(state))
         listing = self.panes.listing
         listing.show(self._rows(state))
         if not self._by_hand and listing.rows:
@@ -119,6 +120,10 @@ class ChecksScreen(Screen[None]):
 
     def on_panes_zoomed(self) -> None:
         """On the whole screen there is more to read."""
+        self._show_detail()
+
+    def on_page_resized(self) -> None:
+        """What is in view of a card ends with a whole step."""
         self._show_detail()
 
     def on_listing_chosen(self) -> None:
@@ -294,6 +299,11 @@ class ChecksScreen(Screen[None]):
         bad = {r["check"] for r in results if severity_of(r).is_problem and r["check"] not in running}
         return [row.key for row in rows if row.key in bad]
 
+    def _says(self, key: str) -> bool:
+        """Whether a row is whole in the list."""
+        listing = self.panes.listing
+        return any(row.key == key and listing.is_whole(row) for row in listing.rows)
+
     def _cause(self) -> Cause | None:
         return home.cause_of(self.state, self.panes.listing.key or "") if self.state else None
 
@@ -313,7 +323,11 @@ class ChecksScreen(Screen[None]):
             return card.fold(state, name, home.folds(state).get(name, ()))
         result, cause = self._selected(), self._cause()
         full = self.panes.zoomed == "page"
-        own = card.card(state.report, cause) if cause is not None else []
+        own: list[Para] = []
+        if cause is not None and full:
+            own = card.card(state.report, cause)
+        elif cause is not None:
+            own = card.card(state.report, cause, titled=not self._says(key), room=self.panes.page.room)
         if result is None:
             return own or [Para("nothing fits this filter" if self._filter.text else "no checks")]
         if own and not full:
@@ -321,3 +335,8 @@ class ChecksScreen(Screen[None]):
         check = self._engine.about.checks.get(result["check"])
         everything = detail.detail(state, result, check, full=full)
         return [*own, Para(), *everything] if own else everything
+
+
+def _differ(one: State, other: State) -> bool:
+    """Whether more than time has gone by between them."""
+    return one.report["results"] is not other.report["results"] or one.running.keys() != other.running.keys()

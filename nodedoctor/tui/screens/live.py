@@ -203,7 +203,7 @@ def _ranks(state: State | None) -> dict[int, str]:
     """Who is which rank, by pid."""
     facts = state.report["facts"] if state else {}
     found = facts.get("processes")
-    rows = found.get("all") if isinstance(found, dict) else None
+    rows = found.get("processes") if isinstance(found, dict) else None
     said: dict[int, str] = {}
     for process in rows or ():
         if isinstance(process, dict) and process.get("role"):

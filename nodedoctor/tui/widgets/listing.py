@@ -78,6 +78,10 @@ class Listing(ScrollView, can_focus=True):
         """The key of the row under the cursor."""
         return self._rows[self._index].key if self._rows else None
 
+    def is_whole(self, row: Row) -> bool:
+        """Whether all text of a row without a name is shown."""
+        return not row.name and cell_len(row.text) <= self._room_of(row)
+
     def show(self, rows: Sequence[Row]) -> None:
         """Replace the rows; draws only lines that differ."""
         before, at, key = self._rows, self._index, self.key
@@ -186,8 +190,8 @@ class Listing(ScrollView, can_focus=True):
                 ("> " if here else "  ", "bold"),
                 (fit(row.word, word, self._glyphs.more), row.style + back),
                 ("  ", back),
-                (fit(row.text, self.room - word - len(row.end) - 5, self._glyphs.more), body + back),
-                (f" {row.end}", f"dim {back}"),
+                (fit(row.text, self._room_of(row), self._glyphs.more), body + back),
+                (f" {row.end}" if row.end else "", f"dim {back}"),
             )
         room = self.room - word - name - end - (6 if end else 5)
         return (
@@ -199,6 +203,10 @@ class Listing(ScrollView, can_focus=True):
             (fit(row.text, room, self._glyphs.more), body + back),
             (f" {row.end:>{end}}" if end else "", f"dim {back}"),
         )
+
+    def _room_of(self, row: Row) -> int:
+        """Cells for the text of a row that has no name."""
+        return self.room - self._widths[0] - 4 - (len(row.end) + 1 if row.end else 0)
 
     def _go(self, index: int, by_hand: bool = True) -> None:
         if not self._rows:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -29,6 +30,9 @@ class Page(ScrollView, can_focus=True):
         Binding("slash", "find", "Find in the text", id="filter"),
     ]
 
+    class Resized(Message):
+        """The page is of another size."""
+
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
@@ -38,6 +42,11 @@ class Page(ScrollView, can_focus=True):
         self._width = 0
         self._places: dict[int, int] = {}
         self._at = 0
+
+    @property
+    def room(self) -> Size | None:
+        """Cells for lines and lines in view; None before there is a layout, or while it is hidden."""
+        return Size(self.size.width - 1, self.size.height) if self.size else None
 
     def show(self, about: str, paras: Sequence[Para]) -> None:
         """Show a text about something; another text about the same thing does not move the reader."""
@@ -84,7 +93,8 @@ class Page(ScrollView, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Lines depend on the width."""
+        """Lines depend on the width, and what is in view on the height."""
+        self.post_message(self.Resized())
         if self.size.width - 1 != self._width:
             self._wrap()
             self.refresh()

@@ -200,7 +200,7 @@ def test_gpus_through_wsl2_are_named_so():
         ),
         (
             (bus(8), driven(8), failed("LIB_RM_VERSION_MISMATCH", 18)),
-            "no GPU usable: the driver's libraries and the loaded kernel module have different versions",
+            "no GPU usable: the driver's libraries and the loaded kernel module differ",
         ),
         (
             (bus(1), driven(1, withheld=(0,), control=False), DOCKER, failed("UNKNOWN", 999)),
@@ -457,7 +457,7 @@ def test_libraries_of_another_version_fail(where: Container, action: str):
     )
     (found,) = versions(driver, packages, where)
     assert found.status.value == "fail"
-    assert OLDER in found.summary and f"libcuda.so.1 {VERSION}" in found.summary
+    assert OLDER in found.summary and f"the libraries are {VERSION}" in found.summary
     quoted = [(line.probe, line.like) for line in found.evidence]
     assert any(probe == "driver-files" and "Unattended-Upgrade" in like for probe, like in quoted)
     assert any(probe == "driver-packages" and r"libnvidia\-compute\-580" in like for probe, like in quoted)

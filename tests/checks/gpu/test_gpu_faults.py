@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,6 +153,33 @@ def test_a_board_whose_nvlinks_are_all_missing(fake_nvml: Fake, tmp_path: Path):
     assert [alarm for alarm in alarms(report) if "topo.matrix" in alarm] == [
         "FAIL topo.matrix@: no pair is NV18 or NV6 on HGX H100/H200 8-GPU: SYS"
     ]
+
+
+def test_modules_that_report_no_nvlink_fail_alone_and_together(fake_nvml: Fake, tmp_path: Path):
+    def failed(told: dict[str, object], virtual: bool) -> list[str]:
+        probes = {"nvml": nvml(fake_nvml(told)), "pci": pci(8, "2330", ("22a3",) * 4)}
+        report = replay(tmp_path, {**probes, "machine": machine(virtual=virtual)})
+        return [alarm.split(":")[1] for alarm in alarms(report) if alarm.startswith("FAIL nvlink.links@gpu:")]
+
+    assert failed({"gpu5.links": 0}, virtual=True) == ["5"]
+    assert failed({"links": 0}, virtual=False) == [str(index) for index in range(8)]
+    # A hypervisor, or confidential computing, takes NVLink from all.
+    assert failed({"links": 0}, virtual=True) == []
+    assert failed({"links": 0, "confidential_compute": 1}, virtual=False) == []
+
+
+@pytest.mark.parametrize(("rc", "status"), [(0, "skip"), (None, "unknown")])
+def test_nvidia_smi_that_lists_no_link_and_succeeds_says_that_there_is_none(
+    rc: int | None, status: str, tmp_path: Path
+):
+    """On guests with a virtual GPU `nvidia-smi nvlink -s` prints nothing; nor does a paste of nothing."""
+    (tmp_path / "probes").mkdir()
+    probes = [{"name": "nvidia-smi-nvlink", "outcome": "ok", "rc": rc}]
+    manifest = json.dumps({"schema": "nodedoctor.snapshot/1", "probes": probes})
+    (tmp_path / "manifest.json").write_text(manifest)
+    (tmp_path / "probes" / "nvidia-smi-nvlink.txt").write_text("")
+    report = asyncio.run(Session(Request(replay=tmp_path)).diagnosis().run())
+    assert statuses(report)["nvlink.links"] == status
 
 
 def test_a_gpu_whose_rail_is_gone(tmp_path: Path):

@@ -185,6 +185,16 @@ def test_a_port_without_a_link_that_may_be_spare_only_warns():
     assert sick(*rails(4), replace(spare, counters={"port_rcv_data": 0})) == [("warn", "port:mlx5_4/1")]
     assert sick(*rails(4), replace(spare, phys_state="LinkErrorRecovery")) == [("fail", "port:mlx5_4/1")]
     assert sick(*rails(4), port("mlx5_4", state="INIT", sm_lid=0)) == [("fail", "port:mlx5_4/1")]
+    # Two of five work: the others are cabled on no such machine. Of a set of rails that says nothing.
+    told = sick(*rails(2), down("mlx5_2"), down("mlx5_3"), down("mlx5_4"))
+    assert [status for status, _ in told] == ["note"] * 3
+    assert len(sick(*rails(3), *(down(f"mlx5_{n}") for n in range(3, 8)))) == 5
+    # Nothing works: a card or two may never have been cabled, four rails and more are missed.
+    never = {"port_xmit_data": 0, "port_rcv_data": 0, "link_downed": 0}
+    assert sick(down("mlx5_0", counters=never)) == [("warn", "port:mlx5_0/1")]
+    assert sick(down("mlx5_0", counters={**never, "link_downed": 1})) == [("fail", "port:mlx5_0/1")]
+    dark = [down(f"mlx5_{n}", counters=never) for n in range(4)]
+    assert [status for status, _ in sick(*dark)] == ["fail"] * 4
     # As many ports as GPUs, or named by the job: each is meant to have a link.
     gpus = Pci(tuple(PciDevice(f"0000:1{n}:00.0", "10de", H100, "030200") for n in range(5)))
     assert ("fail", "port:mlx5_4/1") in brief(judge("ib.ports", *node(*rails(4), spare, pci=gpus)))

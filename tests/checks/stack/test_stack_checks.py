@@ -410,7 +410,7 @@ def test_leftovers_that_share_files_are_named_with_what_asked_for_them():
     python = target(f"{NCCL} 2.27.5", "nvidia-nccl-cu13 2.28.9")
     python = replace(python, packages=(*python.packages, jax))
     (found,) = judge("stack.cuda-mixed", python, Torch("2.14.0", "13.0"))
-    assert "nvidia-nccl-cu13 2.28.9 may have been overwritten" in found.summary
+    assert found.fix is not None and "nvidia-nccl-cu13 2.28.9 may have been overwritten" in found.fix.text
     assert found.fix is not None and "jax-cuda12-plugin required them" in found.fix.text
     assert found.fix.commands[1] == "/venv/bin/python -m pip install nvidia-nccl-cu13==2.30.7"
 

@@ -172,6 +172,18 @@ XIDS = [
         "warn",
         "investigate",
     ),
+    # The layout of an older driver, in a log that does not say which driver wrote it.
+    ([xid(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x1 0x0 0x0 0x0)")], "note", None),
+    # A word of neither layout, of a unit that NVIDIA always answers in the same way for this status.
+    ([xid(145, "RLW_CTRL Nonfatal XC1 i0 Link 09 (0x00008025 0x80000000 0x0 0x0 0x0 0x0)")], "note", None),
+    (
+        [xid(145, "RLW_SRC_TRACK Nonfatal XC0 i0 Link 2 (0x00000e2 0x00000004 0x0 0x0)")],
+        "warn",
+        "restart-job",
+    ),
+    # Somebody took the link down: no reset is asked for, and the link is gone.
+    ([xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x0 0x0 0x0 0x0 0x0)")], "warn", "none"),
+    ([xid(149, "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x0 0x0 0x0 0x0 0x0)")], "fail", "reset-gpu"),
 ]
 
 
@@ -201,6 +213,23 @@ def test_a_programs_error_is_history_after_a_day_on_a_gpu_that_counts_none():
     assert brief(found("kernel.xid", old, another, last, gpus=gpus())) == [("warn", "gpu:3")]
     hardware = xid(79, "GPU has fallen off the bus.")
     assert brief(found("kernel.xid", old, hardware, last, gpus=gpus()))[0] == ("fail", "gpu:3")
+
+
+def test_an_api_mismatch_names_both_versions_and_no_time_of_the_log():
+    told = ("[  132.1] NVRM: API mismatch: the client has the version 550.90.07, but",)
+    (one,) = found("kernel.driver", *told, "[  132.1] NVRM: this kernel module has the version 550.54.15.")
+    assert "550.90.07 and 550.54.15" in one.summary
+
+
+def test_what_a_broken_link_leaves_behind_is_no_error_of_the_program():
+    last = f"[{20 * DAYS:.6f}] usb 1-1: new device"
+    removed = xid(45, "pid=9, name=python3, Ch 1 caused by previous Xid 149")
+    (one,) = found("kernel.xid", removed, last, gpus=gpus())
+    assert (one.status.value, one.subject) == ("warn", "gpu:3") and "NVLink" in one.summary
+    refused = xid(137, "pid=9, name=python3", seconds=120)
+    down = xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)", bus="0000:09:00.0", seconds=100)
+    assert brief(found("kernel.xid", refused, last, gpus=gpus())) == [("note", "xid:programs")]
+    assert ("warn", "gpu:3") in brief(found("kernel.xid", refused, down, last, gpus=gpus()))
 
 
 def test_one_buggy_job_on_many_gpus_is_one_note():
@@ -503,6 +532,11 @@ NIC = "mlx5_core 0000:5d:00.0"
         ([f"[9.0] {NIC}: Port module event[error]: module 0, Cable error, Bus stuck"], ["warn"]),
         ([f"[9.0] {NIC}: Port module event: module 0, Cable plugged"], ["pass"]),
         (["[9.0] NETDEV WATCHDOG: ens1np0 (mlx5_core): transmit queue 5 timed out"], ["warn"]),
+        (["[9.0] efa 0000:60:00.0 rdmap96s0: Wait for completion (polling) timeout"], ["fail"]),
+        (
+            ["[9.0] efa 0000:60:00.0 rdmap96s0: Failed to process command CREATE_QP (opcode 1) err -12"],
+            ["note"],
+        ),
         ([f"[9.0] {NIC} ens1np0: Link down"], ["note"]),
         ([f"[9.0] {NIC} ens1np0: Link up"], ["pass"]),
         ([f"[9.0] {NIC} ens1np0: Link up", f"[9000.0] {NIC} ens1np0: Link down"], ["warn"]),

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,32 +71,6 @@ def test_dumps(python: str, fault: str, rank: int, cause: str, tmp_path: Path) -
     assert verdict.cause == cause
     # Two collectives that meet may abort a rank before it dumps; without it there can be no majority.
     assert named == [rank] or (len(list(dumps.iterdir())) < 4 and named == [])
-
-
-@pytest.fixture
-def memory_cgroup() -> Iterator[Path]:
-    """A group of cgroup v1 or v2 in which processes may use 150 MiB and no swap."""
-    groups = Path("/sys/fs/cgroup")
-    v1 = (groups / "memory/memory.limit_in_bytes").exists()
-    group = groups / ("memory" if v1 else "") / f"nodedoctor-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no memory cgroup can be made here: {error}")
-    try:
-        limits = (
-            ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-            if v1
-            else ("memory.max", "memory.swap.max")
-        )
-        if not (group / limits[0]).exists():
-            pytest.skip("the memory controller is not delegated to here")
-        (group / limits[0]).write_text(str(150 << 20))
-        if (group / limits[1]).exists():
-            (group / limits[1]).write_text(str(150 << 20) if v1 else "0")
-        yield group
-    finally:
-        group.rmdir()
 
 
 def kernel_log() -> list[str]:

@@ -14,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from say import caught, culprits
 
+from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.flight.dump import Dump, _dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import report
 from nodedoctor.triage.flight.stitch import HEAD, TAIL, stitched
 from nodedoctor.triage.flight.unpickle import PickleRefused, load
 from nodedoctor.triage.job import examine
+from nodedoctor.triage.live import saved
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 
 Entry = dict[str, Any]
 
@@ -89,6 +92,50 @@ def test_a_rank_that_runs_ahead_is_no_culprit(tmp_path: Path) -> None:
     dumps = behind(4, 2)
     dumps[0]["entries"] += [entry(seq, state="scheduled") for seq in (6, 7, 8)]
     assert culprits(examine([write(tmp_path, dumps)])) == [2]
+
+
+def black_box(
+    folder: Path, host: str, *ranks: RankProcess, at: float, dumps: dict[int, Any] | None = None
+) -> Path:
+    """The folder that a watch on one node leaves."""
+    box = folder / f"{host}-{at:.0f}"
+    (box / "fr").mkdir(parents=True)
+    for name in ("run.json", "samples.jsonl"):
+        (box / name).write_text("{}")
+    look = LiveJob(host, ranks, time=at)
+    (box / "capture.json").write_text(json.dumps(saved.document(look)))
+    write(box / "fr", dumps or {}, prefix="rank_")
+    return box
+
+
+def waiting(rank: int, function: str = "all_reduce", **more: Any) -> RankProcess:
+    frame = Frame("/v/torch/distributed/distributed_c10d.py", 1, function)
+    return RankProcess(100 + rank, rank, 4, 2, ("S", "S"), threads=(Thread((frame,)),), **more)
+
+
+def test_the_looks_of_all_nodes_and_their_dumps_are_one_job(tmp_path: Path) -> None:
+    """All ranks are in the same call: only the recorder says that one of them has not come to it."""
+    dumps = behind(4, 2)
+    black_box(tmp_path, "n1", waiting(0), waiting(1), at=1e9, dumps={r: dumps[r] for r in (0, 1)})
+    black_box(tmp_path, "n2", waiting(2), waiting(3), at=1e9 + 5, dumps={r: dumps[r] for r in (2, 3)})
+    found = examine([str(tmp_path)])
+    assert (found.verdict.cause, culprits(found)) == ("cpu_stuck_or_slow_rank", [2])
+    assert found.verdict.coverage.ranks_seen == (0, 1, 2, 3)
+    assert [standing.hosts for standing in found.verdict.standings] == [("n1", "n2")]
+
+
+def test_an_earlier_hang_in_the_same_folder_is_left_out(tmp_path: Path) -> None:
+    """Its stacks and its dumps: rank 3 was missing then."""
+    old = black_box(tmp_path, "n1", waiting(0), waiting(3, "x"), at=1e9, dumps=behind(4, 3))
+    dumps = behind(4, 2)
+    black_box(tmp_path, "n1", *map(waiting, range(4)), at=1e9 + 9, dumps=dumps)
+    found = examine([str(tmp_path)])
+    assert culprits(found) == [2]
+    assert any(str(old) in note for note in found.verdict.coverage.notes)
+    two_jobs = black_box(tmp_path, "n1", waiting(0, job="other"), at=1e9 + 5)
+    notes = examine([str(tmp_path)]).verdict.coverage.notes
+    assert not any(str(two_jobs) in note for note in notes)
+    assert any("another job runs there" in note for note in notes)
 
 
 @pytest.mark.parametrize("odd", [{"numel": 128}, {"op": "broadcast"}, {"input_dtypes": ["BFloat16"]}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,59 @@ def test_what_moves_is_not_stuck() -> None:
 
 def test_all_in_the_same_collective_blames_nobody() -> None:
     assert judged(*WAITING, rank(2, "all_reduce"))[0] == ""
+
+
+def test_ranks_that_wait_in_different_collectives_disagree() -> None:
+    other = rank(2, "broadcast")
+    cause, who, headline = judged(*WAITING, other)
+    assert (cause, who) == ("collective_mismatch", [2])
+    assert "ranks 0, 1 and 3 in all_reduce and rank 2 on node-1 in broadcast" in headline
+    tied = judged(*WAITING[:2], rank(2, "broadcast"), rank(3, "broadcast"))
+    assert tied[:2] == ("collective_mismatch", [])  # either half may be the wrong one
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        rank(2, "broadcast", moved=True),
+        rank(2, "synchronize", "/v/torch/cuda/__init__.py"),  # for some collective: it does not say which
+        rank(5, "broadcast"),  # and rank 2 was not seen: it may be the one that all wait for
+    ],
+    ids=["moving", "gpu", "not-all-seen"],
+)
+def test_different_collectives_that_prove_no_disagreement(other: RankProcess) -> None:
+    size = 8 if other.rank == 5 else 4
+    processes = [replace(process, world_size=size, local_world_size=None) for process in (*WAITING, other)]
+    assert judged(*processes)[0] == ""
+
+
+def standing(number: int, function: str, line: int = 1, wchan: str = "", **more: Any) -> RankProcess:
+    """A rank in a program's own code: no library that we know waits there."""
+    main = Thread((Frame("/job/own.py", line, function), Frame("/job/own.py", 90, "<module>")))
+    return RankProcess(100 + number, number, 4, 4, states=("S", "S"), threads=(main,), wchan=wchan, **more)
+
+
+@pytest.mark.parametrize(
+    ("crowd", "odd"),
+    [
+        (("exchange", 1), ("load", 1)),
+        (("step", 7), ("step", 3)),
+        (("step", 7, "sk_wait_data"), ("step", 7, "futex_wait_queue")),
+    ],
+    ids=["function", "line", "kernel"],
+)
+def test_the_odd_one_out_where_ranks_talk_by_unknown_means(crowd: Any, odd: Any) -> None:
+    cause, who, _ = judged(*(standing(number, *crowd) for number in (0, 1, 3)), standing(2, *odd))
+    assert (cause, who) == ("cpu_stuck_or_slow_rank", [2])
+    assert judged(*(standing(number, *crowd) for number in range(4))) == ("", [], "")
+    moving = standing(0, *crowd, moved=True)
+    assert judged(moving, *(standing(n, *crowd) for n in (1, 3)), standing(2, *odd))[0] == ""
+
+
+def test_two_halves_and_three_places_blame_nobody() -> None:
+    halves = [standing(number, "a" if number < 2 else "b") for number in range(4)]
+    three = [standing(number, "abc"[min(number, 2)]) for number in range(4)]
+    assert judged(*halves) == judged(*three) == ("", [], "")
 
 
 def test_counts_that_move_prove_life() -> None:

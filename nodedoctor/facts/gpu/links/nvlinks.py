@@ -62,6 +62,10 @@ def _unseen(gpus: Gpus | Unseen, listed: tuple[Gpu, ...], status: Observation) -
         return Unseen.skip(f"{known[0].name} has no NVLink")
     if isinstance(gpus, Unseen) and not gpus.applies:
         return gpus
+    modules = [model for model in known if model.topo_token and not model.nvlink_optional]
+    guest = any(gpu.virtualization_mode == "vgpu" for gpu in listed)
+    if status.answered and status.rc == 0 and not status.text.strip() and (guest or not modules):
+        return Unseen.skip("nvidia-smi lists no NVLink")
     return Unseen.of(status, WAY_OUT)
 
 

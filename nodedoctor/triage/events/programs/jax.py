@@ -7,7 +7,7 @@ coordination_service_agent.cc, xla/pjrt/distributed/client.h, xla/service/rendez
 from __future__ import annotations
 
 from nodedoctor.triage.events.sign import Sign, rank_number, sign, symptom
-from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.store import BarrierMissed, StoreWait
 from nodedoctor.triage.events.watchdog import Dying, TimedOut
 from nodedoctor.triage.model import CollectiveCall
 
@@ -27,6 +27,15 @@ SIGNS: tuple[Sign, ...] = (
         r"cluster registration failed|Barrier timed out\. Id: \[Init\]",
         "not all tasks registered with the coordination service: some never started, died or cannot reach it",
     ),
+    symptom(
+        "network_socket_interface",
+        "coordinator-unreachable",
+        r"UNAVAILABLE: ?failed to connect to all addresses|Failed to connect to remote host:"
+        r"|DEADLINE_EXCEEDED.{0,400}CoordinationService/RegisterTask"
+        r"|calling /tensorflow\.CoordinationService/RegisterTask",
+        "the coordinator's address does not answer: it never started, it ended, or the way to it is blocked",
+    ),
+    sign(r"DEADLINE_EXCEEDED: GetKeyValue\(\) timed out", lambda _: StoreWait(None, False)),
     sign(rf"^{_TASK}$", lambda found: BarrierMissed((rank_number(found["rank"]),))),
     sign(
         r"Terminating process because the (?:JAX )?\w+ service detected fatal errors",

@@ -17,10 +17,14 @@ _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "
 
 @record
 class ProcessExit:
-    """A process ended with this code: negative for a signal. `first`: its launcher saw this one first."""
+    """A process ended with this code: negative for a signal. `first`: its launcher saw this one first.
+
+    `at` is when, in its launcher's own words: it sorts, and is compared with nothing of another program.
+    """
 
     code: int
     first: bool = False
+    at: str = ""
 
     @property
     def signal(self) -> int | None:
@@ -120,6 +124,11 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: ProcessExit(1, first=True),
     ),
     sign(
+        r"detected that one or more processes exited with non-zero"
+        r"|Per user-direction, the job has been aborted",
+        lambda _: Stopped(),
+    ),
+    sign(
         r"^\s*Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]",
         lambda _: ProcessExit(1, first=True),
     ),
@@ -142,14 +151,27 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
+    sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
+        r"pod (?P<host>[\w.-]+) container \S+ exitCode: (?P<code>[1-9]\d*)"
+        r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
+        lambda found: ProcessExit(numeral(found["code"] or found["pods"])),
+    ),
+    symptom(
+        "peer_died",
+        "crash-loop",
+        r"\bCrashLoopBackOff\b|Back-off restarting failed container",
+        "a container ends each time that it is started (CrashLoopBackOff)",
+        decisive=False,
+    ),
     sign(
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
         r"(?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$",
         lambda found: ProcessExit(_signal(found["signal"])),
     ),
     sign(
-        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted)"
-        r"|(?P<received>SIGSEGV|SIGABRT|SIGBUS) received"
+        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
+        r"|Floating point exception|Illegal instruction)"
+        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL)) received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
             -int(
@@ -210,4 +232,5 @@ class ElasticBlock:
             return None
         done, self._row = self._row, {}
         code = re.match(r"(-?\d{1,10})\b", done["exitcode"])
-        return (ProcessExit(int(code[1]), first=self._root), done) if code else None
+        at = done.get("time", "")
+        return (ProcessExit(int(code[1]), first=self._root, at=at), done) if code else None

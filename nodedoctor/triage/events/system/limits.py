@@ -15,6 +15,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|Unexpected bus error encountered in worker",
         "a data-loader worker ran out of shared memory",
         personal=True,
+        owner="CONFIG",
     ),
     symptom(
         _LIMITS,
@@ -39,6 +40,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|OSError: \[Errno 12\] Cannot allocate memory",
         "memory could not be mapped or shared",
         personal=True,
+        owner="CONFIG",
     ),
     symptom(
         _LIMITS,

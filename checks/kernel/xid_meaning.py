@@ -1,0 +1,175 @@
+"""What the Xids of one GPU mean together: how bad each number is, and what NVIDIA's catalogue asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nodedoctor.facts.kernel.events import LoggedXid
+from nodedoctor.knowledge import xids as table
+from nodedoctor.knowledge.fixes.recovery import recovery_fix
+from nodedoctor.model import Action, Status
+from nodedoctor.record import record
+
+_CONTAINED = 94
+"""Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
+_LINK_CODES = (74, *range(144, 151))
+_LINK_SECONDS = 30.0
+"""A link that went down within so much before explains a refused peer access (catalogue, XID_137_FLOW)."""
+_REFUSED = 137
+_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = re.compile(
+    r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
+)
+_RANK = (Status.FAIL, Status.WARN, Status.PASS)
+
+
+@record
+class Judged:
+    """All errors of one number on one GPU: how bad, what they mean, what to do."""
+
+    code: int
+    status: Status
+    meaning: str
+    action: Action
+    advice: str
+    events: tuple[LoggedXid, ...]
+    of_program: bool = False
+
+    @property
+    def times(self) -> str:
+        """How often, as it stands behind the number."""
+        return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
+
+
+def judge_events(events: Iterable[LoggedXid], branch: int) -> list[Judged]:
+    """The errors by number, the worst first; `branch` is the driver's, which decides how words are read."""
+    by_code: dict[int, list[LoggedXid]] = {}
+    causes: dict[int, LoggedXid] = {}
+    for event in events:
+        by_code.setdefault(event.code, []).append(event)
+        if (cause := cause_of(event)) is not None:
+            causes.setdefault(cause, event)
+    for code, event in causes.items():  # the line of the cause itself is lost
+        by_code.setdefault(code, [event])
+    known = [one for code, found in by_code.items() if (one := _judge(code, tuple(found), branch))]
+    return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
+
+
+def of_programs(events: Iterable[LoggedXid]) -> frozenset[LoggedXid]:
+    """The errors whose likeliest culprit is the program, not the node.
+
+    A channel that was removed (45) is of what its line names as cause, and a refused peer access (137) of a
+    link that went down within half a minute, on whichever GPU.
+    """
+    listed = list(events)
+    broken = [event for event in listed if event.code in _LINK_CODES]
+    return frozenset(event for event in listed if _of_program(event) and not _of_a_link(event, broken))
+
+
+def _of_program(event: LoggedXid) -> bool:
+    cause = cause_of(event)
+    row = table.xid(event.code if cause is None else cause)
+    return row is not None and row.of_program
+
+
+def _of_a_link(event: LoggedXid, broken: Iterable[LoggedXid]) -> bool:
+    if event.code != _REFUSED:
+        return False
+    at = event.when.seconds
+    return any(
+        at is None or one.when.seconds is None or abs(at - one.when.seconds) <= _LINK_SECONDS
+        for one in broken
+    )
+
+
+def cause_of(event: LoggedXid) -> int | None:
+    """The number that an Xid 45 names as its cause; None for any other."""
+    found = _CAUSED.search(event.text) if event.code == 45 else None
+    return int(found.group(1)) if found else None
+
+
+def recovery_asked(event: LoggedXid) -> int | None:
+    """The recovery action an Xid 154 changes to; None for any other."""
+    told = _RECOVERY.search(event.text) if event.code == 154 else None
+    return int(told.group(1), 16) if told else None
+
+
+def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | None:
+    row = table.xid(code)
+    if row is None:
+        return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events)
+    if code == 154:
+        return _recovery(events)
+    advice = row.what_to_do
+    if row.level == "decode":
+        return max((_nvlink5(event, events, row, branch) for event in events), key=_badness)
+    status = {"fatal": Status.FAIL, "warn": Status.WARN, "info": Status.PASS}[row.level]
+    if code == _CONTAINED:
+        status = Status.FAIL
+    if advice.key == "ignore_unless_repeat" and len(events) == 1:
+        status = Status.PASS
+    if row.legacy:
+        status = Status.WARN
+    return Judged(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)
+
+
+def _advice(row: table.XidRow) -> str:
+    """What to do, and the catalogue's rule where one number has several stories."""
+    rule = table.workflow(row.investigate or "") or table.workflow(row.bucket or "")
+    return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
+
+
+def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
+    """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
+    value = recovery_asked(events[-1])
+    wanted = table.recovery_action(value) if value is not None else None
+    if value == 0:
+        return None
+    if wanted is None:
+        number = "an action" if value is None else f"recovery action 0x{value:x}"
+        what, advice = (
+            f"{number} unknown to this version",
+            "Run `nvidia-smi -q`: it shows the action.",
+        )
+        return Judged(154, Status.FAIL, f"the driver requests {what}", "investigate", advice, events)
+    text = recovery_fix(wanted.word, 0).text
+    meaning = f"the driver requests a recovery action: {wanted.name}"
+    return Judged(154, Status.FAIL, meaning, wanted.action, text, events)
+
+
+def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
+    """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
+    found = _NVLINK5.search(event.text)
+    words = (
+        [int(word, 16) for word in re.findall(r"0x([0-9a-fA-F]{1,8})\b", found.group("words"))]
+        if found
+        else []
+    )
+    code = (
+        table.nvlink5(row.xid, words[0], words[1], branch, found.group("unit"))
+        if found and len(words) > 1
+        else None
+    )
+    fatal = found is not None and found.group("grade") == "Fatal"
+    if code is not None:
+        status, key = _BUCKETS.get(code.bucket, (Status.WARN, "restart_app"))
+        if fatal and status is Status.PASS:
+            status = Status.WARN  # nothing to do for the GPU, and a link that somebody took down
+        advice = table.advice(key)
+        rule = table.workflow(code.bucket)
+        text = f"{advice.text} {rule.rule}" if rule else advice.text
+        meaning = f"{row.meaning} {code.unit}: {code.bucket}"
+        return Judged(row.xid, status, meaning, advice.action, text, events)
+    advice = table.advice("reset_gpu") if fatal else row.what_to_do
+    status = Status.FAIL if fatal else Status.WARN
+    return Judged(row.xid, status, row.meaning, advice.action, advice.text, events)
+
+
+_BUCKETS = {"IGNORE": (Status.PASS, "ignore"), "RESET_GPU": (Status.FAIL, "reset_gpu")}
+"""What NVIDIA's buckets of NVLink 5 sub-codes ask for; the others restart the program."""
+
+
+def _badness(one: Judged) -> int:
+    return -_RANK.index(one.status)

@@ -1,0 +1,48 @@
+"""What the kernel said since a job began about its processes or the GPUs: kept when the job hangs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
+from nodedoctor.engine.children import child_process
+from nodedoctor.engine.registry import Command
+from nodedoctor.json_shapes import document, text, whole
+from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events.system.kernel import Stalled, Xid
+from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.model import Place
+from nodedoctor.triage.read.lines import parse
+from nodedoctor.triage.read.times import seconds
+
+DEADLINE = 8.0
+"""Seconds for the log, which a journal on a slow disk may need."""
+SLACK = 60.0
+"""Seconds that the log's clock may be off: it counts from the boot, and a suspended machine's is late."""
+YEAR = 366 * 86400.0
+"""Seconds after which the times of `read/times.py` begin again."""
+MOST = 200
+"""Lines that are kept, the newest of them."""
+
+
+async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
+    """Kernel messages about memory, GPUs and stalls since the first of these processes began."""
+    if not ranks:
+        return ()
+    seen = await child_process.run("kernel-log", Command(child_process.child("kernel/kernel_log")), DEADLINE)
+    told = document(seen) or {}
+    boot = whole(told, "boot_epoch")
+    if boot is None:
+        return ()
+    began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)
+    since = seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
+    kept = (line for line in text(told, "text").splitlines() if _matters(line, since))
+    return tuple(kept)[-MOST:]
+
+
+def _matters(line: str, since: float) -> bool:
+    """Whether a line can explain the end of a process, and is new enough; its time has no year."""
+    events = read_events(parse(line, Place("kernel log", 0)))
+    times = (event.time for event in events if isinstance(event.what, (HostOom, Xid, Stalled)))
+    return any(moment is not None and (moment - since) % YEAR < YEAR / 2 for moment in times)

@@ -1,0 +1,49 @@
+"""Headlines of causes: one clause that makes sense alone, without what is for the evidence."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.model import Finding
+from nodedoctor.wording import SUMMARY, about
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_ASIDE = re.compile(r" \([^()]*\)")
+_CLAUSE = (re.compile("; |: "), re.compile(", "))
+_WHEN = re.compile(
+    r"(?:,? \d+ times)?(?: (?:at|from|to) (?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
+    r"[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?"
+    r"|\d+(?:\.\d+)? s(?: after boot|(?= to \d+(?:\.\d+)? s after boot))))+"
+)
+_OPEN = re.compile(r"\([^)]*$| '[^']*$")
+_ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
+
+
+def headline(finding: Finding, shared: int) -> str:
+    """One clause that makes sense alone; when it happened is for the evidence."""
+    summary = _WHEN.sub("", finding.summary)
+    if shared > 1:
+        kind = "GPUs" if finding.subject.startswith("gpu:") else "ports"
+        return shortened(f"all {shared} {kind}: {summary}", SUMMARY)
+    if finding.headline:
+        return shortened(finding.headline, SUMMARY)
+    return shortened(about(finding.subject, summary), SUMMARY)
+
+
+def shortened(text: str, longest: int) -> str:
+    """The first sentence of a text, and of it what fits, ended at a clause or a word."""
+    plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
+    if len(plain) > longest:
+        plain = _ASIDE.sub("", plain)
+    if len(plain) <= longest:
+        return plain
+    for mark in _CLAUSE:
+        ends = [found.start() for found in mark.finditer(plain, longest * 2 // 5, longest)]
+        if whole := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
+            return whole[-1]
+    return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
+
+
+def masked(summary: str) -> str:
+    """A summary without the numbers and addresses that differ from device to device."""
+    return _NUMBER.sub("#", _ADDRESS.sub("#", summary))

@@ -1,0 +1,103 @@
+"""What IMEX says of the trays of its domain: `nvidia-imex-ctl -N`."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.knowledge.gpus import gpu_model, platforms_of
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
+from nodedoctor.record import record
+
+NAME = "imex-domain"
+UNIT = "nvidia-imex"
+_NO_DOMAIN = "no multi-node NVLink here"
+_NOT_RUNNING = "nvidia-imex does not run here"
+_NODE = re.compile(
+    r"^[ \t]*Node #(?P<number>\d{1,4})\s+[-*]\s+(?P<host>\S{1,255})(?:\s+\*)?\s+-\s+(?P<status>[A-Z_]{2,40})"
+    r"(?:\s+-\s+Version:\s*(?P<version>\S{1,40}))?",
+    re.MULTILINE,
+)
+_STATE = re.compile(r"^[ \t]*Domain State:\s*(?P<state>[A-Z_]{2,40})", re.MULTILINE)
+_ROW = re.compile(
+    r"^[ \t]*(?P<number>\d{1,4})(?P<marks>(?:[ \t]+(?:[INRDAC]|!V!|!M!))+)[ \t]*$", re.MULTILINE
+)
+
+
+@probe(NAME, timeout=8, after=("pci", "services"))
+def imex_domain(options: Options, pci: Observation, services: Observation) -> Command | Observation:
+    """`nvidia-imex-ctl -N` where the service runs: it asks the daemons of all trays, which may take long."""
+    bus, units = Pci.parse(pci), Services.parse(services)
+    if isinstance(bus, Pci) and not any(_shares_memory(gpu.pci_id) for gpu in bus.gpus):
+        return skipped(NAME, _NO_DOMAIN)
+    unit = units.get(UNIT) if isinstance(units, Services) else None
+    if unit is None or not unit.running:
+        return skipped(NAME, _NOT_RUNNING)
+    return Command(("nvidia-imex-ctl", "-N"))
+
+
+def _shares_memory(pci_id: str) -> bool:
+    model = gpu_model("", pci_id)
+    return any(board.imex for board in platforms_of(model)) if model else False
+
+
+@record
+class ImexNode:
+    """One tray of the domain. `status` is READY, UNAVAILABLE, WAITING_FOR_PEERS ... (dcgm_fields.h)."""
+
+    number: int
+    host: str
+    status: str
+    version: str | None = None
+
+    @property
+    def said(self) -> Evidence:
+        """Its line."""
+        return quoted_like(NAME, rf"^[ \t]*Node #{self.number}\s.*")
+
+
+def _not_asked(seen: Observation, board: Board | Unseen, services: Services | Unseen) -> Unseen | None:
+    """Why nobody had to ask; older recordings have no answer of this tool, but the board and the services."""
+    unit = services.get(UNIT) if isinstance(services, Services) else None
+    if isinstance(board, Board) and not (board.known_platform and board.known_platform.imex):
+        return Unseen.skip(_NO_DOMAIN)
+    if isinstance(services, Services) and not (unit and unit.running):
+        return Unseen.skip(_NOT_RUNNING)
+    return Unseen.skip(seen.note) if seen.note in (_NO_DOMAIN, _NOT_RUNNING) else None
+
+
+@fact(NAME, Board, Services)
+@record
+class ImexDomain:
+    """The state of the domain (UP, DEGRADED, DOWN; None not told), its trays, and marks between them.
+
+    `marks` are the letters that stand in the table of connections: C is connected, !V! another version, !M!
+    another list of trays.
+    """
+
+    state: str | None
+    nodes: tuple[ImexNode, ...]
+    marks: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(
+        cls, seen: Observation, board: Board | Unseen, services: Services | Unseen
+    ) -> ImexDomain | Unseen:
+        """Read the text; without any tray it is none. Skipped where the node has no domain."""
+        if not seen.answered:
+            return _not_asked(seen, board, services) or Unseen.of(seen)
+        nodes = {
+            int(found["number"]): ImexNode(
+                int(found["number"]), found["host"], found["status"], found["version"]
+            )
+            for found in _NODE.finditer(seen.text)
+        }
+        if not nodes:
+            return Unseen.of(seen)
+        state = _STATE.search(seen.text)
+        marks = dict.fromkeys(mark for row in _ROW.finditer(seen.text) for mark in row["marks"].split())
+        trays = tuple(nodes[number] for number in sorted(nodes))
+        return cls(state["state"] if state else None, trays, tuple(marks))

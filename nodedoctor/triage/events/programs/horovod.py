@@ -1,0 +1,41 @@
+"""Horovod: its coordinator counts who has not submitted a tensor that others wait for, and goes on waiting.
+
+The texts are those of horovod/common/operations.cc until 0.17 and stall_inspector.cc since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.triage.events.sign import Sign, ranks_in, sign
+from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.watchdog import Dying
+from nodedoctor.triage.model import LARGEST_WORLD, Event, Line, Who
+
+_WHERE = "a collective of Horovod's"
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        r"\[missing ranks: ?(?P<missing>[\d, ]+)\]",
+        lambda found: BarrierMissed(ranks_in(found["missing"]), _WHERE, passing=True),
+    ),
+    sign(r"Horovod has been shut down", lambda _: Dying("Horovod shut down, as after the end of any rank")),
+)
+
+
+class Stalls:
+    """The newer list has a line for each missing rank, whose number stands in front like a label."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def read(self, line: Line) -> Iterator[Event[BarrierMissed]]:
+        """The rank that a line of the list names."""
+        if line.text.startswith("Missing ranks:"):
+            self._open = True
+            return
+        label = dict(line.who.labels).get("label")
+        self._open = self._open and label is not None and line.text.startswith("[")
+        if self._open and label is not None and label < LARGEST_WORLD:
+            missed = BarrierMissed((label,), _WHERE, passing=True)
+            yield Event(missed, line.place, Who(), line.time, line.text)

@@ -1,0 +1,119 @@
+"""What is known of a failure whose cause is not: who waited, who ended, what was said first."""
+
+from __future__ import annotations
+
+from textwrap import shorten
+from typing import Any
+
+from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.local import SAID
+from nodedoctor.triage.causes.who import called, listed
+from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.seen import Article
+from nodedoctor.triage.events.stacks import Stack
+from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.trace import CutShort, Raised
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Heartbeat
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.story import Story
+from nodedoctor.wording import decimal
+
+_ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
+_OWN_WORDS = (Raised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
+"""What a process says itself when it ends because of another one."""
+
+
+def open_question(story: Story) -> str:
+    """What is known of a failure whose cause is not."""
+    if story.of(Article):
+        return "this is a page about a failure and not its log: what it quotes does not decide"
+    first = story.first_wait
+    if first is None:
+        said = next((event.what.told for event in story.of(NcclError) if event.what.told), "")
+        if said:
+            return f"NCCL gave up with {said!r}, and what was read does not say why"
+        if story.of(Stack):
+            return "processes were looked at, and their stacks do not show who holds the job up"
+        return _ended_first(story) or _cut_short(story) or _first_words(story)
+    same = [wait.who for wait in story.waits if wait.work.signature[:2] == first.work.signature[:2]]
+    who = called(same) or "a rank"
+    limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
+    what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
+    size = groups.entered(story)
+    if size is not None:
+        return (
+            f"all {size} ranks entered {what}, number {first.work.seq}, and none left it in time: the path"
+            " between their GPUs, an earlier operation on one of them, or two groups in a different order"
+        )
+    if not first.work.op:
+        return f"{who} gave up waiting{limit}; no line tells the collective or its number"
+    seen = {wait.who.rank for wait in story.waits}
+    others = sorted(story.ranks_seen - seen)
+    if others and len(story.ranks_seen) == story.expected:
+        return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
+    return f"{who} waited{limit} in {what} for a rank that these logs do not show"
+
+
+def _cut_short(story: Story) -> str:
+    """Where the log was in a traceback when it ended."""
+    cut = story.of(CutShort)
+    if not cut:
+        return ""
+    who = called(event.who for event in cut[:1])
+    frame = cut[0].what.frames[-1] if cut[0].what.frames else None
+    where = f" at {frame.file.rpartition('/')[2]}, line {frame.line}," if frame is not None else ""
+    of = f" of {who}" if who else ""
+    return f"the log ends in a traceback{of},{where} before the line that names the exception"
+
+
+def _first_words(story: Story) -> str:
+    """The first line about trouble, where nothing explains it."""
+    told = [event for event in story.trouble if not _table(event)] or story.trouble
+    first = min(
+        told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
+    )
+    said = f"; it begins with: {shorten(first.text, SAID, placeholder=' ...')}" if first is not None else ""
+    return f"the job failed, and what was read does not say why{said}"
+
+
+def _ended_first(story: Story) -> str:
+    """What a launcher saw of the first process that ended, or a server's watchdog of its ranks."""
+    stuck = [event for event in story.of(Heartbeat) if event.what.of_server]
+    if stuck:
+        who = called(event.who for event in stuck) or "a process"
+        return (
+            f"{who} finished no step for {stuck[0].what.seconds_stuck} s, and the server's watchdog ended the"
+            " server; what held it up is not in these logs"
+        )
+    status = next((event for event in story.of(CollectiveStatus) if event.what.stuck is not None), None)
+    if status is not None:
+        behind = (status.what.enqueued or 0) - (status.what.stuck or 0)
+        more = f", with {behind} more enqueued behind it" if behind > 0 else ""
+        who = called([status.who]) or "a rank"
+        return (
+            f"{who} gave up waiting in collective number {status.what.stuck}{more}; the line that names the"
+            " collective is not in these logs"
+        )
+    first = _first_to_end(story)
+    said = [event for event in story.trouble if isinstance(event.what, _OWN_WORDS) and not _table(event)]
+    if first is None or said:
+        return ""
+    return (
+        f"{called([first.who]) or 'a process'} ended first, with exit code {first.what.code}, and its own"
+        " error is not in these logs"
+    )
+
+
+def _first_to_end(story: Story) -> Event[ProcessExit] | None:
+    """The process that ended by itself before all others, as far as its launcher tells."""
+    ends = story.of(ProcessExit)
+    began = min((event.what.at for event in ends if event.what.at), default="")
+    early = [event for event in ends if began and event.what.at == began]
+    named = [event for event in ends if event.what.first] or (early if len(early) == 1 else [])
+    return next((event for event in named if event.what.code > 0), None)
+
+
+def _table(event: Event[Any]) -> bool:
+    """True for the exception with which torchrun shows its list of ends."""
+    return isinstance(event.what, Raised) and event.what.type.endswith("ChildFailedError")
