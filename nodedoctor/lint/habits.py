@@ -73,7 +73,8 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     where = "NVLink" if node.nvlink else "NVLink, if there is any,"
     text = (
         f"debug setting left on: traffic bypasses {where} (10-40x slower). "
-        "It goes through host memory. If a hang disappears with it, ACS, IOMMU or the NVLink fabric is the cause"
+        "It goes through host memory. If a hang disappears with it, "
+        "ACS, IOMMU or the NVLink fabric is the cause"
     )
     fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
     return Remark(

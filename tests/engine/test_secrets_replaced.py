@@ -187,10 +187,10 @@ def test_long_values_end(piece):
 
 
 UNITS = (
-    "\n", " ", "a", "0", "-", "_", ".", "/", ":", "=", "@", '"', "\\", "{", "A_", "a=", "a ", "--a ", "password",
-    "password ", "password=", "http://", "x://a:", "bearer ", "basic ", "curl -u ", "mysql ", "login ",
-    "wandb login ", "-----BEGIN PRIVATE KEY", "sig=", "hf_", "eyJ", "export ", "export A", "KeyError: ",
-    "sshpass -p", "token: ",
+    "\n", " ", "a", "0", "-", "_", ".", "/", ":", "=", "@", '"', "\\", "{", "A_", "a=", "a ", "--a ",
+    "password", "password ", "password=", "http://", "x://a:", "bearer ", "basic ", "curl -u ", "mysql ",
+    "login ", "wandb login ", "-----BEGIN PRIVATE KEY", "sig=", "hf_", "eyJ", "export ", "export A",
+    "KeyError: ", "sshpass -p", "token: ",
 )  # fmt: skip
 
 
