@@ -29,7 +29,7 @@ from nodedoctor.tui import start
 DOCS = Path(__file__).parent
 DEMO = DOCS.parent / "nodedoctor" / "demo"
 TRIAGE = DOCS.parent / "tests" / "frames" / "triage.json"
-README = ("checks",)
+README = ("checks", "triage", "fleet")
 """Pictures that the README shows."""
 WIDE, SMALL = (140, 36), (140, 24)
 

@@ -69,7 +69,8 @@ class _Fields:
         made: dict[str, Field[Any]] = {}
         for base in reversed(owner.__mro__[1:]):
             made.update(getattr(base, "__dataclass_fields__", {}))
-        twin = type(owner.__name__, (), {**self._defaults, "__annotations__": self._annotations})
+        about = {"__annotations__": self._annotations, "__doc__": "Has a docstring: to make one takes long."}
+        twin = type(owner.__name__, (), {**self._defaults, **about})
         made.update({field.name: field for field in fields(_standard(twin))})
         owner.__dataclass_fields__ = made
         return made

@@ -4,7 +4,8 @@ import importlib
 import pkgutil
 
 import nodedoctor
-from nodedoctor.cli.console import Exit, complain
+from nodedoctor.cli.console import complain
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
 INTERNAL = {"_TooDeep", "NoPython", "CudaError", "BeyondBounds", "EndedBySignal", "NotStarted"}

@@ -9,7 +9,7 @@ import pytest
 import recorded
 from tiers import some
 
-from nodedoctor.cli.console import exit_code
+from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.engine.registry import Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.fleet import text as fleet_text

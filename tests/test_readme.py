@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_plugins import nodedoctor, results
 
-from nodedoctor.cli.console import Exit
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.plugins import discover
 
 ROOT = Path(__file__).parent.parent

@@ -124,7 +124,8 @@ def _numbers(run: CollectiveRun) -> Iterator[Evidence]:
     largest = max((one.bytes for one in run.operations), default=0)
     for one in run.operations:
         if one.bytes == largest:
-            yield reading("collective", f"operations[operation={one.name}&bytes={one.bytes}].busbw_gbytes_s")
+            where = f"runs[0].operations[operation={one.name}&bytes={one.bytes}]"
+            yield reading("collective", f"{where}.busbw_gbytes_s")
 
 
 def _speeds(run: CollectiveRun) -> str:

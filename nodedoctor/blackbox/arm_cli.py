@@ -8,7 +8,8 @@ import time
 
 from nodedoctor.blackbox import arguments as words_of
 from nodedoctor.blackbox import arm, ways
-from nodedoctor.cli.console import Exit, emit, say
+from nodedoctor.cli.console import emit, say
+from nodedoctor.cli.exit_codes import Exit
 
 
 def main(words: list[str]) -> int:

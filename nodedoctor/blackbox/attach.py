@@ -17,7 +17,8 @@ from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.samples.progress import ProgressSettings
 from nodedoctor.blackbox.samples.sampler import SLOW
 from nodedoctor.blackbox.watch import Watch
-from nodedoctor.cli.console import Exit, complain
+from nodedoctor.cli.console import complain
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
 

@@ -12,9 +12,9 @@ from nodedoctor.json_shapes import document, text, whole
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
 from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.lines.prefixes import parse
+from nodedoctor.triage.lines.times import seconds
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.read.lines import parse
-from nodedoctor.triage.read.times import seconds
 
 DEADLINE = 8.0
 """Seconds for the log, which a journal on a slow disk may need."""

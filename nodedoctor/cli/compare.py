@@ -60,7 +60,8 @@ def document_of(path: Path) -> Report:
 def main(words: Sequence[str]) -> int:
     """`nodedoctor compare BEFORE AFTER`: 0 nothing got worse, 2 something did."""
     from nodedoctor.cli import outputs
-    from nodedoctor.cli.console import Exit, complain, emit
+    from nodedoctor.cli.console import complain, emit
+    from nodedoctor.cli.exit_codes import Exit
 
     arguments = parser().parse_args(list(words))
     if problem := outputs.no_folder(arguments):

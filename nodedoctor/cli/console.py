@@ -1,4 +1,4 @@
-"""How nodedoctor speaks to shells: exit codes, usage errors, standard output."""
+"""How nodedoctor speaks to shells: errors of use, standard output and standard error."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
 
+from nodedoctor.cli.exit_codes import Exit
+
+TYPE_CHECKING = False  # typing takes 3 ms of the 40 that --help may take
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn
+
     from nodedoctor.errors import NodeDoctorError
-    from nodedoctor.report.document import Report
 
 
 COMMANDS = (
@@ -21,20 +23,6 @@ COMMANDS = (
     "watch",
 )  # fmt: skip
 """Words that are no checks when they come first."""
-
-
-class Exit(IntEnum):
-    """What scripts branch on. Nagios numbers for verdicts, sysexits(3) for the rest."""
-
-    OK = 0
-    WARN = 1
-    FAIL = 2
-    UNKNOWN = 3
-    USAGE = 64
-    BUG = 70
-    OUTPUT = 74  # the report could not be written
-    INTERRUPTED = 130
-    TERMINATED = 143
 
 
 class Parser(argparse.ArgumentParser):
@@ -115,27 +103,6 @@ def drop(number: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)
-
-
-def exit_code(report: Report, fail_on: str = "fail") -> int:
-    """The verdict as a number: see README, "Exit codes"."""
-    from nodedoctor.report.document import is_blind, is_broken
-
-    findings = [
-        finding
-        for result in report["results"]
-        for finding in result["findings"]
-        if finding["waived"] is None and not finding.get("preview")
-    ]
-    if any(f["status"] == "fail" for f in findings):
-        return Exit.FAIL
-    if any(map(is_broken, findings)):
-        return Exit.UNKNOWN
-    if fail_on == "warn" and any(f["status"] == "warn" for f in findings):
-        return Exit.WARN
-    if fail_on in ("warn", "unknown") and any(map(is_blind, findings)):
-        return Exit.UNKNOWN
-    return Exit.OK
 
 
 def emit(text: str) -> bool:

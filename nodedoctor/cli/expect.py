@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nodedoctor.cli.console import Exit, Parser, complain, emit, exit_code, say
+from nodedoctor.cli.console import Parser, complain, emit, say
+from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.engine.registry import Options
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Request, Session

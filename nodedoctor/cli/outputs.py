@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
-from typing import Any
 
-from nodedoctor.cli.console import Exit, say
+from nodedoctor.cli.console import say
+from nodedoctor.cli.exit_codes import Exit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from typing import Any
 
 _FORMS = {
     "html": "a self-contained HTML page for a ticket",
@@ -54,8 +57,9 @@ def no_folder(arguments: argparse.Namespace, *more: str) -> str:
         path, name = getattr(arguments, option, ""), option.replace("_", "-")
         if path == "-":
             return f"--{name}: '-' is not allowed, stdout has the report; use /dev/stdout"
-        if path and not os.path.isdir(Path(path).absolute().parent):
-            return f"--{name}: no folder {Path(path).absolute().parent}"
+        folder = os.path.dirname(os.path.join(os.getcwd(), path.rstrip("/")))
+        if path and not os.path.isdir(folder):
+            return f"--{name}: no folder {folder}"
     return ""
 
 

@@ -8,7 +8,8 @@ from datetime import date
 from importlib import resources
 from typing import Any
 
-from nodedoctor.cli.console import Exit, Parser, complain, emit
+from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.plugins import Catalogue, discover
 from nodedoctor.engine.registry import probes_of
 from nodedoctor.errors import NodeDoctorError

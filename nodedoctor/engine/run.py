@@ -123,6 +123,7 @@ class Diagnosis:
         self._node = dict(node if node is not None else this_node())
         self._began = time.monotonic()
         self._seconds: float | None = None
+        self._took: dict[str, float] = {}  # seconds, by probe
 
     @property
     def moment(self) -> Moment:
@@ -272,8 +273,10 @@ class Diagnosis:
         return self._given[Expect].values if Expect in self._given else {}
 
     def _cost(self, check: Check) -> float:
-        seconds = {seen.probe: seen.seconds for seen in self.source.observations()}
-        return max((seconds.get(name, 0.0) for name in probes_of(check)), default=0.0)
+        names = probes_of(check)
+        if not names <= self._took.keys():
+            self._took = {seen.probe: seen.seconds for seen in self.source.observations()}
+        return max((self._took.get(name, 0.0) for name in names), default=0.0)
 
 
 def _needs_all(check: Check) -> bool:

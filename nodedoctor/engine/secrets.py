@@ -15,6 +15,7 @@ from typing import Any
 
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.model import Observation
+from nodedoctor.patterns import regex
 from nodedoctor.probes.host.environment import is_plain_name, scrubbed, speaks_of_secret
 
 HIDDEN = "<hidden>"
@@ -34,7 +35,7 @@ _SIGNS = (
 # fmt: on
 """What credentials are announced by or begin with, in small letters: text with none of it is not read."""
 
-_KNOWN = re.compile(
+_KNOWN = regex(
     r"(?:SLURM|OMPI|PMI|PMIX)_[A-Z0-9_]+"
     r"|PYXIS_CONTAINER_IMAGE|(?:APPTAINER|SINGULARITY)_CONTAINER|RAY_(?:ADDRESS|TMPDIR)|CUDA_(?:HOME|PATH)"
     r"|NVIDIA_(?:[A-Z]+_VERSION|VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA)"
@@ -45,7 +46,7 @@ _DEVICE = (
     r"(?:mlx\d|bnxt_re|irdma|efa|rdmap|ib|eth|en|wl|bond|docker|lo$|lo,|br|veth|hsn|team|vlan|cni|cali|cuda"
     r"|gpu|hci|roce|nvidia)[\w.:-]{0,24}"
 )
-_HARMLESS = re.compile(
+_HARMLESS = regex(
     r"|[+-]?\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:%|[kKMGT]i?[bB]?|[munµ]?s|min|h)?"
     r"|0x[0-9a-fA-F]{1,16}|\d{1,6}(?:[-,: ]+\d{1,6}){1,256}"
     r"|v?\d{1,4}(?:\.\d{1,5}){1,4}(?:[+.-][a-z0-9]{1,12}){0,3}"
@@ -55,16 +56,16 @@ _HARMLESS = re.compile(
     r"|(?:(?:GPU|MIG)-[0-9a-f-]{4,64}(?:/\d{1,3}){0,2},?){1,64}"
     r"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?"
 )
-_PATHS = re.compile(r"(?:~|\.{0,2}/)[\w./+@~, -]*(?::(?:~|\.{0,2}/)?[\w./+@~, -]*)*:?")
-_RANDOM = re.compile(
+_PATHS = regex(r"(?:~|\.{0,2}/)[\w./+@~, -]*(?::(?:~|\.{0,2}/)?[\w./+@~, -]*)*:?")
+_RANDOM = regex(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
 )
 
 _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_vars"})
-_NAME = re.compile(r"[\w.-]{1,64}")
+_NAME = regex(r"[\w.-]{1,64}")
 _SHORTEST = 6
 """Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
-_ASSIGNED = re.compile(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
+_ASSIGNED = regex(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 
 def without_secrets(seen: Observation) -> Observation:

@@ -12,6 +12,7 @@ from typing import Any
 from nodedoctor.cli.console import COMMANDS
 from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.children.fork_server import ForkServer
+from nodedoctor.engine.deadline import DEEP, deadline
 from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.registry import Check, Options
 from nodedoctor.engine.run import Diagnosis, now, this_node
@@ -21,13 +22,6 @@ from nodedoctor.expectations import judges
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.record import record
 from nodedoctor.whole_numbers import whole
-
-DEADLINE = 50.0
-"""Seconds for a whole run. Slurm ends a HealthCheckProgram after HealthCheckTimeout, 60 s (slurm.conf(5))."""
-DEADLINE_DEEP = 900.0
-
-DEEP = "deep"
-"""Checks with this tag run only with --deep or by name."""
 
 
 class UsageError(NodeDoctorError):
@@ -68,9 +62,7 @@ class Session:
     @property
     def deadline(self) -> float:
         """Seconds the whole run may take; as long as --deep has, where a check that needs it was named."""
-        deep = self.request.options.deep or any(DEEP in check.tags for check in self.checks)
-        usual = DEADLINE_DEEP if deep else DEADLINE
-        return usual if self.request.deadline is None else self.request.deadline
+        return deadline(self.request.deadline, self.checks, deep=self.request.options.deep)
 
     def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:
         """A fresh run: probes are asked anew. Must be called inside a running event loop."""

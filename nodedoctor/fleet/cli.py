@@ -11,7 +11,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nodedoctor.cli.console import Exit, complain, emit, say
+from nodedoctor.cli.console import complain, emit, say
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _all_of(source: BinaryIO | str) -> bytes:
 
 def _request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
-    from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
+    from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
     from nodedoctor.expectations import expectations
     from nodedoctor.fleet.model import FleetRequest
 

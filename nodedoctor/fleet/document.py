@@ -138,6 +138,7 @@ def entry(node: Node) -> dict[str, Any]:
         "readings": dict(node.readings),
         "peers": dict(node.peers),
         "report": node.report or None,
+        "cause": node.cause or None,
         "problems": [_problem(problem) for problem in node.problems],
     }
 
@@ -157,6 +158,7 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         counts=told["counts"],
         statuses=statuses,
         problems=tuple(map(_problem_of, problems)) if problems else (),
+        cause=told["cause"] or "",
         traits={intern(key): intern(value) for key, value in told["traits"].items()},
         readings={intern(key): value for key, value in told["readings"].items()},
         report=told["report"] or "",

@@ -79,7 +79,8 @@ class Problem:
 class Node:
     """One node: what came of asking it, and what its report says as far as nodes are compared.
 
-    `note` says why there is no report, or what was strange about the answer. `traits` are what somebody
+    `note` says why there is no report, or what was strange about the answer. `cause` is the line its report
+    leads with: whose move it is, the worst cause, what to do. `traits` are what somebody
     decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
     `fleet/compare/traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname`
     and `boot_id`
@@ -100,6 +101,7 @@ class Node:
     counts: Mapping[str, int] = field(default_factory=dict)
     statuses: Mapping[str, Status] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    cause: str = ""
     traits: Mapping[str, str] = field(default_factory=dict)
     readings: Mapping[str, float] = field(default_factory=dict)
     report: str = ""

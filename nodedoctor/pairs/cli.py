@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from nodedoctor.cli.console import Exit, emit, say
+from nodedoctor.cli.console import emit, say
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text

@@ -55,10 +55,9 @@ def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
         "subject": subject or None,
         "evidence": [_evidence(one, redaction) for one in finding["evidence"]],
         "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
+        "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
         "waived": None if finding["waived"] is None else text(finding["waived"]),
     }
-    if "because_of" in finding:
-        told["because_of"] = _id(finding["because_of"], redaction)
     if "judged_without" in finding:
         told["judged_without"] = text(finding["judged_without"])
     return told

@@ -7,8 +7,8 @@ report comes from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, cast, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, get_args
 
 from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, whole, words
 from nodedoctor.model import (
@@ -73,7 +73,6 @@ class Fix(TypedDict):
 
 
 class _Rare(TypedDict, total=False):
-    because_of: str
     judged_without: str
     why: str
     preview: bool
@@ -82,8 +81,8 @@ class _Rare(TypedDict, total=False):
 class Finding(_Rare):
     """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's.
 
-    `because_of` is there where it follows from another one, `judged_without` where only what that names kept
-    it from a PASS, `preview`, which is true, where the finding counts in no verdict.
+    `because_of` is the cause it follows from. `judged_without` is there where only what it names kept it from
+    a PASS, `preview`, which is true, where the finding counts in no verdict.
     """
 
     id: str
@@ -95,6 +94,7 @@ class Finding(_Rare):
     waived: str | None
     evidence: list[Evidence]
     fix: Fix | None
+    because_of: str | None
 
 
 class _Staged(TypedDict, total=False):
@@ -245,7 +245,7 @@ def read(document: Mapping[str, Any]) -> Report:
 
     What a result is called follows from its findings, whatever the report says of it.
     """
-    results = [_result(entry) for entry in with_steps_of_causes(objects(document.get("results")))]
+    results = [_result(entry) for entry in objects(document.get("results"))]
     return {
         "schema": SCHEMA,
         "tool": words(document.get("tool")),
@@ -255,11 +255,16 @@ def read(document: Mapping[str, Any]) -> Report:
         "node": dict(mapping(document.get("node"))),
         "verdict": verdict(results),
         "counts": counts(results),
-        "causes": [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))],
+        "causes": causes_of(document),
         "results": results,
         "probes": [_probe(entry) for entry in objects(document.get("probes"))],
         "facts": dict(mapping(document.get("facts"))),
     }
+
+
+def causes_of(document: Mapping[str, Any]) -> list[Cause]:
+    """The causes of a saved report; those without a name or a headline are left out."""
+    return [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))]
 
 
 def damage(document: Mapping[str, Any]) -> str:
@@ -285,44 +290,6 @@ def damage(document: Mapping[str, Any]) -> str:
     return ""
 
 
-def without_steps_of_causes(results: Sequence[Result]) -> list[Result]:
-    """Results as a document has them: steps of a fix that are also those of the cause are there once."""
-    known = {one["id"]: one["fix"] for result in results for one in result["findings"]}
-    return [
-        {**result, "findings": [_without_steps(one, known) for one in result["findings"]]}
-        if any("because_of" in one for one in result["findings"])
-        else result
-        for result in results
-    ]
-
-
-def _without_steps(one: Finding, known: Mapping[str, Fix | None]) -> Finding:
-    own, cause = one["fix"], known.get(one.get("because_of", ""))
-    if not own or not cause or own.get("steps") != cause.get("steps"):
-        return one
-    return {**one, "fix": cast("Fix", {key: value for key, value in own.items() if key != "steps"})}
-
-
-def with_steps_of_causes(results: Sequence[Json]) -> list[Json]:
-    """Results of a document with the steps that it has only once."""
-    known = {
-        words(one.get("id")): mapping(one.get("fix")).get("steps")
-        for result in results
-        for one in objects(result.get("findings"))
-    }
-    return [
-        {**result, "findings": [_with_steps(one, known) for one in objects(result.get("findings"))]}
-        for result in results
-    ]
-
-
-def _with_steps(one: Json, known: Mapping[str, Any]) -> Json:
-    own, steps = one.get("fix"), known.get(words(one.get("because_of")))
-    if steps is None or not isinstance(own, dict) or "steps" in own:
-        return one
-    return {**one, "fix": {**own, "steps": steps}}
-
-
 _KIND: Mapping[type, str] = {list: "list", dict: "object"}
 _STATUSES = frozenset(status.value for status in Status)
 _ROLES = frozenset(get_args(Role))
@@ -335,8 +302,6 @@ def finding(check: str, entry: Json) -> Finding:
     known = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
     own: _Rare = {}
-    if because_of := words(entry.get("because_of")):
-        own["because_of"] = because_of
     if without := words(entry.get("judged_without")):
         own["judged_without"] = without
     if why := words(entry.get("why")):
@@ -353,6 +318,7 @@ def finding(check: str, entry: Json) -> Finding:
         "waived": words(entry.get("waived")) or None,
         "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
         "fix": fix(entry.get("fix")),
+        "because_of": words(entry.get("because_of")) or None,
         **own,
     }
 

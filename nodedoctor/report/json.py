@@ -37,8 +37,7 @@ def render(document: shape.Report) -> str:
     Indenting throughout would leave json's C encoder unused and take 20 ms. The lines also let a reader of
     thousands of reports take only those it wants (fleet/reports/skim.py).
     """
-    told = {**document, "results": shape.without_steps_of_causes(document["results"])}
-    lines = (f"{_encoded(key)}: {_lines(value)}" for key, value in told.items())
+    lines = (f"{_encoded(key)}: {_lines(value)}" for key, value in document.items())
     return "{" + ",\n".join(lines) + "}"
 
 
@@ -81,9 +80,8 @@ def _finding(check: str, finding: Finding) -> shape.Finding:
         "waived": finding.waived,
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "fix": _fix(finding.fix) if finding.fix else None,
+        "because_of": finding.because_of,
     }
-    if finding.because_of:
-        told["because_of"] = finding.because_of
     if finding.without:
         told["judged_without"] = finding.without
     if finding.why:

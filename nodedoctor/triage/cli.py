@@ -8,7 +8,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import Exit, Parser, complain, emit
+from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
 from nodedoctor.triage.read import search

@@ -20,8 +20,8 @@ from nodedoctor.report.json import document
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
 from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.lines.prefixes import parse
 from nodedoctor.triage.model import Cause, Event, Place, Who
-from nodedoctor.triage.read.lines import parse
 from nodedoctor.triage.story import Story
 
 _ZIP = b"PK"

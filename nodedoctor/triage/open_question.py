@@ -52,7 +52,10 @@ def open_question(story: Story) -> str:
     others = sorted(story.ranks_seen - seen)
     if others and len(story.ranks_seen) == story.expected:
         return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
-    return f"{who} waited{limit} in {what} for a rank that these logs do not show"
+    size = groups.size_of(story)
+    absent = f"{size - len(seen)} other ranks" if size is not None and size > len(seen) else "other ranks"
+    number = f", number {first.work.seq}" if first.work.seq is not None else ""
+    return f"{who} waited{limit} in {what}{number}; the lines of the {absent} are not in these logs"
 
 
 def _cut_short(story: Story) -> str:

@@ -27,7 +27,7 @@ def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
     shown = f"\x1b[{_COLOUR.get(outcome, _COLOUR['undetermined'])}m{word}\x1b[0m" if colour else word
     sure = "" if outcome in UNSURE else f"  (confidence: {inert(text(document, 'confidence'))})"
     page.lines.append(f"{shown} {inert(text(document, 'cause'))}{sure}")
-    page.text(headline[:1].upper() + headline[1:] + ".")
+    page.text(headline[:1].upper() + headline[1:] + ("" if headline.endswith(".") else "."))
     page.text(text(document, "weighed"))
     page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
     page.standings(document)

@@ -159,6 +159,9 @@ def _cells(text: str, pen: Pen) -> list[Cell | None]:
 
 def _mended(cells: list[Cell | None]) -> None:
     """Put a blank where half a wide character is left, as terminals do."""
+    texts = [cell[0] for cell in cells if cell is not None]
+    if "" not in texts and "".join(texts).isascii():  # nothing wide, as in most rows
+        return
     for at, cell in enumerate(cells):
         if cell is None or (cell[0] and not _is_wide(cell)):
             continue

@@ -6,6 +6,7 @@ the app exists. Imports that take time stand behind the fork of the engine.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import socket
@@ -76,6 +77,7 @@ def sit(
     _import_asyncio()
     import asyncio
 
+    gc.disable()
     pid, line = _fork(make_request)
     app_class = load_app()
     return asyncio.run(_sit(app_class, pid, line, first, record, mouse))
@@ -113,7 +115,8 @@ def show_pairs(document: Mapping[str, Any]) -> int | None:
 
 def watch() -> int:
     """`nodedoctor watch`: the Live screen, with what can be checked without putting load on anything."""
-    from nodedoctor.cli.console import Exit, complain
+    from nodedoctor.cli.console import complain
+    from nodedoctor.cli.exit_codes import Exit
 
     if not possible():
         return complain(
@@ -188,6 +191,8 @@ async def run_app(app: NodeDoctor) -> None:
 
     from nodedoctor.cli.endings import on_ending
 
+    asyncio.get_running_loop().call_later(STARTED_S, collect_from_now)
+
     def stop(number: int) -> None:
         app.ended_by = app.ended_by or number
         _end_at_last(128 + app.ended_by)
@@ -228,10 +233,17 @@ def _end_at_last(code: int) -> None:
 
 def load_app() -> type[NodeDoctor]:
     """The app, imported once the environment is as Textual shall find it."""
+    gc.disable()
     prepare_environment()
     from nodedoctor.tui.app import NodeDoctor
 
     return NodeDoctor
+
+
+def collect_from_now() -> None:
+    """Collect garbage, but none among what was imported: to look for it takes a tenth of the start."""
+    gc.freeze()
+    gc.enable()
 
 
 def code_of(app: NodeDoctor) -> int | None:
@@ -244,6 +256,7 @@ def code_of(app: NodeDoctor) -> int | None:
 CRASHED = 1  # what Textual returns after an exception of ours, whose traceback it has printed
 BUG = 70
 INTERRUPTED = 130  # left before there was anything to say
+STARTED_S = 3.0  # seconds after which the start is over and garbage is collected
 TERMINAL_S = 1.0  # seconds between two looks at whether there still is a terminal
 LAST_MOMENTS = 3.0  # seconds to put the terminal in order and end the engine's children after a signal
 LAST_CAUSES = 5  # causes that stay on the terminal

@@ -6,13 +6,15 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Medians over the runs, in seconds and MiB."""
+    """Medians over the runs or the best of them, in seconds and MiB."""
 
     wall: float
     cpu: float
@@ -26,6 +28,56 @@ def measure(argv: Sequence[str], runs: int = 7, env: dict[str, str] | None = Non
     walls, cpus, peaks = zip(*samples, strict=True)
     median = statistics.median
     return Timing(median(walls), median(cpus), median(peaks), runs)
+
+
+def in_turn(
+    commands: Mapping[str, Sequence[str]], runs: int = 9, env: dict[str, str] | None = None
+) -> dict[str, Timing]:
+    """Run several commands one after the other, `runs` times over after one warm-up of all.
+
+    What else the machine does meanwhile then hits all of them alike, and their ratios mean something.
+    """
+    rounds = [{name: _once(argv, env) for name, argv in commands.items()} for _ in range(runs + 1)][1:]
+    middle = statistics.median
+    return {
+        name: Timing(*(middle(column) for column in zip(*(one[name] for one in rounds), strict=True)), runs)
+        for name in commands
+    }
+
+
+def best(*commands: Sequence[str], runs: int = 3) -> list[Timing]:
+    """Each command's best of so many runs, taken in turns after one warm-up."""
+    env = {**os.environ, "LC_ALL": "C"}
+    rounds = [[_once(argv, env) for argv in commands] for _ in range(runs + 1)][1:]
+    return [Timing(*map(min, zip(*samples, strict=True)), runs) for samples in zip(*rounds, strict=True)]
+
+
+def pss_mib(argv: Sequence[str]) -> float:
+    """The most memory that a command and all its children held at once, pages they share counted once."""
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, sum(map(_pss, _family(process.pid))))
+        time.sleep(0.02)
+    return peak / 1024
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in children.read_text().split():
+                found += _family(int(child))
+    return found
+
+
+def _pss(pid: int) -> int:
+    """KiB; 0 for a process that is gone."""
+    try:
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(row.split()[1]) for row in rows if row.startswith("Pss:")), 0)
 
 
 def _once(argv: Sequence[str], env: dict[str, str] | None) -> tuple[float, float, float]:

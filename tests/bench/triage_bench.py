@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from timing import Timing, measure
+from timing import Timing, best, measure, pss_mib
 
 TRIAGE = [str(Path(sys.executable).parent / "nodedoctor"), "triage"]
 RECORDS = 2000
@@ -22,28 +22,25 @@ RECORDS = 2000
 def logs() -> None:
     """Logs that end in a timeout, beside three words of grep: NCCL INFO with steps, as JSON lines, bars.
 
-    Sizes in MiB may be given in NODEDOCTOR_BENCH_MIB; each run must give the verdict.
+    Sizes in MiB may be given in NODEDOCTOR_BENCH_MIB; each log must give the verdict. The best of three runs
+    each, in turns; memory is that of all our processes together.
     """
     sizes = [float(size) for size in os.environ.get("NODEDOCTOR_BENCH_MIB", "7.9 500 2048").split()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.log"
         path.write_text("step 1 loss: 2.1\n")
-        line = measure(_triage(path), runs=5)
+        (line,) = best(_triage(path), runs=5)
         _row("nodedoctor triage, one line", line, line)
         for size in sizes:
             plain: Timing | None = None
             for name, wrap, rows in _FORMS:
                 _write_log(path, int(size * (1 << 20)), wrap, rows)
-                grep = measure(["grep", "-cE", _WORDS, str(path)], runs=3, env={**os.environ, "LC_ALL": "C"})
-                own = measure(_triage(path), runs=3)
-                assert (
-                    "Rank 3 never arrived"
-                    in subprocess.run(_triage(path), capture_output=True, text=True).stdout
-                )
+                grep, own = best(["grep", "-cE", _WORDS, str(path)], _triage(path))
+                _check(path)
                 plain = plain or own
                 print(
                     f"{f'{name}, {size:g} MiB':<36} {own.wall:7.2f} s wall  {own.cpu:7.2f} s CPU"
-                    f"  {own.rss_mib:5.0f} MiB  {own.wall / grep.wall:5.2f} x grep"
+                    f"  {pss_mib(_triage(path)):5.0f} MiB  {own.wall / grep.wall:5.2f} x grep"
                     f"  {own.wall / line.wall:5.2f} x one line  {own.wall / plain.wall:5.2f} x plain"
                 )
 
@@ -53,16 +50,25 @@ def _triage(path: Path) -> list[str]:
 
 
 def many() -> None:
-    """32 logs of 3000 lines, read on all cores and on one."""
-    with tempfile.TemporaryDirectory() as folder:
-        for rank in range(32):
-            rows = (f"[rank{rank}]: step {n} loss: 2.{n} lr: 1e-4\n" for n in range(3000))
-            (Path(folder) / f"rank{rank}.log").write_text("".join(rows))
-        argv = [*TRIAGE, "--text", "--no-node", folder]
-        own = measure(argv, runs=3)
-        _row("nodedoctor triage, 32 logs", own, own)
-        if taskset := shutil.which("taskset"):
-            _row("the same on one core", measure([taskset, "-c", "0", *argv], runs=3), own)
+    """Logs of 32 and of 1000 ranks, 3000 lines each, read on all cores and on one."""
+    for ranks in (32, 1000):
+        with tempfile.TemporaryDirectory() as folder:
+            for rank in range(ranks):
+                rows = (f"[rank{rank}]: step {n} loss: 2.{n} lr: 1e-4\n" for n in range(3000))
+                end = "" if rank == 3 else _timeout(rank)
+                (Path(folder) / f"rank{rank}.log").write_text("".join(rows) + end)
+            own = measure(_triage(Path(folder)), runs=1)
+            _check(Path(folder))
+            _row(f"nodedoctor triage, {ranks} logs", own, own)
+            print(f"{'memory of all processes':<36} {pss_mib(_triage(Path(folder))):7.0f} MiB")
+            if taskset := shutil.which("taskset"):
+                alone = measure([taskset, "-c", "0", *_triage(Path(folder))], runs=1)
+                _row("the same on one core", alone, own)
+
+
+def _check(path: Path) -> None:
+    said = subprocess.run(_triage(path), capture_output=True, text=True).stdout
+    assert "Rank 3 never arrived" in said, said
 
 
 def dumps() -> None:

@@ -28,6 +28,7 @@ RUNS = 7
 KEYS = 20
 WATCHED = 3.0  # seconds over which bytes are counted
 QUIET = 0.5  # seconds without output after which a picture counts as whole
+BETWEEN = 0.15  # seconds without output between two keys
 LONGEST = 60.0  # seconds that anything may take
 MINIMAL = """
 from textual.app import App
@@ -79,8 +80,11 @@ class Sitting:
         return count
 
     def key(self, key: str) -> float:
-        """Seconds from a key to the first byte of its picture."""
-        while select.select([self._master], [], [], 0.02)[0]:
+        """Seconds from a key to the first byte of its picture, once the one before it is drawn.
+
+        Two keys that cancel each other before either is drawn have no picture.
+        """
+        while select.select([self._master], [], [], BETWEEN)[0]:
             os.read(self._master, 65536)
         pressed = time.monotonic()
         os.write(self._master, key.encode())
@@ -101,9 +105,12 @@ class Sitting:
         return count / WATCHED
 
     def resident(self) -> float:
-        """MiB of its memory."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        """MiB of memory of it and its children, what they share counted once."""
+        pids = [str(self.process.pid)]
+        for pid in pids:
+            pids += Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        shares = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
+        return sum(int(share.partition("Pss:")[2].split()[0]) for share in shares) / 1024
 
     def leave(self) -> float:
         """Seconds from q to the end."""

@@ -190,3 +190,35 @@ def test_on_a_terminal(tmp_path: Path) -> None:
         terminal.until("code 5")
     finally:
         terminal.close()
+
+
+def test_a_debugger_and_an_editor(tmp_path: Path) -> None:
+    """Whoever reads keys from its standard input gets them, by lines or one by one."""
+    terminal = Terminal()
+    (tmp_path / "debugged.py").write_text("x = 41\nbreakpoint()\nprint('after', x)\n")
+    (tmp_path / "editor.py").write_text(
+        "import os, sys, termios, tty\n"
+        "before = termios.tcgetattr(0)\n"
+        "tty.setraw(0)\n"
+        "os.write(1, b'\\x1b[2Jpress a key')\n"
+        "key = os.read(0, 1)\n"
+        "termios.tcsetattr(0, termios.TCSADRAIN, before)\n"
+        "print('\\nkey', key.hex())\n"
+    )
+    command = f"{' '.join(RUN)} --dir {tmp_path / 'jobs'} -- {sys.executable} {tmp_path}"
+    try:
+        terminal.until("$ ")
+        terminal.type(f"{command}/debugged.py\n")
+        terminal.until("(Pdb)")
+        terminal.type("p x + 1\n")
+        terminal.until("42")
+        terminal.type("c\n")
+        terminal.until("after 41")
+        terminal.until("ended well")
+        terminal.type(f"{command}/editor.py\n")
+        terminal.until("press a key")
+        terminal.type("\x03")
+        terminal.until("key 03")
+        terminal.until("ended well")
+    finally:
+        terminal.close()

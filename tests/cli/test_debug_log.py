@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.cli.console import Exit
+from nodedoctor.cli.exit_codes import Exit
 
 LIVE = ("kernel", "limits", "--passive", "--json", "--exit-zero", "--deadline", "40")
 

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from nodedoctor.cli.console import exit_code
+from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.engine import run as diagnose
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check, check, declared, fact

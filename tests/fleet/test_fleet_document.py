@@ -17,6 +17,7 @@ from nodedoctor.fleet.model import Fleet, Node, Problem
 from nodedoctor.fleet.text import render as text
 from nodedoctor.model import Status
 from nodedoctor.report import html, junit
+from nodedoctor.tui.lines import matrix
 from nodedoctor.tui.lines import nodes as screen
 from nodedoctor.tui.look import UNICODE
 
@@ -86,10 +87,12 @@ def test_every_view_of_a_fleet_is_the_one_of_its_document(fleet: Fleet) -> None:
 
 def shown(fleet: Fleet) -> list[object]:
     """All that the screen says of a fleet."""
-    checks, more = screen.columns(fleet, 80)
-    lines: list[object] = [screen.head(screen.Round(fleet)), list(screen.legend(fleet, checks, more))]
+    checks, more = matrix.columns(fleet, 80)
+    cells = matrix.rows(fleet, checks, 80, UNICODE)
+    lines: list[object] = [screen.head(screen.Round(fleet)), *cells]
+    lines += [list(matrix.about(fleet, row.key, more)) for row in cells]
     for folded, needle in product((True, False), ("", "is:fail", "!nvlink")):
         rows = screen.rows(fleet, folded=folded, needle=needle)
         lines += [rows, [screen.page(fleet, row.key) for row in rows]]
         lines += [screen.names(fleet, row.key) for row in rows]
-    return [*lines, screen.matrix(fleet, checks, 80, UNICODE)]
+    return lines

@@ -18,7 +18,7 @@ from tiers import some
 
 from nodedoctor import model
 from nodedoctor.cli.compare import document_of
-from nodedoctor.cli.console import exit_code
+from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.report import comparison, html, junit, prometheus, summary, text
 from nodedoctor.report import json as report_json

@@ -124,7 +124,9 @@ def judged(folder: Path, *, preview: bool = False) -> Report:
     return judgement(folder, preview=preview).report
 
 
-def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | None = None) -> Report:
+def replay(
+    folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | None = None, *, deep: bool = False
+) -> Report:
     """Write a recorded node and judge it with every check, those in preview as if they were stable.
 
     Whatever a test makes up, each piece of evidence must be in what was observed.
@@ -135,7 +137,7 @@ def replay(folder: Path, probes: Mapping[str, str], expect: Mapping[str, str] | 
     (folder / "manifest.json").write_text(json.dumps(manifest))
     for name, text in probes.items():
         (folder / "probes" / f"{name}.txt").write_text(text)
-    request = Request(replay=folder, preview=True, options=Options(expect=dict(expect or {})))
+    request = Request(replay=folder, preview=True, options=Options(expect=dict(expect or {}), deep=deep))
     with listening() as said:
         report = asyncio.run(Session(request).diagnosis().run())
     assert said == [], "evidence that is not in what was observed"

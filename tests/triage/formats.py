@@ -13,13 +13,18 @@ import gzip
 import html
 import io
 import json
+import logging
 import lzma
+import random
 import tarfile
 import textwrap
 import zipfile
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
+
+from rich.console import Console
+from rich.logging import RichHandler
 
 Lines = list[str]
 Format = Callable[[Lines], bytes]
@@ -173,6 +178,45 @@ def rich_lines(lines: Lines) -> bytes:
     return text(rows)
 
 
+def rich_handler(width: int) -> Format:
+    """What the handler of rich prints: it breaks texts at words into a column of its own."""
+
+    def made(lines: Lines) -> bytes:
+        out = io.StringIO()
+        handler = RichHandler(console=Console(file=out, width=width, force_terminal=False))
+        for n, line in enumerate(lines, 1):
+            severity = getattr(logging, level(n))
+            record = logging.LogRecord("train", severity, "/job/train.py", 100 + n % 7, "%s", (line,), None)
+            record.created = at(n).timestamp()
+            handler.emit(record)
+        return out.getvalue().encode()
+
+    return made
+
+
+def asciinema(longest: int) -> Format:
+    """A recorded terminal: what was written in pieces of up to so many characters."""
+
+    def made(lines: Lines) -> bytes:
+        shown = "".join(line + "\r\n" for line in lines)
+        draw = random.Random(longest)
+        rows: list[Any] = [{"version": 2, "width": 211, "height": 50, "timestamp": int(START.timestamp())}]
+        position = 0
+        while position < len(shown):
+            size = draw.randint(1, longest)
+            rows.append([round(0.03 * len(rows), 3), "o", shown[position : position + size]])
+            position += size
+        return text([json.dumps(row) for row in rows])
+
+    return made
+
+
+def drawn_over(lines: Lines) -> bytes:
+    """tqdm.write: the bar is wiped out, the line is printed, and the bar stands there again."""
+    bar = "\r 12%|█▏        | 120/999 [00:40<01:40,  3.20it/s]"
+    return "".join(f"{bar}\r{' ' * 60}\r{line}\n" for line in lines).encode()
+
+
 def otel(n: int, line: str) -> dict[str, Any]:
     """A log record of OpenTelemetry as JSON."""
     record = {"timeUnixNano": str(nanos(n)), "severityText": "INFO", "body": {"stringValue": line}}
@@ -270,6 +314,13 @@ PREFIXED: dict[str, Format] = {
     "stream and clock": each(lambda n: at(n).strftime("%H:%M:%S stderr> ")),
     "wandb console": each(lambda n: f"{n} {iso(n, 0)} "),
     "multitail": each(lambda n: f"[{n:4d}] "),
+    "mpirun with times": each(lambda n: at(n).strftime("%a %b %e %H:%M:%S %Y") + "[1,0]<stderr>:"),
+    "logcli": each(lambda n: f'{iso(n, 0)}Z {{pod="job-1", stream="stderr"}} '),
+    "SkyPilot": each(lambda n: "(task, pid=812) "),
+    "Airflow": each(lambda n: f"[{iso(n)}+0000] {{subprocess.py:93}} INFO - "),
+    "mmengine": each(lambda n: at(n).strftime("%m/%d %H:%M:%S - mmengine - INFO - ")),
+    "NeMo": each(lambda n: f"[NeMo I {iso(n, 0, ' ')} nemo_logging:381] "),
+    "Determined": each(lambda n: f"[{iso(n, 6)}Z] a1b2c3d4 || INFO: "),
     "two layers": each(
         lambda n: at(n).strftime(f"trainer-1  | %b %d %H:%M:%S node-1 run[812]: {level(n)} - ")
     ),
@@ -518,6 +569,43 @@ PAYLOADS: dict[str, Format] = {
         "[\n" + ",\n".join(json.dumps({"message": line}) for line in lines) + "\n]\n"
     ).encode(),
     "JSON pretty": one_document(listed(lambda n, line: {"time": iso(n), "message": line, "n": n}), indent=2),
+    "logfmt": lambda lines: text(
+        [
+            f'time="{iso(n)}Z" level=info msg={json.dumps(line)} component=trainer pid=812'
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "logfmt of Go": lambda lines: text(
+        [
+            f"ts={iso(n)}Z caller=tail.go:12 level=info msg={json.dumps(line)}"
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "structlog, key=value": lambda lines: text(
+        [f"timestamp='{iso(n)}Z' level='info' event={line!r}" for n, line in enumerate(lines, 1)]
+    ),
+    "fluentd": lambda lines: text(
+        [
+            f"{iso(n, 0)}+00:00\tkube.job\t{json.dumps({'log': line, 'stream': 'stderr'})}"
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "fluent-bit": lambda lines: text(
+        [
+            f"[{n}] job: [[{at(n).timestamp():.9f}, {{}}], {json.dumps({'log': line, 'stream': 'stderr'})}]"
+            for n, line in enumerate(lines)
+        ]
+    ),
+    "asciinema": asciinema(4000),
+    "asciinema in pieces": asciinema(150),
+    "Vertex AI": json_lines(
+        lambda n, line: {
+            "insertId": f"x{n}",
+            "jsonPayload": {"attrs": {"tag": "workerpool0-0"}, "levelname": "ERROR", "message": line + "\n"},
+            "resource": {"type": "ml_job", "labels": {"job_id": "1", "task_name": "workerpool0-0"}},
+            "timestamp": iso(n, 9) + "Z",
+        }
+    ),
     "CSV": table(["time", "level", "message"], lambda n, line: [iso(n), level(n), line]),
     "CSV quoted": table(
         ["Date", "Host", "Service", "Content"], lambda n, line: [iso(n), "n1", "t", line], quote=1
@@ -546,6 +634,15 @@ ENCODED: dict[str, Format] = {
     "bold name": lambda lines: text([f"\x1b[1;32mtrainer-1  |\x1b[0m {line}" for line in lines]),
     "blanks behind": lambda lines: text([line.ljust(200) for line in lines]),
     "blank lines between": lambda lines: text([part for line in lines for part in (line, "")]),
+    "characters of no width": lambda lines: text(["\u200b" + line for line in lines]),
+    "hard blanks": lambda lines: text([line.replace("  ", "\u00a0 ") for line in lines]),
+    "bytes as Python prints them": lambda lines: text([repr(line.encode() + b"\n") for line in lines]),
+    "HTML spans": lambda lines: (
+        b"<pre>" + text([f'<span class="l">{html.escape(line)}</span>' for line in lines]) + b"</pre>"
+    ),
+    "rich of 200": rich_handler(200),
+    "rich of 120": rich_handler(120),
+    "tqdm.write": drawn_over,
     "HTML-escaped": lambda lines: text([html.escape(line) for line in lines]),
     "HTML page": lambda lines: (
         b"<html><body><pre>\n" + text([html.escape(line) for line in lines]) + b"</pre></html>\n"

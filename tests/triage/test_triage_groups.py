@@ -28,7 +28,7 @@ def test_all_entered_and_none_left(tmp_path: Path) -> None:
     text = "".join(caught(rank, seq=9, **sizes) for rank in range(4))  # type: ignore[arg-type]
     verdict = judged(tmp_path, text).verdict
     assert verdict.cause == "undetermined"
-    assert "all 4 ranks entered" in verdict.headline and "do not show" not in verdict.headline
+    assert "all 4 ranks entered" in verdict.headline and "not in these logs" not in verdict.headline
 
 
 def test_a_timeout_in_the_wrong_unit(tmp_path: Path) -> None:
@@ -62,4 +62,6 @@ def test_a_page_about_a_failure_is_no_log(tmp_path: Path) -> None:
     verdict = judged(tmp_path, told + quoted + told.replace("part", "chapter")).verdict
     assert (verdict.cause, verdict.confidence, verdict.culprits) == ("undetermined", "low", ())
     assert "page" in verdict.headline
+    passed_on = "".join(f"gpu017: {line}\n\ngpu017:\n" for line in (told + quoted + told).splitlines())
+    assert judged(tmp_path, passed_on).verdict.cause == "undetermined"
     assert judged(tmp_path, steps(1, 9) + quoted).verdict.cause == "peer_died"

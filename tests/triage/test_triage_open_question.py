@@ -86,3 +86,62 @@ def test_the_same_process_id_on_two_hosts_is_two_processes(tmp_path: Path) -> No
     heard += "(WorkerDict pid=833, ip=10.1.0.7) [rank12]: UserWarning: rank=12 uses defaults\n"
     assert culprits(judged(tmp_path, heard + ray.format(8))) == [None]
     assert culprits(judged(tmp_path, heard + ray.format(7))) == [12]
+
+
+CALL = "OpType={}, TensorShape=[{}], TensorDtypes={}"
+SUMS = (CALL.format("ALLREDUCE", "4, 2", "Float"), CALL.format("ALLREDUCE", "4, 3", "Float"))
+OTHERS = (CALL.format("ALLREDUCE", "4", "Float"), CALL.format("BROADCAST", "1", "Long"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (*SUMS, "ALLREDUCE with tensors that differ (rank 0: [4, 2] Float, rank 3: [4, 3] Float)"),
+        (*OTHERS, "(rank 0: ALLREDUCE [4] Float, rank 3: BROADCAST [1] Long)"),
+    ],
+)
+def test_a_mismatch_tells_in_what(one: str, other: str, said: str, tmp_path: Path) -> None:
+    call = "Rank {} is running collective: CollectiveFingerPrint(SequenceNumber=9, {}))"
+    text = f"RuntimeError: Detected mismatch between collectives on ranks. {call.format(0, one)}, but "
+    assert said in judged(tmp_path, text + call.format(3, other) + "\n").verdict.headline
+
+
+def test_rays_kill_names_the_node_and_how_full_it_was(tmp_path: Path) -> None:
+    text = (
+        "Memory on the node (IP: 10.2.0.9, ID: ab12) where the task (actor ID: 77, name=W.__init__, pid=4242,"
+        " memory used=3.10GB) was running was 120.50GB / 126.00GB (0.956349), which exceeds the memory usage"
+        " threshold of 0.95.\n"
+    )
+    headline = judged(tmp_path, text).verdict.headline
+    assert headline.startswith(
+        "the memory of 10.2.0.9 was full (120.50GB / 126.00GB), and Ray killed process 4242"
+    )
+
+
+def test_tasks_that_ended_together_are_parties(tmp_path: Path) -> None:
+    text = "srun: error: gpu-005: tasks 40-42,47: Bus error\nsrun: error: gpu-004: tasks 0-39: Killed\n"
+    verdict = judged(tmp_path, text).verdict
+    assert verdict.headline == "ranks 40, 41, 42 and 47 were ended by SIGBUS" and not verdict.culprits
+    assert [who.rank for who in verdict.parties] == [40, 41, 42, 47]
+
+
+RAY = (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    "\tclass_name: PolicyWorker\n\tpid: 4711\n"
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n"
+)
+
+
+@pytest.mark.parametrize("first", ["ray", "watchdog"])
+def test_rays_echo_is_one_wherever_it_stands(first: str, tmp_path: Path) -> None:
+    watchdog = f"(PolicyWorker pid=4711) {caught(3)}"
+    text = RAY + watchdog if first == "ray" else watchdog + RAY
+    examined = judged(tmp_path, text)
+    assert examined.verdict.cause == "undetermined" and not examined.verdict.culprits
+    assert any("out-of-memory kill" in claim for claim, _ in examined.verdict.not_the_cause)
+    assert judged(tmp_path, RAY.replace("4711", "4712") + watchdog).verdict.cause == "peer_died"
+
+
+def test_a_symptom_of_many_forms_says_which_it_was(tmp_path: Path) -> None:
+    text = raised(4, "ImportError: /opt/v/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi")
+    assert judged(tmp_path, text).verdict.headline.endswith("(undefined symbol: _ZN3c104cuda9SetDeviceEi)")

@@ -26,6 +26,19 @@ ASKED = [
     ("NVRM: Xid (PCI:0000:3b:00): 79, pid=4001, name=python, GPU has fallen off the bus.\n", "explain 79"),
     ("h:1:2 [0] NCCL WARN NET/IB : mlx5_4:1 Got async event : port error\n", "mlx5_4"),
     (elastic([(0, -15), (1, -11)], 1), "PYTHONFAULTHANDLER"),
+    (
+        "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://h/m\n",
+        "HF_HUB_OFFLINE",
+    ),
+    ("AssertionError: Rank 7: found NaN in the gradient\n", "another GPU"),
+    ("RuntimeError: PytorchStreamReader failed reading zip archive\n", "checkpoint before it"),
+    ("RuntimeError: Error(s) in loading state_dict for Net: size mismatch for w\n", "another split"),
+    ("KeyError: 'LOCAL_RANK'\n", "torchrun"),
+    (
+        "[E1121 10:00:00.2 socket.cpp:500] [c10d] The server socket has failed to listen on any local network"
+        " address. The server socket has failed to bind to 0.0.0.0:80 (errno: 13 - Permission denied).\n",
+        "above 1023",
+    ),
 ]
 
 

@@ -17,7 +17,7 @@ from nodedoctor.nodeset import expand
 from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.lines import nodes
+from nodedoctor.tui.lines import matrix, nodes
 from nodedoctor.tui.lines.nodes import Round
 from nodedoctor.tui.look import UNICODE
 from nodedoctor.tui.screens.checks import ChecksScreen
@@ -166,12 +166,29 @@ def test_filters(typed: str, keys: list[str]):
 def test_the_matrix_says_what_does_not_fit():
     problems = [Problem(f"rack.check-{n:02}", "", Status.WARN, "warns") for n in range(60)]
     wide = Fleet("0", "ssh", "", 0.0, (_node("gpu-1", *problems),))
-    checks, more = nodes.columns(wide, 80)
+    checks, more = matrix.columns(wide, 80)
     assert len(checks) + more == 60 and 15 < len(checks) < 30
-    (row,) = nodes.matrix(wide, checks, 80, UNICODE)
+    (row,) = matrix.rows(wide, checks, 80, UNICODE)
     assert sum(len(text) for text, _ in row.parts) + 6 <= 80
-    told = [para.text for para in nodes.legend(wide, checks, more)]
-    assert f"{more} more checks" in told[-1] and "W gpu-1" in told[1]
+    told = [para.text for para in matrix.about(wide, row.key, more)]
+    assert f"{more} more checks" in told[-1] and told[0].split() == [f"rack.check-{n:02}" for n in range(60)]
+    for height, tall in ((24, 10), (40, 13), (12, 1)):
+        heads = matrix.heading(checks, 80, height)
+        assert len(heads) == tall
+    assert [line[1][0].split(" ")[0] for line in matrix.heading(checks, 80, 40)] == list("rack.check-00")
+
+
+def test_a_node_leads_with_its_cause_and_the_hardware_of_an_oddity_is_told_on_its_page():
+    sick = replace(fleet().nodes[16], cause="NODE: GPU 3 lost 2 NVLinks; request a replacement (and 1 more)")
+    usual = ValueGroup("18", ("gpu-1", "gpu-2", "gpu-3"))
+    odd = ValueGroup("7 x 18, 1 x 16", (sick.host,))
+    kind = " (8 x NVIDIA H100 80GB HBM3)"
+    up = Oddity("up", f"NVLinks up{kind}", Status.WARN, "", "", (usual, odd), usual, (sick.host,))
+    whole = Fleet("0", "ssh", "", 0.0, (sick,), (up,))
+    first, second = nodes.rows(whole, folded=True)
+    assert (first.name, first.text) == ("NVLinks up", "gpu-017 1 x 16; most 18")
+    assert second.text == "GPU 3 lost 2 NVLinks; request a replacement (and 1 more)"
+    assert any("8 x NVIDIA H100" in para.text for para in nodes.page(whole, first.key))
 
 
 def test_nodes_come_in_one_by_one():

@@ -70,7 +70,7 @@ def test_compare(tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.Monk
         await press("d", *saved, "enter")(app, pilot)
         await until(pilot, lambda: isinstance(app.screen, CompareScreen))
         app.clear_notifications()
-        await until(pilot, lambda: "reading" not in frame(app) and "-> now" in frame(app))
+        await until(pilot, lambda: "reading" not in frame(app) and "00:00 ->" in frame(app))
         check_frame(f"compare-{size[0]}x{size[1]}", frame(app))
 
     drive(rack(tmp_path), act, size)

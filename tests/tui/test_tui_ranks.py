@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tuidriver import frame, until
 
+from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import ranks
+from nodedoctor.tui.process import reading
+from nodedoctor.tui.screens import triage
+from nodedoctor.tui.state import Nothing
 
 
 def job(count: int, dead: int, hosts: bool) -> dict[str, Any]:
@@ -52,3 +59,40 @@ def test_ranks_that_wait_in_different_collectives_have_different_letters():
         "ranks 0, 2",
         "ranks 1, 3",
     ]
+
+
+TIMEOUT = (
+    "[rank{rank}]:[E1114 08:34:00.000000000 ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught"
+    " collective operation timeout: WorkNCCL(SeqNum=1187, OpType=ALLREDUCE, NumelIn=67108864,"
+    " NumelOut=67108864, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n"
+)
+
+
+@pytest.mark.slow
+def test_logs_that_still_grow_are_read_again_until_the_job_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(triage, "EVERY_S", 0.2)
+    logs = [tmp_path / f"rank_{rank}.log" for rank in range(4)]
+    for rank, log in enumerate(logs):
+        log.write_text("".join(f"[rank{rank}]: step {step} loss 3.2\n" for step in range(9)))
+    shown = []
+
+    async def run() -> None:
+        app = NodeDoctor(
+            Nothing(), triage=await reading.triage_again([str(tmp_path)]), triage_again=[str(tmp_path)]
+        )
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "4 files" in frame(app))
+            shown.append(frame(app))
+            for rank, log in enumerate(logs[:3]):
+                with log.open("a") as file:
+                    file.write(TIMEOUT.format(rank=rank))
+            with logs[3].open("a") as file:
+                file.write("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Bus error.\n")
+            await until(pilot, lambda: "shm_or_limits" in frame(app))
+            shown.append(frame(app))
+
+    asyncio.run(run())
+    assert "read again every" in shown[0] and "PASS  none" in shown[0]
+    assert "> FAIL  rank 3" in shown[1] and "again every" not in shown[1]

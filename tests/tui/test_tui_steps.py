@@ -75,7 +75,7 @@ def test_a_last_resort_has_its_own_key_after_its_condition():
         shown = frame(app)
         assert shown.index("LAST RESORT") < shown.index("the node is drained") < shown.index("$ sudo reboot")
         assert "every job on this node" in shown
-        await press("1")(app, pilot)
+        await press("2")(app, pilot)
         assert app.clipboard == "nodedoctor driver"  # what shows whether it worked
         await press("c", "A")(app, pilot)
         assert app.clipboard == "sudo reboot" and isinstance(app.screen, ChecksScreen)

@@ -54,7 +54,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a probe that broke does not count in the exit code",
-        "nodedoctor/cli/console.py",
+        "nodedoctor/cli/exit_codes.py",
         "        return Exit.UNKNOWN\n    if fail_on ==",
         "        return Exit.OK\n    if fail_on ==",
         "tests/engine/test_hang.py tests/cli/test_cli.py",

@@ -6,7 +6,8 @@ import argparse
 import importlib
 
 from nodedoctor.cli.completion.vocabulary import vocabulary
-from nodedoctor.cli.console import Exit, Parser, complain, emit
+from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
 _EPILOG = """\

@@ -21,17 +21,16 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nodedoctor.engine.children import exhaustion
+from nodedoctor.engine.children.pipes import Lines, Pipes
 from nodedoctor.engine.children.search_path import search_path
+from nodedoctor.engine.children.whereabouts import slowest, whereabouts
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
 
 _log = logging.getLogger(__name__)
 
-KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
-KEPT_STDERR = 4096
 KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
 EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit
-BACKLOG = 1000  # lines of a followed child that wait for their reader
 PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
 # Up to Python 3.11, and later where pidfd_open(2) is not there, a thread waits for each child, and complains
@@ -41,7 +40,7 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 _ENV = "/usr/bin/env"
 
 
-Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
+Protocols = TypeVar("Protocols", bound=asyncio.SubprocessProtocol)
 
 
 class Forker(Protocol):
@@ -51,8 +50,8 @@ class Forker(Protocol):
         """Whether it can start this one."""
 
     async def fork(
-        self, command: Command, protocol: Callable[[], Pipes]
-    ) -> tuple[asyncio.SubprocessTransport, Pipes]:
+        self, command: Command, protocol: Callable[[], Protocols]
+    ) -> tuple[asyncio.SubprocessTransport, Protocols]:
         """Start it; OSError when that cannot be."""
 
     def watch(self, pid: int, *, ended: bool = False) -> None:
@@ -123,7 +122,7 @@ async def follow(command: Command) -> AsyncIterator[str]:
 
     What is not read in time is dropped, the oldest first. OSError when it cannot be started.
     """
-    transport, lines = await spawn(command, _Lines, talks=True)
+    transport, lines = await spawn(command, Lines, talks=True)
     try:
         while (line := await lines.queue.get()) is not None:
             yield line
@@ -140,7 +139,7 @@ class Running:
         name: str,
         command: Command,
         transport: asyncio.SubprocessTransport,
-        pipes: _Pipes,
+        pipes: Pipes,
         began: float,
         server: Forker | None = None,
     ) -> None:
@@ -176,7 +175,7 @@ class Running:
     async def _overdue(self, timeout: float) -> Observation:
         session = self._transport.get_pid()
         pid = slowest(session)
-        where = _whereabouts(pid)
+        where = whereabouts(pid)
         kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
         left = slowest(session, least=True)
@@ -186,7 +185,7 @@ class Running:
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and was killed"
             return self._observation(Outcome.TIMEOUT, note)
         left = left or session
-        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {_whereabouts(left)}"
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {whereabouts(left)}"
         return self._observation(Outcome.STUCK, note)
 
     def _judge(self) -> tuple[Outcome, str]:
@@ -219,73 +218,6 @@ class Running:
         return seen
 
 
-class _Tail:
-    """The last bytes of a stream, bounded."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._data = bytearray()
-        self.truncated = False
-
-    def feed(self, data: bytes) -> None:
-        self._data += data
-        if len(self._data) > 2 * self._limit:
-            self._cut()
-
-    def text(self) -> str:
-        if len(self._data) > self._limit:
-            self._cut()
-        return self._data.decode("utf-8", "replace")
-
-    def _cut(self) -> None:
-        del self._data[: -self._limit]
-        self.truncated = True
-
-
-class _Pipes(asyncio.SubprocessProtocol):
-    """Collects output as it comes, so that a timeout loses none of it."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.output = _Tail(KEPT)
-        self.errors = _Tail(KEPT_STDERR)
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.ended: asyncio.Future[None] = loop.create_future()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        (self.output if fd == 1 else self.errors).feed(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1 and not self.ended.done():
-            self.ended.set_result(None)
-
-    def process_exited(self) -> None:
-        if not self.exited.done():
-            self.exited.set_result(None)
-
-
-class _Lines(asyncio.SubprocessProtocol):
-    """Hands on lines as they come, and None at the end."""
-
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
-        self._rest = b""
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd != 1:
-            return
-        *lines, self._rest = (self._rest + data[-KEPT:]).split(b"\n")
-        self._rest = self._rest[-KEPT:]
-        for line in lines:
-            if self.queue.qsize() >= BACKLOG:
-                self.queue.get_nowait()
-            self.queue.put_nowait(line.decode("utf-8", "replace"))
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            self.queue.put_nowait(None)
-
-
 @functools.cache
 def _watch_without_threads() -> None:
     """Wait for children by descriptor as Python 3.12 does, not with a thread for each.
@@ -307,18 +239,18 @@ def _watch_without_threads() -> None:
 
 async def _fork_or_spawn(
     command: Command, server: Forker | None
-) -> tuple[asyncio.SubprocessTransport, _Pipes]:
+) -> tuple[asyncio.SubprocessTransport, Pipes]:
     if server is not None and server.takes(command):
         try:
-            return await server.fork(command, _Pipes)
+            return await server.fork(command, Pipes)
         except OSError as error:
             _log.debug("no fork (%s), so a fresh interpreter for %s", error, shlex.join(command.argv))
-    return await spawn(command, _Pipes, talks=command.hold or command.stdin is not None)
+    return await spawn(command, Pipes, talks=command.hold or command.stdin is not None)
 
 
 async def spawn(
-    command: Command, protocol: Callable[[], Pipes], *, talks: bool
-) -> tuple[asyncio.SubprocessTransport, Pipes]:
+    command: Command, protocol: Callable[[], Protocols], *, talks: bool
+) -> tuple[asyncio.SubprocessTransport, Protocols]:
     """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
     pipe = asyncio.subprocess.PIPE
     _watch_without_threads()
@@ -374,38 +306,6 @@ def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Start foreign commands through env(1): our own exec would block us while PATH crosses a dead mount."""
     ours = argv[0] == sys.executable or not os.path.exists(_ENV)
     return argv if ours else (_ENV, *argv)
-
-
-def slowest(session: int, *, least: bool = False) -> int:
-    """Of a child and what it started, the process that waits in the kernel: the tool itself, not its wrapper.
-
-    The child's own pid where none does; with `least` 0, as what is not in state D ends when it is killed.
-    """
-    with contextlib.suppress(OSError), os.scandir("/proc") as entries:
-        for entry in entries:
-            if not entry.name.isdecimal():
-                continue
-            try:
-                with open(f"/proc/{entry.name}/stat", encoding="utf-8", errors="replace") as stat:
-                    state, _, _, its = stat.read().rpartition(")")[2].split()[:4]
-            except (OSError, ValueError):  # it has ended
-                continue
-            if state == "D" and its == str(session):
-                return int(entry.name)
-    return 0 if least else session
-
-
-def _whereabouts(pid: int) -> str:
-    """State and kernel wait channel: unlike cmdline, these take no lock that a sick process may hold."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            state = stat.read().rpartition(")")[2].split()[0]
-        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as wchan:
-            channel = wchan.read().strip()
-    except (OSError, IndexError) as error:
-        _log.debug("state of pid %d: %s", pid, error)
-        return "state unknown"
-    return f"state {state}" + (f" in {channel}" if channel not in ("", "0") else "")
 
 
 def _signal_name(number: int) -> str:

@@ -7,7 +7,8 @@ import signal
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from nodedoctor.engine.children.child_process import BACKLOG, KEPT, PIPE_DRAIN_S, feed, kill, spawn
+from nodedoctor.engine.children.child_process import PIPE_DRAIN_S, feed, kill, spawn
+from nodedoctor.engine.children.pipes import BACKLOG, KEPT
 from nodedoctor.engine.registry import Command
 
 TIED = 0.25

@@ -11,74 +11,71 @@ import re
 from nodedoctor.facts.kernel.events import DriverEvent, DriverKind, LoggedXid, Sxid
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine
 from nodedoctor.facts.pci.pci import bdf
+from nodedoctor.patterns import regex
 
 ADDRESS = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
 
-_XID = re.compile(
+_XID = regex(
     rf"(?<!S)Xid(?::| \((?:PCI:)?(?P<device>{ADDRESS})"
     r"(?P<mig>(?: GPU-I:\d{1,3})?(?: GPU-CI:\d{1,3})?)\):?)\s*(?P<code>\d{1,4})\b,?\s*(?P<rest>.*)",
     re.DOTALL,
 )
-_XID_FIRST = re.compile(
+_XID_FIRST = regex(
     rf"(?<!S)Xid:? (?P<code>\d{{1,4}}),? \((?:PCI:)?(?P<device>{ADDRESS})(?P<mig>)\):?,?\s*(?P<rest>.*)",
     re.DOTALL,
 )
 """As monitors and people write it: the number before the device."""
-_OWNER = re.compile(r"pid='?(?P<pid>\d{1,9}|<unknown>)'?,(?: name=(?P<name>[^,]{0,64}),)?\s*")
-_SXID = re.compile(
+_OWNER = regex(r"pid='?(?P<pid>\d{1,9}|<unknown>)'?,(?: name=(?P<name>[^,]{0,64}),)?\s*")
+_SXID = regex(
     rf"(?P<switch>nvidia-nvswitch\d*|\S*): SXid \((?:PCI:)?(?P<device>{ADDRESS})\): (?P<code>\d{{1,6}}), "
     r"(?P<kind>Fatal|Non-fatal)\b,?\s*(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_LINK = re.compile(r"\b[Ll]ink (\d{1,3})\b")
-_OFF_BUS = re.compile(
+_LINK = regex(r"\b[Ll]ink (\d{1,3})\b")
+_OFF_BUS = regex(
     rf"GPU(?: at PCI:)? (?P<device>{ADDRESS})(?::? \(PCI ID: [0-9a-f:]+\)|\b).{{0,80}}?fallen off the bus",
     re.DOTALL,
 )
-_OFF_BUS_FIRST = re.compile(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
-_LOADED = re.compile(
-    r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})"
-)
-_MISMATCH = re.compile(r"NVRM: API mismatch: the client")
-_VERSION = re.compile(r"version:?\s+(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
-_DEVICE = re.compile(rf"\b({ADDRESS})(?=[\s:),]|$)")
-_BOUND = re.compile(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
-_RESET = re.compile(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")
+_OFF_BUS_FIRST = regex(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
+_LOADED = regex(r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})")
+_MISMATCH = regex(r"NVRM: API mismatch: the client")
+_VERSION = regex(r"version:?\s+(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_DEVICE = regex(rf"\b({ADDRESS})(?=[\s:),]|$)")
+_BOUND = regex(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
+_RESET = regex(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")
 
 # A message, what it means, longest story first.
 _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
-    (re.compile(r"RmInitAdapter failed|rm_init_adapter failed"), "gpu-failed"),
+    (regex(r"RmInitAdapter failed|rm_init_adapter failed"), "gpu-failed"),
     (
-        re.compile(r"NVRM: .*BAR\d is 0M @ 0x0|NVRM: Can't find an IRQ|NVRM: request_mem_region failed"),
+        regex(r"NVRM: .*BAR\d is 0M @ 0x0|NVRM: Can't find an IRQ|NVRM: request_mem_region failed"),
         "gpu-failed",
     ),
-    (re.compile(r"NVRM: .*[Ff]ailed to copy vbios to system memory"), "gpu-failed"),
-    (re.compile(r"NVRM: This (?:PCI|64-bit) .*(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
+    (regex(r"NVRM: .*[Ff]ailed to copy vbios to system memory"), "gpu-failed"),
+    (regex(r"NVRM: This (?:PCI|64-bit) .*(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
     (
-        re.compile(r"NVRM: .*(?:is not supported by|not supported by open|requires use of the NVIDIA open)"),
+        regex(r"NVRM: .*(?:is not supported by|not supported by open|requires use of the NVIDIA open)"),
         "gpu-failed",
     ),
-    (re.compile(r"NVRM: .*(?:GPU is lost|GPU has been lost)"), "gpu-failed"),
+    (regex(r"NVRM: .*(?:GPU is lost|GPU has been lost)"), "gpu-failed"),
     (
-        re.compile(r"nvidia: probe of \S+ failed with error|nvidia \S+: probe with driver nvidia failed"),
+        regex(r"nvidia: probe of \S+ failed with error|nvidia \S+: probe with driver nvidia failed"),
         "gpu-failed",
     ),
     (
-        re.compile(
+        regex(
             r"NVRM: No NVIDIA (?:GPU|graphics adapter) found|None of the NVIDIA devices were (?:probed|init)"
         ),
         "no-gpu",
     ),
-    (re.compile(r"NVRM: The NVIDIA probe routine (?:was not called|failed) for \d+ device"), "no-gpu"),
+    (regex(r"NVRM: The NVIDIA probe routine (?:was not called|failed) for \d+ device"), "no-gpu"),
     (
-        re.compile(
-            r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about)|nvidia-peermem .*fail"
-        ),
+        regex(r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about)|nvidia-peermem .*fail"),
         "peermem",
     ),
-    (re.compile(r"nvidia(?:_uvm)?: (?:Unknown symbol|disagrees about version|version magic)"), "refused"),
+    (regex(r"nvidia(?:_uvm)?: (?:Unknown symbol|disagrees about version|version magic)"), "refused"),
     (
-        re.compile(
+        regex(
             r"(?:nvidia|NVIDIA).*(?:unsigned module loading is restricted|Loading of (?:unsigned )?module)"
         ),
         "refused",

@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from nodedoctor.facts.kernel.events import CpuEvent, CpuKind, StorageEvent, StorageKind
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine
+from nodedoctor.patterns import regex
 
 STORAGE_WORDS = (
     "nvme ",
@@ -34,47 +35,45 @@ _DISK = r"(?:nvme\d|sd[a-z]|vd[a-z]|xvd|dm-\d|md\d|rbd\d|mmcblk)[\w-]{0,24}"
 
 _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
     (
-        re.compile(
+        regex(
             r"nvme (?P<device>nvme\d{1,4}): (?:controller is down|Removing after probe failure"
             r"|Device not ready;|Disabling device after reset failure|Identify Controller failed)"
         ),
         "dead",
     ),
-    (re.compile(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, completion polled"), "interrupt"),
+    (regex(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, completion polled"), "interrupt"),
     (
-        re.compile(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, (?:aborting|reset|disable)"),
+        regex(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, (?:aborting|reset|disable)"),
         "timeout",
     ),
-    (re.compile(rf"(?:I/O|critical (?:medium|target)) error, dev (?P<device>{_DISK}), sector"), "io-error"),
-    (re.compile(r"md/raid\w*:(?P<device>md\w{1,16}): Disk failure on (?P<part>[\w-]{1,32})"), "raid"),
-    (re.compile(r"md/raid\w*:(?P<device>md\w{1,16}): (?:not enough operational|Cannot continue)"), "raid"),
-    (re.compile(r"EXT4-fs error \(device (?P<device>[\w.-]{1,32})\)"), "file-system"),
-    (re.compile(r"EXT4-fs \((?P<device>[\w.-]{1,32})\): Remounting filesystem read-only"), "read-only"),
-    (re.compile(r"Aborting journal on device (?P<device>[\w.-]{1,32})"), "read-only"),
+    (regex(rf"(?:I/O|critical (?:medium|target)) error, dev (?P<device>{_DISK}), sector"), "io-error"),
+    (regex(r"md/raid\w*:(?P<device>md\w{1,16}): Disk failure on (?P<part>[\w-]{1,32})"), "raid"),
+    (regex(r"md/raid\w*:(?P<device>md\w{1,16}): (?:not enough operational|Cannot continue)"), "raid"),
+    (regex(r"EXT4-fs error \(device (?P<device>[\w.-]{1,32})\)"), "file-system"),
+    (regex(r"EXT4-fs \((?P<device>[\w.-]{1,32})\): Remounting filesystem read-only"), "read-only"),
+    (regex(r"Aborting journal on device (?P<device>[\w.-]{1,32})"), "read-only"),
     (
-        re.compile(
+        regex(
             r"XFS \((?P<device>[\w.-]{1,32})\): .*"
             r"(?:Filesystem has been shut down|[Ss]hutting down filesystem)"
         ),
         "read-only",
     ),
     (
-        re.compile(
-            r"XFS \((?P<device>[\w.-]{1,32})\): (?:.*metadata I/O error|.*[Cc]orruption|.*log I/O error)"
-        ),
+        regex(r"XFS \((?P<device>[\w.-]{1,32})\): (?:.*metadata I/O error|.*[Cc]orruption|.*log I/O error)"),
         "file-system",
     ),
-    (re.compile(r"BTRFS (?:error|critical) \(device (?P<device>[\w.-]{1,32})"), "file-system"),
+    (regex(r"BTRFS (?:error|critical) \(device (?P<device>[\w.-]{1,32})"), "file-system"),
     (
-        re.compile(r"(?P<system>Lustre): .{0,200}?Connection to (?P<device>\S{1,128}) \(at \S+\) was lost"),
+        regex(r"(?P<system>Lustre): .{0,200}?Connection to (?P<device>\S{1,128}) \(at \S+\) was lost"),
         "connection-lost",
     ),
     (
-        re.compile(r"(?P<system>Lustre): .{0,200}?Connection restored to (?P<device>\S{1,128})"),
+        regex(r"(?P<system>Lustre): .{0,200}?Connection restored to (?P<device>\S{1,128})"),
         "connection-back",
     ),
-    (re.compile(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) hung$"), "connection-lost"),
-    (re.compile(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) came back$"), "connection-back"),
+    (regex(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) hung$"), "connection-lost"),
+    (regex(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) came back$"), "connection-back"),
 )
 
 
@@ -87,16 +86,14 @@ def storage(line: KernelLine) -> StorageEvent | None:
     return None
 
 
-_HOT = re.compile(r"CPU(\d{1,5}): (?:Core|Package) temperature above threshold")
-_BANK = re.compile(
+_HOT = regex(r"CPU(\d{1,5}): (?:Core|Package) temperature above threshold")
+_BANK = regex(
     r"CPU (?P<cpu>\d{1,5}): Machine Check(?: Exception)?: \w{1,4} Bank \d{1,3}: (?P<status>[0-9a-f]{16})"
 )
-_AMD = re.compile(
-    r"\[Hardware Error\]: (?P<kind>Corrected|Deferred|Uncorrected|System Fatal|Machine Check)\b"
-)
+_AMD = regex(r"\[Hardware Error\]: (?P<kind>Corrected|Deferred|Uncorrected|System Fatal|Machine Check)\b")
 _RECORDED = "Machine check events logged"
-_APEI = re.compile(r"event severity: (?P<severity>corrected|recoverable|fatal|panic)")
-_SECTION = re.compile(r"section_type: (?P<type>[\w -]{1,64})")
+_APEI = regex(r"event severity: (?P<severity>corrected|recoverable|fatal|panic)")
+_SECTION = regex(r"section_type: (?P<type>[\w -]{1,64})")
 _UNCORRECTED_BIT = 61
 """MCi_STATUS.UC (Intel SDM volume 3B, 16.3.2.2; AMD APM volume 2, 9.3.2): the error was not corrected."""
 

@@ -23,91 +23,90 @@ from nodedoctor.facts.kernel.events import (
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine
 from nodedoctor.facts.kernel.nvidia import ADDRESS
 from nodedoctor.facts.pci.pci import bdf
+from nodedoctor.patterns import regex
 
-_DEVICE = re.compile(rf"(?:^|\s|\()(?:(?P<driver>[\w-]{{1,32}}) )?(?P<device>{ADDRESS})(?=[\s:),]|$)")
+_DEVICE = regex(rf"(?:^|\s|\()(?:(?P<driver>[\w-]{{1,32}}) )?(?P<device>{ADDRESS})(?=[\s:),]|$)")
 
-_SEVERITY = re.compile(
+_SEVERITY = regex(
     r"PCIe Bus Error: (?:severity=)?(?:(Corrected|Correctable)|(?:Uncorrect\w+ )?\(?(Non-Fatal|Fatal))",
     re.IGNORECASE,
 )
-_MAKER = re.compile(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
-_HELPLESS = re.compile(
+_MAKER = regex(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
+_HELPLESS = regex(
     rf"\b(nvidia|mlx[45]_core) {ADDRESS}: (?:AER: can't recover|device has no AER-aware driver)"
 )
-_LOST = re.compile(
+_LOST = regex(
     r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
     r"|[Uu]nable to change power state .*device inaccessible"
 )
-_CPER = re.compile(r"event severity: (corrected|recoverable|fatal)")
-_CPER_DEVICE = re.compile(rf"\[Hardware Error\]:\s+device_id: ({ADDRESS})")
+_CPER = regex(r"event severity: (corrected|recoverable|fatal)")
+_CPER_DEVICE = regex(rf"\[Hardware Error\]:\s+device_id: ({ADDRESS})")
 
-_OOM = re.compile(
+_OOM = regex(
     r"Kill(?:ed)? process (?P<pid>\d{1,9})(?: \((?P<name>[^)]{0,64})\)|, UID \d+, \((?P<uname>[^)]{0,64})\))"
     r"(?P<rest>.*)",
     re.DOTALL,
 )
-_OOM_CGROUP = re.compile(r"oom_memcg=(?P<cgroup>[^,]{1,300}).*?\bpid=(?P<pid>\d{1,9})")
-_ANON = re.compile(r"(?:anon-rss|file-rss|shmem-rss):(\d{1,15})kB")
+_OOM_CGROUP = regex(r"oom_memcg=(?P<cgroup>[^,]{1,300}).*?\bpid=(?P<pid>\d{1,9})")
+_ANON = regex(r"(?:anon-rss|file-rss|shmem-rss):(\d{1,15})kB")
 
-_HUNG = re.compile(
+_HUNG = regex(
     r"task (?P<name>.{1,64}):(?P<pid>\d{1,9}) (?:blocked|stuck) for more than (?P<seconds>\d{1,9}) s"
 )
-_SOFT = re.compile(
+_SOFT = regex(
     r"soft lockup - CPU#\d+ stuck for (?P<seconds>\d{1,9})s! \[(?P<name>[^\]]{1,64}):(?P<pid>\d{1,9})\]"
 )
-_HARD = re.compile(r"hard LOCKUP on cpu|NMI watchdog: Watchdog detected hard LOCKUP")
-_RCU = re.compile(r"rcu\w*:? .*(?:self-)?detected (?:expedited )?stalls?\b")
-_CRASH = re.compile(
+_HARD = regex(r"hard LOCKUP on cpu|NMI watchdog: Watchdog detected hard LOCKUP")
+_RCU = regex(r"rcu\w*:? .*(?:self-)?detected (?:expedited )?stalls?\b")
+_CRASH = regex(
     r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection|trap \w).*?"
     r" in (?P<where>[^\s\[]{1,128})\["
 )
-_OOPS = re.compile(
+_OOPS = regex(
     r"BUG: unable to handle|BUG: kernel NULL pointer|kernel BUG at|Oops: [0-9a-f]{4}|Kernel panic"
     r"|general protection fault.* \[#\d"
 )
-_RIP = re.compile(r"RIP: .* \[(\w+)")
-_MOUNT = re.compile(r"nfs: server (?P<where>\S{1,255}) not responding|(?P<fs>Lustre)\w*: .* was evicted by")
-_MOUNT_BACK = re.compile(r"nfs: server (\S{1,255}) OK")
-_MODULE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
+_RIP = regex(r"RIP: .* \[(\w+)")
+_MOUNT = regex(r"nfs: server (?P<where>\S{1,255}) not responding|(?P<fs>Lustre)\w*: .* was evicted by")
+_MOUNT_BACK = regex(r"nfs: server (\S{1,255}) OK")
+_MODULE = regex(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(\w+)")
 
-_NIC = re.compile(
+_NIC = regex(
     r"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband|\befa)[:) ]+(?:probe of )?"
     rf"(?P<device>{ADDRESS})?"
 )
-_NIC_LINK = re.compile(
-    r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b"
-)
+_NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
 _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
-    (re.compile(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
-    (re.compile(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
+    (regex(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
+    (regex(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
     (
-        re.compile(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"),
+        regex(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"),
         "firmware",
     ),
     (
-        re.compile(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
+        regex(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
         "firmware",
     ),
     # Linux, drivers/infiniband/hw/efa/efa_com.c: the adapter did not answer, or refused.
-    (re.compile(r"completion \(polling\) timeout|didn't send any completion for admin cmd"), "firmware"),
-    (re.compile(r"Failed to (?:process|submit) command .*\berr -?\d"), "errors"),
-    (re.compile(r"transmit queue \d+ timed out|TX timeout"), "queue"),
-    (re.compile(r"[Hh]igh [Tt]emperature"), "temperature"),
-    (re.compile(r"(?:insufficient|unadvertised) power on the PCIe slot"), "slot-power"),
-    (re.compile(r"(?:insufficient|unadvertised) power|[Pp]ower budget exceeded"), "power"),
-    (re.compile(r"Port module event\[error\]|Cable error"), "module"),
-    (re.compile(r"Cable unplugged"), "link-down"),
-    (re.compile(r"available PCIe bandwidth, limited by"), "slow-slot"),
-    (re.compile(r"ACCESS_REG\(0x[0-9a-f]+\).*failed, status"), "register"),
-    (re.compile(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
+    (regex(r"completion \(polling\) timeout|didn't send any completion for admin cmd"), "firmware"),
+    (regex(r"Failed to (?:process|submit) command .*\berr -?\d"), "errors"),
+    (regex(r"transmit queue \d+ timed out|TX timeout"), "queue"),
+    (regex(r"[Hh]igh [Tt]emperature"), "temperature"),
+    (regex(r"(?:insufficient|unadvertised) power on the PCIe slot"), "slot-power"),
+    (regex(r"(?:insufficient|unadvertised) power|[Pp]ower budget exceeded"), "power"),
+    (regex(r"Port module event\[error\]|Cable error"), "module"),
+    (regex(r"Cable unplugged"), "link-down"),
+    (regex(r"available PCIe bandwidth, limited by"), "slow-slot"),
+    (regex(r"ACCESS_REG\(0x[0-9a-f]+\).*failed, status"), "register"),
+    (regex(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
 )
 
-_EDAC = re.compile(r"EDAC \w+: (?P<count>\d{1,9}) (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
-_UNCORRECTED = re.compile(r"Uncorrected hardware memory error|Memory failure: 0x\w+: Sending SIGBUS")
-_DMAR = re.compile(rf"DMAR:.*\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
-_DMAR_NEW = re.compile(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
-_AMD = re.compile(rf"AMD-Vi: Event logged \[\w+(?: device=({ADDRESS}))?")
-_SMMU = re.compile(r"arm-smmu-v3 \S+: (?:event 0x(?:02|03|06|10|11|12|13)\b|\s*event: )")
+_EDAC = regex(r"EDAC \w+: (?P<count>\d{1,9}) (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
+_UNCORRECTED = regex(r"Uncorrected hardware memory error|Memory failure: 0x\w+: Sending SIGBUS")
+_DMAR = regex(rf"DMAR:.*\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
+_DMAR_NEW = regex(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
+_AMD = regex(rf"AMD-Vi: Event logged \[\w+(?: device=({ADDRESS}))?")
+_SMMU = regex(r"arm-smmu-v3 \S+: (?:event 0x(?:02|03|06|10|11|12|13)\b|\s*event: )")
 
 
 def named_device(text: str) -> tuple[str | None, str | None]:

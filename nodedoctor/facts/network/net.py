@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.host.processes import Processes
+from nodedoctor.json_shapes import document as document_of
 from nodedoctor.json_shapes import mapping, number, part, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -84,13 +84,8 @@ class Net:
     @classmethod
     def parse(cls, seen: Observation) -> Net | Unseen:
         """Read the child's document; parts of a wrong shape are left out."""
-        if not seen.answered:
-            return Unseen.of(seen)
-        try:
-            document = json.loads(seen.text)
-        except (ValueError, RecursionError):
-            return Unseen.of(seen)
-        if not isinstance(document, dict) or not isinstance(document.get("interfaces"), dict):
+        document = document_of(seen)
+        if document is None or not isinstance(document.get("interfaces"), dict):
             return Unseen.of(seen)
         hosts, answer = texts(document, "hosts"), part(document, "resolved")
         error, clock = answer.get("error"), part(document, "clock")

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 Refusal = Literal["denied", "unsupported", "unreachable"]
 
-_COUNTS = re.compile(r"(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received")
-_TIMES = re.compile(r"(?:rtt|round-trip) min/avg/max(?:/\w+)? = [\d.]{1,12}/(\d{1,9}(?:\.\d{1,9})?)/")
-_TOLD_MTU = re.compile(r"(?i)(?:frag needed|packet too big|message too long)[^\n]{0,60}?mtu ?= ?(\d{1,6})")
+_COUNTS = regex(r"(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received")
+_TIMES = regex(r"(?:rtt|round-trip) min/avg/max(?:/\w+)? = [\d.]{1,12}/(\d{1,9}(?:\.\d{1,9})?)/")
+_TOLD_MTU = regex(r"(?i)(?:frag needed|packet too big|message too long)[^\n]{0,60}?mtu ?= ?(\d{1,6})")
 _REFUSED: tuple[tuple[Refusal, re.Pattern[str]], ...] = (
     (
         "denied",
-        re.compile(r"(?i)operation not permitted|permission denied|lacking privilege|missing cap_net"),
+        regex(r"(?i)operation not permitted|permission denied|lacking privilege|missing cap_net"),
     ),
-    ("unsupported", re.compile(r"(?i)(?:invalid|unrecognized|illegal) option|invalid number|bad number")),
-    ("unreachable", re.compile(r"(?i)(?:network|host) (?:is )?unreachable|no route to host")),
+    ("unsupported", regex(r"(?i)(?:invalid|unrecognized|illegal) option|invalid number|bad number")),
+    ("unreachable", regex(r"(?i)(?:network|host) (?:is )?unreachable|no route to host")),
 )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import field
 
 from nodedoctor.engine.children.child_process import child
 from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import Files
+from nodedoctor.json_shapes import document as document_of
 from nodedoctor.json_shapes import number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -42,11 +42,8 @@ class RdmaGrowth:
         """Read the child's document."""
         if not seen.answered:
             return Unseen.skip(NO_COUNTERS) if NO_COUNTERS in seen.note else Unseen.of(seen)
-        try:
-            document = json.loads(seen.text)
-        except (ValueError, RecursionError):
-            return Unseen.of(seen)
-        if not isinstance(document, dict) or not isinstance(document.get("growth"), dict):
+        document = document_of(seen)
+        if document is None or not isinstance(document.get("growth"), dict):
             return Unseen.of(seen)
         seconds, uptime = number(document.get("seconds")), number(document.get("uptime_seconds"))
         if not seconds:

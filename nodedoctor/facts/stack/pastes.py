@@ -15,19 +15,20 @@ from nodedoctor.engine.registry import pasted
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, canonical
 from nodedoctor.model import Observation
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 COLLECT_ENV = pasted("collect-env", "What `python -m torch.utils.collect_env` prints (vLLM's is longer)")
 PIP_LIST = pasted("pip-list", "What `pip list`, `uv pip list`, `pip freeze` or `conda list` prints")
 
-_QUOTED = re.compile(r"^[>|\s`]*")
+_QUOTED = regex(r"^[>|\s`]*")
 _NAME = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
 _VERSION = r"(\d[\w.+!-]*)"
-_FREEZE = re.compile(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
-_COLUMNS = re.compile(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
-_DIRECT = re.compile(rf"{_NAME} @ (\S+)")
+_FREEZE = regex(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
+_COLUMNS = regex(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
+_DIRECT = regex(rf"{_NAME} @ (\S+)")
 _NOTHING = ("None", "N/A", "Could not collect", "False", "")
-_VARIABLE = re.compile(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
+_VARIABLE = regex(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
 
 
 @record

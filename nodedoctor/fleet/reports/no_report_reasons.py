@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.children import child_process
+from nodedoctor.engine.children import pipes
 from nodedoctor.fleet.model import NodeState
 from nodedoctor.fleet.transports.node_side import NO_NODEDOCTOR, REFUSALS
 from nodedoctor.model import Observation, Outcome
@@ -57,7 +57,7 @@ def no_report_reason(seen: Observation, why: str) -> tuple[NodeState, str]:
     """State and note for an answer without a report; `why` is what is wrong with its text."""
     said = f"{seen.note}\n{seen.text[-4096:]}"
     if seen.truncated:
-        size = f"more than {child_process.KEPT >> 20} MiB came in {seen.seconds:.0f} s"
+        size = f"more than {pipes.KEPT >> 20} MiB came in {seen.seconds:.0f} s"
         return "unreadable", f"a flood and no report: {size}, at last {_last(seen.text)[-40:]!r}"
     if seen.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
         return "silent", f"no answer in {seen.seconds:.0f} s; {_how_far(seen, why)}"

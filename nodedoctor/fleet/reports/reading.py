@@ -18,7 +18,8 @@ from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
-from nodedoctor.report.document import finding, full_summary, severity, status_of
+from nodedoctor.report.document import causes_of, finding, full_summary, severity, status_of
+from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.wording import counted
 
 LONGEST = 600
@@ -65,7 +66,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         verdict = max(problem.counted for problem in problems).status
     elif any(status is not Status.SKIP for status in statuses.values()):
         verdict = Status.PASS
-    hostname = text(about, "hostname")
+    hostname, causes = text(about, "hostname"), causes_of(document)
     notes = (
         _banner(found),
         _other_name(host, hostname),
@@ -84,6 +85,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         counts={status.value: count for status, count in Counter(statuses.values()).items()},
         statuses=statuses,
         problems=tuple(problems[:MOST]),
+        cause=cut(of_cause(causes[0]) + and_more(causes)) if causes else "",
         traits=traits(facts),
         readings=readings(facts),
         hostname=hostname[:255],

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.engine.children import child_process
+from nodedoctor.engine.children import child_process, pipes
 from nodedoctor.engine.children.child_stream import ChildStream
 from nodedoctor.engine.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
@@ -304,7 +304,7 @@ def _answer(host: str, said: Json, seconds: float) -> Node:
 
 def _unpacked(packed: str) -> str:
     try:
-        data = zlib.decompressobj().decompress(base64.b64decode(packed), child_process.KEPT)
+        data = zlib.decompressobj().decompress(base64.b64decode(packed), pipes.KEPT)
     except (ValueError, zlib.error):
         return ""
     return data.decode("utf-8", "replace")

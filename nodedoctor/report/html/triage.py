@@ -52,7 +52,11 @@ def _head(document: Mapping[str, Any], headline: str, word: Markup, cause: str, 
     return element(
         "header",
         element("h1", word, " ", cause or "undetermined"),
-        element("p", headline[:1].upper() + headline[1:] + ".", class_="headline"),
+        element(
+            "p",
+            headline[:1].upper() + headline[1:] + ("" if headline.endswith(".") else "."),
+            class_="headline",
+        ),
         element("p", each(said, between=" "), class_="when"),
         class_=f"head {tone}",
     )

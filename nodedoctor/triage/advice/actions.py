@@ -231,7 +231,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "cpu_stuck_or_slow_rank": (
         (
-            "Check what that rank does when it happens again: storage, data loader, a lock, a prompt.",
+            "Look at the missing rank when it happens again: storage, data loader, a lock, a prompt.",
             ("nodedoctor triage --live",),
             "investigate",
         ),

@@ -12,7 +12,7 @@ from nodedoctor.triage.causes.local import COLOCATED
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.store import ClientsMissing
+from nodedoctor.triage.events.store import ClientsMissing, Mismatch
 from nodedoctor.triage.events.system.exits import Ended, NodeLost, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.trace import Raised
@@ -53,6 +53,8 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
         return _xid(what)
     if isinstance(what, Ended):
         return _ended(what.signal)
+    if isinstance(what, Mismatch):
+        return _MISMATCH
     if isinstance(what, ClientsMissing):
         return _unjoined(what)
     return _exit(what.signal) if isinstance(what, ProcessExit) else ()
@@ -226,6 +228,14 @@ _SHM = _steps(
     " medium Memory on /dev/shm.",
     "df -h /dev/shm",
 )
+_MISMATCH = (
+    Fix(
+        "Make number, order, shapes and types equal on all ranks. Batches of different lengths and branches"
+        " that depend on the data or on the rank are the usual reasons.",
+        (),
+        "config",
+    ),
+)
 _NODE_LOST = (
     Fix(
         "Ask the scheduler why it gave the node up, and diagnose it before the next job.",
@@ -240,6 +250,40 @@ def _raised(words: str, text: str, *commands: str) -> tuple[re.Pattern[str], Fix
 
 
 _BY_MESSAGE = (
+    _raised(
+        r"\bNaN\b|\bloss (?:is|=) (?:nan|inf)",
+        "Replay this step with the same data on another GPU: the same NaN again is the data or the program, a"
+        " number is the GPU.",
+    ),
+    _raised(
+        r"40[13] Client Error|Gated\w*Error|Unauthorized for url",
+        "Give the environment of every rank a token that has access, or download once and let the ranks read"
+        " offline.",
+        "export HF_HUB_OFFLINE=1",
+    ),
+    _raised(
+        r"Max retries exceeded|Connect\w*Timeout|50\d Server Error|NameResolutionError",
+        "The node does not reach that server: download once to storage that all nodes share, and let the"
+        " ranks read it offline.",
+        "export HF_HUB_OFFLINE=1",
+    ),
+    _raised(
+        r"PytorchStreamReader failed|invalid magic number|unexpected EOF|MetadataIncompleteBuffer|corrupted",
+        "The file is not complete, as after a save that was cut off: load the checkpoint before it.",
+    ),
+    _raised(
+        r"size mismatch for|in loading state_dict",
+        "The checkpoint is of another model or another split of it: compare the names and shapes in the"
+        " message with the configuration.",
+    ),
+    _raised(
+        r"KeyError: '(?:SLURM_\w+|(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|MASTER_\w+)'",
+        "The launcher did not set this variable: start the program with torchrun or srun on every node.",
+    ),
+    _raised(
+        r"CalledProcessError: Command ",
+        "Run that command by itself on the same node: its own output says why it failed.",
+    ),
     _raised(
         r"Expected to have finished reduction in the prior iteration",
         "Some parameters took no part in the loss on some rank: let all of them take part, or give"

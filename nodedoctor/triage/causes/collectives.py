@@ -8,7 +8,14 @@ from collections.abc import Iterator
 
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Finished
-from nodedoctor.triage.events.store import Fingerprint, GlooTimeout, Mismatch, PeerGone, SizeMismatch
+from nodedoctor.triage.events.store import (
+    CALLED_DIFFERENT,
+    Fingerprint,
+    GlooTimeout,
+    Mismatch,
+    PeerGone,
+    SizeMismatch,
+)
 from nodedoctor.triage.events.trace import Frame, Raised
 from nodedoctor.triage.events.watchdog import Lagging
 from nodedoctor.triage.model import Candidate, Event, Who
@@ -38,15 +45,28 @@ def declared(story: Story) -> Iterator[Candidate]:
     culprits = tuple(Who(rank=rank) for rank in odd)
     parties = () if odd else tuple(Who(rank=rank) for rank in sorted(shown))
     who = f"{called(culprits)} differs from the others" if odd else f"{called(parties) or 'ranks'} differ"
+    about = mismatches[0].what.about
+    kinds = {fingerprint.kind for fingerprint in shown.values() if fingerprint.kind}
+    if len(kinds) == 1 and about == CALLED_DIFFERENT:
+        about = f"the ranks called {next(iter(kinds))} with tensors that differ"
+    each = [f"rank {rank}: {told}" for rank in sorted(shown) if (told := _told(shown[rank], len(kinds) > 1))]
+    about += f" ({', '.join(each[:3])})" if len(each) > 1 else ""
     yield Candidate(
         "collective_mismatch",
         "compared",
         "high" if odd else "medium",
-        f"{who}: {mismatches[0].what.about}",
+        f"{who}: {about}",
         tuple(mismatches[:4]),
         culprits,
         parties=parties,
     )
+
+
+def _told(fingerprint: Fingerprint, named: bool) -> str:
+    """What a rank called, or has, in a few words."""
+    if not fingerprint.kind:
+        return fingerprint.shown
+    return f"{fingerprint.kind} {fingerprint.tensors}".rstrip() if named else fingerprint.tensors
 
 
 def desync(story: Story) -> Iterator[Candidate]:

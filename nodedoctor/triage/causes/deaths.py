@@ -40,7 +40,8 @@ def killed(story: Story) -> Iterator[Candidate]:
     chosen = hard or first
     signal = chosen[0].what.signal
     chosen = [event for event in chosen if event.what.signal == signal]
-    people = tuple(distinct(e.who for e in chosen)) or blamed(*(e.who for e in chosen if e.who.pid))
+    people = tuple(distinct(who for e in chosen for who in _people(e)))
+    people = people or blamed(*(e.who for e in chosen if e.who.pid))
     ordered = len(people) == 1 or any(event.what.first for event in chosen)
     culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
@@ -55,6 +56,11 @@ def killed(story: Story) -> Iterator[Candidate]:
         culprits,
         parties=() if culprits else people,
     )
+
+
+def _people(event: Event[ProcessExit]) -> list[Who]:
+    """Who ended: one process, or all that a scheduler lists."""
+    return [Who(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 
 
 def ray_deaths(story: Story) -> Iterator[Candidate]:

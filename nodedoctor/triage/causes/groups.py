@@ -95,6 +95,11 @@ def entered(story: Story) -> int | None:
     return size if size is not None and size > 1 and len(waiting) >= size else None
 
 
+def size_of(story: Story) -> int | None:
+    """The number of ranks of the group that waits, as far as its collective or the job tells."""
+    return _size(story, list(story.waits))
+
+
 def _by_group(story: Story) -> dict[str, list[Wait]]:
     """Waits by the name of their group, if all of them have one and a rank."""
     groups: dict[str, list[Wait]] = defaultdict(list)

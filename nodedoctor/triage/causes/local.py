@@ -19,6 +19,7 @@ from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Left
 from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Owner, Who
 from nodedoctor.triage.story import QUIET, Story
+from nodedoctor.wording import sentences
 
 _GROUND: dict[Cause, Ground] = {
     "gpu_hardware_xid": "fault",
@@ -101,11 +102,15 @@ def symptoms(story: Story) -> Iterator[Candidate]:
             cause,
             ground,
             "low" if ground == "hint" else "medium" if ground == "path" else "high",
-            f"{called(culprits)}: {what.says}" if culprits else what.says,
+            (f"{called(culprits)}: " if culprits else "") + _said(what),
             tuple(events[:4]),
             culprits,
             owner=what.owner,
         )
+
+
+def _said(what: Symptom) -> str:
+    return f"{what.says} ({what.words})" if what.words else what.says
 
 
 def xids(story: Story) -> Iterator[Candidate]:
@@ -126,6 +131,8 @@ def _xid(story: Story, cause: Cause, ground: Ground, events: list[Event[Xid]]) -
         culprits = _only_device_error(story)
     headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
     headline += f" ({called(culprits)})" if culprits else ""
+    row = None if first.switch else xid(first.code)
+    headline += f": {sentences(row.meaning)[0]}" if row is not None else ""
     return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
 
 
@@ -160,7 +167,14 @@ def host_memory(story: Story) -> Iterator[Candidate]:
         culprits = blamed(hog.who)
     elif not culprits:
         culprits = blamed(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
+    full = next((event for event in ooms if event.what.share), None)
     headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
+    if full is not None and not culprits:
+        where = f" of {full.who.host}" if full.who.host else ""
+        headline = (
+            f"the memory{where} was full ({full.what.share}), and Ray killed process"
+            f" {full.what.killed_pid}, its newest, which need not be the one that filled it"
+        )
     evidence = (*ooms[:4], hog) if hog is not None else tuple(ooms[:4])
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
 

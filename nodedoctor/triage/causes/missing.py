@@ -21,11 +21,12 @@ from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who
 from nodedoctor.triage.story import Story
+from nodedoctor.wording import agree
 
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
 
-UNTIL = "the others waited for it until the timeout"
+UNTIL = "the others waited for {} until the timeout"
 LARGEST_NAMED = 1 << 16
 """Processes of a rendezvous among which the missing are looked for by name."""
 
@@ -43,7 +44,7 @@ def barrier(story: Story) -> Iterator[Candidate]:
         yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
     else:
         did = f"did not reach {missed[0].what.where}"
-        then = "the others wait for it" if missed[0].what.passing else UNTIL
+        then = "the others wait for {}" if missed[0].what.passing else UNTIL
         yield _absent(story, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 
@@ -217,7 +218,7 @@ def _absent(
         cause,
         ground,
         confidence,
-        f"{called(culprits)} {did}{doing}; {then}",
+        f"{called(culprits)} {did}{doing}; {then.format(agree(len(culprits), 'it', 'them'))}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,

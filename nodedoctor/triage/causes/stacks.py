@@ -16,11 +16,11 @@ def waited_for(few: Sequence[object], waiting: Sequence[object]) -> bool:
     return bool(few) and len(few) <= len(waiting)
 
 
-def held_up(who: str, doing: str, waiting: int, collective: str, *, gil: bool) -> str:
-    """The headline: who stands where, and how many wait for it."""
+def held_up(who: str, doing: str, waiting: int, collective: str, *, gil: bool, more: str = "") -> str:
+    """The headline: who stands where, what else is known of it, and how many wait for it."""
     lock = " and keeps Python's lock" if gil else ""
     wait = agree(waiting, "waits", "wait")
-    return f"{who} {doing}{lock}; {counted(waiting, 'rank')} {wait} for it in {collective}"
+    return f"{who} {doing}{lock}{more}; {counted(waiting, 'rank')} {wait} for it in {collective}"
 
 
 def elsewhere(story: Story) -> Iterator[Candidate]:

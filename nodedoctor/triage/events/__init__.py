@@ -82,6 +82,7 @@ NEEDLES: tuple[str, ...] = (
     ),
     "Traceback (most recent",
     "Last error:",
+    "Missing ranks:",
 )
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 

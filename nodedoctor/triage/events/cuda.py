@@ -109,6 +109,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|invalid program counter"
         r"|invalid configuration argument|CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)",
         "a kernel of the program went wrong on the GPU",
+        quoted=True,
         personal=True,
     ),
     symptom(
@@ -133,6 +134,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|compiled with an unsupported toolchain"
         r"|CUDA driver is a stub library",
         "the NVIDIA driver is too old for this CUDA, or not loaded",
+        quoted=True,
     ),
     symptom(
         "driver_problem",
@@ -145,6 +147,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|nvidia-container-cli: .*error|NVML Shared Library Not Found|no GPUs found"
         r"|libcuda\.so\S*: cannot open shared object|CUDA_ERROR_NO_DEVICE|RmInitAdapter failed",
         "the driver is not loaded, does not match its libraries, or shows no GPU",
+        quoted=True,
     ),
     symptom(
         "version_mismatch",
@@ -158,6 +161,7 @@ SIGNS: tuple[Sign, ...] = (
         r"cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found"
         r"|orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch",
         "libraries that do not fit each other: NCCL, CUDA, torch or the driver's compatibility layer",
+        quoted=True,
     ),
     symptom(
         "user_code_exception",

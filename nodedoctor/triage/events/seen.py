@@ -44,7 +44,7 @@ class Prose:
     """Counts how much of a text is sentences that no process printed."""
 
     def __init__(self) -> None:
-        self._lines = self._marked = 0
+        self._lines = self._filled = self._marked = 0
         self._sentences: set[str] = set()
         self._marked_sentences: set[str] = set()
         self._last = ""
@@ -55,6 +55,7 @@ class Prose:
             return
         self._last = line.text
         self._lines += 1
+        self._filled += " " in line.text.strip()  # of an empty line only the prefix is left
         if line.level or line.origin:
             return
         marked = line.time is not None or line.who != _NOBODY
@@ -70,7 +71,7 @@ class Prose:
 
         A time or a host in front of nearly every line is that of whoever passed the text on.
         """
-        found = self._marked_sentences if self._marked >= PASSED_ON * self._lines else self._sentences
+        found = self._marked_sentences if self._marked >= PASSED_ON * self._filled else self._sentences
         return len(found) >= SENTENCES and 4 * len(found) >= self._lines
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from textwrap import shorten
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.needles import needles
@@ -44,6 +45,10 @@ def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression)
 
 
+WORDS = 90
+"""Characters of a line that a headline quotes to say which of a symptom's forms it was."""
+
+
 @record
 class Symptom:
     """A line that points to a cause by itself.
@@ -51,7 +56,7 @@ class Symptom:
     `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
     `personal` says that the process which printed it is the one in trouble, not a bystander. `as_warning`:
     its program gives it the level of a warning although it is an error. `owner`: whose move it is, where it
-    is not that of its cause.
+    is not that of its cause. `words`: the line's own, of a symptom that has many.
     """
 
     cause: Cause
@@ -61,6 +66,7 @@ class Symptom:
     personal: bool = False
     as_warning: bool = False
     owner: Owner | None = None
+    words: str = ""
 
 
 def sign(pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
@@ -78,10 +84,18 @@ def symptom(
     personal: bool = False,
     as_warning: bool = False,
     owner: Owner | None = None,
+    quoted: bool = False,
 ) -> Sign:
-    """A sign that is nothing but a symptom of one cause."""
+    """A sign that is nothing but a symptom of one cause; `quoted`: it says which of its forms it was."""
     what = Symptom(cause, name, says, decisive, personal, as_warning, owner)
-    return sign(pattern, lambda _: what)
+    if not quoted:
+        return sign(pattern, lambda _: what)
+    return sign(pattern, lambda found: replace(what, words=_from(found)))
+
+
+def _from(found: re.Match[str]) -> str:
+    """What a line says from a match on."""
+    return shorten(found.string[found.start() :], WORDS, placeholder=" ...").rstrip(" .,;:'\"")
 
 
 def identified(who: Who, found: re.Match[str]) -> Who:

@@ -59,6 +59,22 @@ class Fingerprint:
     rank: int
     shown: str
 
+    @property
+    def kind(self) -> str:
+        """The collective's name, as `ALLREDUCE`."""
+        found = re.search(r"OpType=(\w+)|^(_?[A-Z][A-Z_]{3,})", self.shown)
+        return found[1] or found[2] if found else ""
+
+    @property
+    def tensors(self) -> str:
+        """Shape and type of its tensors, as `[4, 128] Float`."""
+        shape = re.search(r"TensorShape=(\[[\d,]*\])", self.shown)
+        kind = re.search(r"TensorDtypes=(\w+)", self.shown)
+        return " ".join(found[1].replace(",", ", ") for found in (shape, kind) if found)
+
+
+CALLED_DIFFERENT = "the ranks called different collectives at the same time"
+
 
 @record
 class Mismatch:
@@ -68,7 +84,7 @@ class Mismatch:
     """
 
     fingerprints: tuple[Fingerprint, ...]
-    about: str = "the ranks called different collectives at the same time"
+    about: str = CALLED_DIFFERENT
 
 
 @record
@@ -111,13 +127,16 @@ def fingerprints(text: str) -> tuple[Fingerprint, ...]:
 
 def _parameters(found: re.Match[str]) -> Mismatch:
     """DDP's comparison of a model's parameters with those of another rank (torch, c10d/reducer.cpp)."""
-    rank = found["one"] or found["mine"]
-    shown = [Fingerprint(rank_number(rank), found["count"] or found["sizes"])] if rank else []
-    other = found["other"] or found["process"]
-    shown.append(
-        Fingerprint(rank_number(other), found["other_count"] or found["other_sizes"] or "other sizes")
-    )
-    return Mismatch(tuple(shown), "their models do not have the same parameters")
+    if found["one"]:
+        told = [
+            (found["one"], f"{found['count']} of them"),
+            (found["other"], f"{found['other_count']} of them"),
+        ]
+    else:
+        its = f"sizes {found['other_sizes']}" if found["other_sizes"] else "other sizes"
+        told = [(found["mine"], f"sizes {found['sizes']}"), (found["process"], its)]
+    shown = tuple(Fingerprint(rank_number(rank), what) for rank, what in told if rank)
+    return Mismatch(shown, "their models do not have the same parameters")
 
 
 def _store_wait(found: re.Match[str]) -> StoreWait:

@@ -16,10 +16,10 @@ from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.lines.prefixes import parse
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
-from nodedoctor.triage.read.lines import parse
 from nodedoctor.wording import agree, listed
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
@@ -121,8 +121,14 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     work = next((_legitimate(process) for process in stuck if _legitimate(process)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
-    doing = _doing(stuck[0]) + _loading(stuck[0])
-    headline = held_up(called(who), doing, len(waiting), waiting[0].collective, gil=gil)
+    headline = held_up(
+        called(who),
+        _doing(stuck[0]),
+        len(waiting),
+        waiting[0].collective,
+        gil=gil,
+        more=_loading(stuck[0]),
+    )
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
     sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"

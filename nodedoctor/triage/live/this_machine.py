@@ -10,8 +10,8 @@ import socket
 import time
 from collections.abc import Sequence
 
+from nodedoctor.triage.lines.times import seconds
 from nodedoctor.triage.nodes import NodeFaults, node_of, short_name, spoken_hosts
-from nodedoctor.triage.read.times import seconds
 from nodedoctor.triage.story import Story
 from nodedoctor.wording import counted
 

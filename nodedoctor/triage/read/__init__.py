@@ -1,1 +1,1 @@
-"""Any source into lines: decoded, unpacked, unwrapped, its prefix taken off, broken lines joined."""
+"""Any source into events: found, unpacked, searched in bounded time, and put to the job and rank it is of."""

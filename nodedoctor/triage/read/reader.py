@@ -14,12 +14,13 @@ from typing import Any, BinaryIO
 from nodedoctor.engine import input_files
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import TrainingStep
+from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.normal import Lost, RawLine, normal
 from nodedoctor.triage.model import Event, Line, Place
-from nodedoctor.triage.read import scan, unwrap
+from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
-from nodedoctor.triage.read.normal import Lost, RawLine, normal
 from nodedoctor.triage.read.scan import Depth
 from nodedoctor.triage.read.search import Anchor, Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source
@@ -109,6 +110,8 @@ def _form(head: bytes) -> str:
     text = head.decode("utf-8", "replace").lstrip("\ufeff\0")
     if unwrap.is_journal(text):
         return "journal"
+    if unwrap.is_screen(text):
+        return "screen"
     if unwrap.is_document(text):
         return "document"
     return "table" if unwrap.separator(text) else "lines"
@@ -145,6 +148,8 @@ def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
         records = iter(found) if found else None
     elif len(data) < unwrap.LARGEST_DOCUMENT and form == "table":
         records = unwrap.table(unwrap.rows(data, unwrap.separator(head)))
+    elif form == "screen":
+        records = unwrap.screen(data)
     elif form == "journal":
         records = unwrap.journal(data)
     if records is None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import NEEDLES
-from nodedoctor.triage.read.search import CHUNK, STEMS, WHOLE, Anchor, Search, even
+from nodedoctor.triage.read.search import CHUNK, WHOLE, Anchor, Search, even
+from nodedoctor.triage.stems import STEMS
 
 AFTER = 8192
 """Bytes read on after a line that matters: the rest of a traceback, the values under a headline."""

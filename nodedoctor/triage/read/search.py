@@ -17,11 +17,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-STEMS = (
-    "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
-    "exitcode", "Xid", "enqueued", "GIL ", "inished",
-)  # fmt: skip
-"""Every line that matters has one of these, or stands close behind one that has."""
+from nodedoctor.triage.stems import STEMS
+
 WHOLE = 384 << 10
 """Files up to this size (bytes) are read line by line; so is this much of a stream's beginning. A line takes
 some 80 us: read so, a log of 8 MB takes thirty times as long as one of a line, and twice by what grep finds.

@@ -135,4 +135,13 @@ def follows(story: Story, event: Event[Any]) -> bool:
         other.place.source == event.place.source and other.place.offset < event.place.offset
         for other in story.given_up
     )
-    return behind or story.late(event) or story.gave_up(event.who)
+    if behind or story.late(event) or story.gave_up(event.who):
+        return True
+    return isinstance(event.what, (ActorDied, ActorPid)) and _echoed(story)
+
+
+def _echoed(story: Story) -> bool:
+    """True when every process that Ray found dead had given up itself, wherever Ray's lines stand."""
+    told = [*story.of(ActorDied), *story.of(ActorPid)]
+    named = [event.who for event in told if event.who.pid is not None or event.who.rank is not None]
+    return bool(named) and all(map(story.gave_up, named))

@@ -98,7 +98,7 @@ def _group(result: Result, state: State, roots: Collection[str], explained: Coll
         waived = worst(result)["waived"] is not None and result["status"] not in ("pass", "skip")
         return "waived" if waived else "skip" if result["status"] == "skip" else "pass"
     bad = [finding for finding in result["findings"] if severity(finding).is_problem]
-    if all("because_of" in finding or finding["id"] in explained for finding in bad):
+    if all(finding["because_of"] or finding["id"] in explained for finding in bad):
         return "unknown" if result["status"] == "unknown" else "symptoms"
     return "unknown" if result["status"] == "unknown" else _OWN
 

@@ -8,28 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
-from nodedoctor.model import Severity, Status
+from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row, fit
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.wording import about
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem while they are folded."""
-LETTER = {
-    Status.FAIL: "F",
-    Status.UNKNOWN: "U",
-    Status.WARN: "W",
-    Status.PASS: ".",
-    Status.SKIP: " ",
-}
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""The names of the matrix's columns."""
-TALLEST = 18
-"""Lines for the ids of checks above the matrix."""
-NAMES = 24
-"""Cells for the names of nodes in the matrix, where there is room."""
 
 
 @record
@@ -76,62 +63,6 @@ def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
     return made
 
 
-def columns(fleet: Fleet, width: int) -> tuple[tuple[str, ...], int]:
-    """The checks of the matrix, those with a problem somewhere, the worst and most frequent first.
-
-    As many as fit, and how many more there are.
-    """
-    weight: dict[str, tuple[Severity, int]] = {}
-    for node in fleet.nodes:
-        for problem in node.problems:
-            worst, count = weight.get(problem.check, (Severity.SKIP, 0))
-            weight[problem.check] = (max(worst, problem.severity), count + 1)
-    checks = sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))
-    room = min((width - _names(width) - 7) // 2, len(LETTERS))
-    return tuple(checks[:room]), max(0, len(checks) - room)
-
-
-def matrix(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
-    """A line per node, a letter per check; nodes that are alike in all of them share a line."""
-    alike: dict[tuple[str, tuple[Status | None, ...]], list[Node]] = {}
-    for node in fleet.worst_first():
-        cells = tuple(node.statuses.get(check) for check in checks)
-        alike.setdefault((node.state, cells), []).append(node)
-    return [_matrix_row(nodes, cells, width, glyphs) for (_, cells), nodes in alike.items()]
-
-
-def heading(checks: Sequence[str], width: int, *, tall: bool) -> list[tuple[Part, ...]]:
-    """What stands above the matrix: letters, or where there is room every check's id from top to bottom."""
-    left = " " * 7 + "node".ljust(_names(width))
-    if not tall:
-        return [((left, QUIET), (" ".join(LETTERS[: len(checks)]), LABEL))]
-    names = [inert(check)[:TALLEST] for check in checks]
-    height = max(map(len, names), default=1)
-    lines = [" ".join(name.rjust(height)[at] for name in names) for at in range(height)]
-    last = len(lines) - 1
-    return [
-        ((left if at == last else " " * len(left), QUIET), (line, LABEL)) for at, line in enumerate(lines)
-    ]
-
-
-def legend(fleet: Fleet, checks: Sequence[str], more: int) -> Iterator[Para]:
-    """What the letters stand for, and which nodes have it."""
-    yield Para("F fails   U cannot be judged   W warns   . passes   (blank) does not apply", style=QUIET)
-    for letter, check in zip(LETTERS, checks, strict=False):
-        yield Para(f"{inert(check)}   {_by_status(fleet, check)}", f"{letter}  ", verbatim=True)
-    if more:
-        yield Para(f"{more} more checks have a problem somewhere; a wider terminal shows more", style=QUIET)
-
-
-def _by_status(fleet: Fleet, check: str) -> str:
-    """Which nodes fail, which cannot be judged, which warn: `F gpu-[1-2]   W gpu-7`."""
-    told = []
-    for status in (Status.FAIL, Status.UNKNOWN, Status.WARN):
-        hosts = [node.host for node in fleet.nodes if node.statuses.get(check) is status]
-        told += [f"{LETTER[status]} {inert(fold(hosts))}"] if hosts else []
-    return "   ".join(told)
-
-
 def page(fleet: Fleet, key: str) -> list[Para]:
     """Everything about a row."""
     for oddity in fleet.oddities:
@@ -168,11 +99,13 @@ def _standing(node: Node) -> Status:
     return node.verdict or Status.UNKNOWN
 
 
-def _word(node: Node) -> str:
+def word_of(node: Node) -> str:
+    """The word a node has in every list."""
     return _standing(node).word
 
 
-def _style(node: Node) -> str:
+def style_of(node: Node) -> str:
+    """How that word looks."""
     return STYLE[_standing(node)]
 
 
@@ -194,34 +127,39 @@ def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
     worst = _worst_first(node)
     if node.state != "answered":
         text = f"{node.state}: {node.note}"
+    elif node.cause:
+        text = node.cause.removeprefix("NODE: ")  # every line here is about a node
     elif worst:
         more = f" (and {len(worst) - 1} more)" if len(worst) > 1 else ""
         text = f"{worst[0].check}  {_sentence(worst[0])}{more}"
-    return Row(f"node {node.host}", _word(node), _style(node), inert(node.host), inert(text))
+    return Row(f"node {node.host}", word_of(node), style_of(node), inert(node.host), inert(text))
 
 
 def _oddity_row(oddity: Oddity) -> Row:
-    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(oddity.title), inert(oddity.summary))
+    title = oddity.title.partition(" (")[0]  # the kind of its nodes is on its page
+    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(title), inert(_apart(oddity)))
 
 
-def _matrix_row(nodes: Sequence[Node], cells: Sequence[Status | None], width: int, glyphs: Glyphs) -> Row:
-    names = inert(fold([node.host for node in nodes]))
-    parts: list[Part] = [(f" {fit(names, _names(width) - 1, glyphs.more)} ", "")]
-    for status in cells:
-        letter = LETTER[status] if status else " "
-        loud = status in (Status.FAIL, Status.UNKNOWN, Status.WARN)
-        parts.append((f"{letter} ", STYLE[status] if status and loud else QUIET))
-    first = nodes[0]
-    return Row(f"node {first.host}", _word(first), _style(first), names, parts=tuple(parts))
+def _apart(oddity: Oddity) -> str:
+    """Who differs by what, before what most have; of a list of devices the odd ones alone."""
+    if oddity.majority is None:
+        return oddity.summary
+    usual = oddity.majority.value
+    odd = [group for group in oddity.groups if group.value != usual]
+    said = ", ".join(f"{fold(group.hosts)} {_unusual(group.value, usual)}" for group in odd)
+    return f"{said}; most {usual}"
 
 
-def _names(width: int) -> int:
-    """Cells for the names of nodes in the matrix."""
-    return min(NAMES, max(12, width // 3))
+def _unusual(value: str, usual: str) -> str:
+    """Of `7 x 18, 1 x 16` beside a usual `18`: `1 x 16`."""
+    items = [item for item in value.split(", ") if item.partition(" x ")[2] != usual]
+    return ", ".join(items) or value
 
 
 def _oddity(oddity: Oddity) -> Iterator[Para]:
     yield Para(inert(oddity.summary), f"{oddity.status.word}  ", LABEL, STYLE[oddity.status])
+    if kind := oddity.title.partition(" (")[2].removesuffix(")"):
+        yield Para(inert(kind), "among     ")
     yield Para()
     for group in oddity.groups:
         yield _group(group, oddity)
@@ -249,10 +187,12 @@ def _all_well(nodes: Sequence[Node]) -> Iterator[Para]:
 
 
 def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
-    yield Para(inert(node.host), f"{_word(node)}  ", LABEL, _style(node))
+    yield Para(inert(node.host), f"{word_of(node)}  ", LABEL, style_of(node))
     if node.state != "answered":
         yield Para(inert(node.note), f"{node.state}  ")
         return
+    if node.cause:
+        yield Para(inert(node.cause), style=LABEL)
     if node.note:
         yield Para(inert(node.note), "note      ")
     for problem in _worst_first(node):

@@ -101,7 +101,7 @@ def _panel(name: str, state: State) -> Panel:
 def _worst(results: Sequence[Result]) -> tuple[str, str]:
     """The worst line and what to type first, nothing where nothing is wrong; a root before what follows."""
     bad = [finding for result in results for finding in result["findings"] if severity(finding).is_problem]
-    first = min(bad, key=lambda finding: (-severity(finding), "because_of" in finding), default=None)
+    first = min(bad, key=lambda finding: (-severity(finding), bool(finding["because_of"])), default=None)
     if first is None:
         return "", ""
     steps = first["fix"]["steps"] if first["fix"] and not is_blind(first) else ()

@@ -19,6 +19,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
 from nodedoctor.tui.process.wire import packed, receive
 from nodedoctor.tui.run_history import RunHistory
+from nodedoctor.tui.start import STARTED_S, collect_from_now
 from nodedoctor.tui.state import State, empty_report
 
 _EMPTY = empty_report()
@@ -44,6 +45,7 @@ def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
 
 async def _answer(session: Session, line: socket.socket) -> None:
     """Run the checks, tell every state, do what is asked, until the line is closed."""
+    asyncio.get_running_loop().call_later(STARTED_S, collect_from_now)
     rounds = RunHistory(session)
     rounds.start()
     reader, writer = await asyncio.open_unix_connection(sock=line)

@@ -13,6 +13,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, told
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
+from nodedoctor.tui.lines import unopened
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.messages import AskCompare, Mark, ShowCheck
@@ -67,15 +68,15 @@ class CompareScreen(Screen[None]):
         """Show a new state. What still runs is left out: it has not changed, it is not known."""
         self._state = state
         if self._saved is None or state is None:
-            hint = "   press d and name a saved report (.json) or a recorded node"
-            self.query_one(Lines).show([(("compare", LABEL), (hint, ""))])
+            self.query_one(Lines).show([(("compare", LABEL), ("   with nothing yet", QUIET))])
+            self.panes.page.show("", unopened.page("compare"))
             return
         known = [result for result in state.report["results"] if result["check"] not in state.running]
         self._comparison = compare(self._saved, {**state.report, "results": known})
         self._items = dict(_items(self._comparison))
         worse = sum(change.way == "worse" for change in self._comparison.changes)
         self.post_message(Mark("compare", Status.FAIL.word if worse else "", f"({worse})"))
-        title = inert(f"   {heading(self._saved)} -> now")
+        title = inert(f"   {heading(self._saved)} -> {_other(state.report, self._saved)}")
         self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
         self.panes.listing.show([_row(key, item) for key, item in self._items.items()])
         self.on_listing_moved()
@@ -140,3 +141,11 @@ def _side(name: str, result: Result | None) -> Iterator[Para]:
     for finding in sorted(result["findings"], key=lambda f: -severity(f)) if result else ():
         status = Status(finding["status"])
         yield Para(sentence(finding), f"{status.word}  ", lead_style=STYLE[status])
+
+
+def _other(report: Report, saved: Report) -> str:
+    """What a saved report is compared with: this machine now, or when another report was made."""
+    if report["source"] == "live":
+        return "now"
+    said, host = heading(report), report["node"].get("hostname")
+    return said.removeprefix(f"{host} ") if host == saved["node"].get("hostname") else said

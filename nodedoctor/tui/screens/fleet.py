@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui.lines import nodes
-from nodedoctor.tui.look import LABEL, Glyphs, Para
+from nodedoctor.tui.lines import matrix, nodes, unopened
+from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -17,9 +17,6 @@ from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Tabs
-
-TALL = 36
-"""Lines from which the matrix has the ids of checks above it, and not letters."""
 
 
 class FleetScreen(Screen[None]):
@@ -68,8 +65,8 @@ class FleetScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Follow the nodes as they answer."""
-        hint = "   many nodes: nodedoctor fleet --ssh HOSTS, --slurm, --ray or --reports DIR"
-        self.query_one("#head", Lines).show([(("fleet", LABEL), (hint, ""))])
+        self.query_one("#head", Lines).show([(("fleet", LABEL), ("   no nodes were asked", QUIET))])
+        self.panes.page.show("", unopened.page("fleet"))
         self.watch(self.app, "round", self.show)
 
     def on_resize(self) -> None:
@@ -86,9 +83,9 @@ class FleetScreen(Screen[None]):
         self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
         listing = self.panes.listing
         if self._matrix:
-            checks, _ = nodes.columns(now.fleet, listing.room)
-            listing.show(nodes.matrix(now.fleet, checks, listing.room, self._glyphs))
-            heads = nodes.heading(checks, listing.room, tall=self.size.height >= TALL)
+            checks, _ = matrix.columns(now.fleet, listing.room)
+            listing.show(matrix.rows(now.fleet, checks, listing.room, self._glyphs))
+            heads = matrix.heading(checks, listing.room, self.size.height)
             self.query_one("#head", Lines).show([first, *heads])
             self.query_one("#head").styles.height = 1 + len(heads)
         else:
@@ -107,8 +104,9 @@ class FleetScreen(Screen[None]):
             return
         key, fleet = self.panes.listing.key or "", self._round.fleet
         if self._matrix:
-            legend = nodes.legend(fleet, *nodes.columns(fleet, self.panes.listing.room))
-            self.panes.page.show("matrix", [Para(self._alike(), style=LABEL, verbatim=True), Para(), *legend])
+            _, more = matrix.columns(fleet, self.panes.listing.room)
+            about = matrix.about(fleet, key, more)
+            self.panes.page.show(key, [Para(self._alike(), style=LABEL, verbatim=True), *about])
         else:
             self.panes.page.show(key, nodes.page(fleet, key))
 

@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from nodedoctor.cli.compare import CompareError
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import diagnosis
+from nodedoctor.tui.lines import diagnosis, unopened
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import AskTriage, Mark
 from nodedoctor.tui.process import reading
@@ -68,16 +68,18 @@ class TriageScreen(Screen[None]):
     def on_mount(self) -> None:
         """Nothing is open yet."""
         if not self._entries:
-            hint = "   why a job died: press o and name a log, a dump, or a folder of them"
-            self.query_one("#head", Lines).show([(("triage", LABEL), (hint, ""))])
+            self.query_one("#head", Lines).show([(("triage", LABEL), ("   nothing is open", QUIET))])
+            self.panes.page.show("", unopened.page("triage"))
 
     def open(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
         """Show a `nodedoctor.triage/1` document; `again` are the words that made it, to read once more."""
         self._document, self._again = document, tuple(again)
-        self._around = {}
+        self._around, self._read_at = {}, ""
         self._draw()
         self.panes.listing.action_move_to(0)
         if self._again and document.get("outcome") not in DECIDED:
+            self._read_at = f"   read again every {EVERY_S} s"
+            self._draw()
             self._follow()
 
     def on_resize(self) -> None:

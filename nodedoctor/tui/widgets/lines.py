@@ -31,13 +31,14 @@ def scrolled(parts: Iterable[Part], view: ScrollView, y: int, glyphs: Glyphs) ->
     mark = (
         glyphs.above if not y and top else glyphs.below if y == height - 1 and top + height < total else " "
     )
-    line = strip(parts, width - 1, view.rich_style)
+    base = view.rich_style  # put together anew at each look, from all that the view stands in
+    line = strip(parts, width - 1, base)
     if view.text_selection is not None and (span := view.text_selection.get_span(y + top)) is not None:
         start, end = span[0], width - 1 if span[1] < 0 else min(span[1], width - 1)
         before, selected, after = line.divide([start, max(start, end), width - 1])
         line = Strip.join([before, selected.apply_style(Style(reverse=True)), after])
     line = line.apply_offsets(0, y + top)
-    return Strip.join([line, strip([(mark, LABEL)], 1, view.rich_style)])
+    return Strip.join([line, strip([(mark, LABEL)], 1, base)])
 
 
 class Lines(Widget):

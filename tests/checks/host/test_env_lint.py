@@ -236,7 +236,7 @@ def test_what_was_exported_too_late_is_named():
     files = (EnvFile("/job.env", {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}),)
     told = {f.subject: f for f in lint(settings({"NCCL_DEBUG": "INFO"}, *ranks, files=files), NET)}
     assert set(told) == {"env:NCCL_DEBUG", "env:TORCH_NCCL_ASYNC_ERROR_HANDLING"}
-    assert "they have WARN" in told["env:NCCL_DEBUG"].summary
+    assert "They have WARN" in told["env:NCCL_DEBUG"].why
     assert "/job.env" in told["env:TORCH_NCCL_ASYNC_ERROR_HANDLING"].summary
     assert "ray start" in told["env:NCCL_DEBUG"].why
 

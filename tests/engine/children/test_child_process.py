@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import nodedoctor
-from nodedoctor.engine.children import child_process
+from nodedoctor.engine.children import child_process, pipes
 from nodedoctor.engine.registry import Command
 from nodedoctor.model import Observation, Outcome
 
@@ -97,7 +97,7 @@ def test_a_flood_keeps_its_tail():
     line = "x" * 1023
     seen = python(f"for i in range(12 * 1024): print('{line}')\nprint('the end')")
     assert seen.truncated
-    assert len(seen.text) <= child_process.KEPT
+    assert len(seen.text) <= pipes.KEPT
     assert seen.text.endswith("the end\n")
 
 

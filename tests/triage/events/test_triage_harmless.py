@@ -18,8 +18,8 @@ from tiers import some
 
 from nodedoctor.triage.events import SUSPICIONS, TOLD_AS_WARNING, read_events
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.lines.prefixes import parse
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.read.lines import parse
 
 HERE = Path(__file__).parent
 HARMLESS = [

@@ -17,10 +17,10 @@ from say import caught, elastic
 from nodedoctor.triage.cli import parser
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.job import examine
+from nodedoctor.triage.lines.times import seconds
 from nodedoctor.triage.live import this_machine
 from nodedoctor.triage.model import Event, Place, Who
 from nodedoctor.triage.nodes import short_name
-from nodedoctor.triage.read.times import seconds
 from nodedoctor.triage.story import tell
 
 OURS = short_name(socket.gethostname())

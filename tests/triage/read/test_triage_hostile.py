@@ -22,8 +22,8 @@ from nodedoctor.triage.events import read_events
 from nodedoctor.triage.flight.dump import read_dump
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.job import examine
+from nodedoctor.triage.lines.prefixes import parse
 from nodedoctor.triage.model import Coverage, Place
-from nodedoctor.triage.read.lines import parse
 
 DIGITS = "9" * 5000
 INIT = "h:1:1 [0] NCCL INFO comm 0x1 rank {rank} nranks {size} cudaDev 0 busId 1b000 - Init START\n"

@@ -21,9 +21,10 @@ from test_triage_stories import STORIES
 
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.job import examine
+from nodedoctor.triage.lines import prefixes
+from nodedoctor.triage.lines.prefixes import LONGEST, parse
 from nodedoctor.triage.model import Coverage, Line, Place
-from nodedoctor.triage.read import lines, many, scan, search
-from nodedoctor.triage.read.lines import LONGEST, parse
+from nodedoctor.triage.read import many, scan, search
 from nodedoctor.triage.story import tell
 from nodedoctor.triage.verdict import judge
 
@@ -224,8 +225,10 @@ def _reads_stdin(pid: int) -> bool:
 
 @given(st.text(string.printable, min_size=1, max_size=60) | st.from_regex(r"[\[(<]?\w{3,8}[ :=\])>].{0,20}"))
 def test_a_prefix_is_found_by_its_first_character(text: str) -> None:
-    matching = [read for pattern, read, _ in lines._READERS if (found := pattern.match(text)) and found.end()]
-    asked = [read for pattern, read in lines._readers(text[0]) if (m := pattern.match(text)) and m.end()]
+    matching = [
+        read for pattern, read, _ in prefixes._READERS if (found := pattern.match(text)) and found.end()
+    ]
+    asked = [read for pattern, read in prefixes._readers(text[0]) if (m := pattern.match(text)) and m.end()]
     assert asked == matching
 
 

@@ -14,24 +14,25 @@ from nodedoctor.facts.gpu.smi.errors import error_name, normal_bus_id
 from nodedoctor.facts.gpu.smi.gpu import KINDS
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.facts.gpu.smi.values import flag, number, program, pstate, value_of, whole
+from nodedoctor.patterns import regex
 
 # R610 prints KMD Version and CUDA UMD Version where older drivers print Driver Version and CUDA Version.
-_DRIVER = re.compile(r"\b(?:Driver|KMD) Version: *(\d[\d.]*)")
-_CUDA = re.compile(r"\bCUDA(?: UMD)? Version: *(\d[\d.]*)")
-_GPU = re.compile(
+_DRIVER = regex(r"\b(?:Driver|KMD) Version: *(\d[\d.]*)")
+_CUDA = regex(r"\bCUDA(?: UMD)? Version: *(\d[\d.]*)")
+_GPU = regex(
     r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|ERR!)\s*"
     r"\|\s*(?P<bus>[0-9A-Fa-f:.]{7,16}|ERR!|N/A)\s+(?P<display>On|Off|N/A|ERR!)\s*\|\s*(?P<ecc>\S+)\s*\|"
 )
-_USE = re.compile(
+_USE = regex(
     r"\|\s*(?P<fan>\S+)\s+(?P<temperature>\S+)\s+(?P<pstate>\S+)\s+(?P<draw>\S+)\s*/\s*(?P<limit>\S+)\s*"
     r"\|\s*(?P<used>\S+)\s*/\s*(?P<total>\S+)\s*\|\s*(?P<load>\S+)\s+(?P<compute>\S.*?)\s*\|"
 )
-_MIG = re.compile(r"\|\s*\|\s*\|\s*(?P<mig>\S+)\s*\|")
-_PROCESS = re.compile(
+_MIG = regex(r"\|\s*\|\s*\|\s*(?P<mig>\S+)\s*\|")
+_PROCESS = regex(
     r"\|\s*(?P<gpu>\d{1,3})\s+(?:(?P<gi>\d+|N/A)\s+(?P<ci>\d+|N/A)\s+)?(?P<pid>\d+)\s+"
     r"(?P<type>C\+G|M\+C|[CGM])\s+(?P<name>\S.*?)\s+(?P<used>\d+MiB|N/A)\s*\|"
 )
-_MIG_DEVICE = re.compile(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
+_MIG_DEVICE = regex(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
 _COMPUTE = {
     "Default": "default",
     "E. Process": "exclusive-process",

@@ -17,6 +17,7 @@ SIGNS: tuple[Sign, ...] = (
         r"amdgpu\S*:? .*page fault \(src_id|HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION"
         r"|HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION",
         "a kernel of the program went wrong on the GPU",
+        quoted=True,
         personal=True,
     ),
     symptom(

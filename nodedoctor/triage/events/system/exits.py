@@ -7,12 +7,17 @@ import re
 from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 from nodedoctor.triage.events.system.slurm import OrderedStop
+from nodedoctor.triage.model import LARGEST_WORLD
 
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
            "SIGKILL": 9,
            "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}  # fmt: skip
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Terminated": 15, "Hangup": 1,
           "Floating point exception": 8, "Illegal instruction": 4, "Interrupt": 2}  # fmt: skip
+
+
+TASKS = 4096
+"""Tasks of one of Slurm's lists that are told apart."""
 
 
 @record
@@ -25,6 +30,8 @@ class ProcessExit:
     code: int
     first: bool = False
     at: str = ""
+    tasks: tuple[int, ...] = ()
+    """Those that a scheduler lists together as ended this way."""
 
     @property
     def signal(self) -> int | None:
@@ -61,6 +68,17 @@ class NodeLost:
 
 def _signal(word: str) -> int:
     return -(SIGNALS.get(word) or _WORDS.get(word) or number(word) or 9)
+
+
+def _tasks(text: str) -> tuple[int, ...]:
+    """The numbers in Slurm's `0-3,7`."""
+    told: list[int] = []
+    for piece in text.strip(",-").split(","):
+        first, _, last = piece.partition("-")
+        begin = numeral(first, LARGEST_WORLD - 1)
+        end = numeral(last, LARGEST_WORLD - 1) if last else begin
+        told += range(begin, min(end, begin + TASKS) + 1)
+    return tuple(told[:TASKS])
 
 
 def _prose(found: re.Match[str]) -> ProcessExit | None:
@@ -142,9 +160,9 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
-        r"error: (?P<host>[\w.-]+): tasks \d+[-,][\d,-]*: (?P<signal>Killed|Segmentation fault"
+        r"error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?P<signal>Killed|Segmentation fault"
         r"|Bus error|Aborted)",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"]), tasks=_tasks(found["tasks"])),
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(

@@ -13,6 +13,8 @@ class HostOom:
     said_by: str
     killed_pid: int | None = None
     task: int | None = None
+    share: str = ""
+    """How full the node's memory was, as `212.88GB / 224.00GB`."""
 
 
 @record
@@ -61,8 +63,9 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: HostOom("Ray"),
     ),
     sign(
-        r"pid=(?P<pid>\d+), memory used=(?P<used>[\d.]+)GB\) was running",
-        lambda found: HostOom("Ray", numeral(found["pid"])),
+        r"(?:\(IP: (?P<host>[\w.:-]{1,64}), .{0,400}?)?pid=(?P<pid>\d+), memory used=(?P<used>[\d.]+)GB\)"
+        r" was running(?: was (?P<share>[\d.]+GB / [\d.]+GB))?",
+        lambda found: HostOom("Ray", numeral(found["pid"]), share=found["share"] or ""),
     ),
     sign(
         r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+|\S*python\S* .*)",

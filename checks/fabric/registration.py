@@ -1,0 +1,148 @@
+"""Is every GPU registered with the NVLink fabric, and in good health there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.model import Finding, Fix
+
+from ..unavailable import all_of, none_shown, not_reported
+from .manager import GUIDE, START, registered
+
+SETTLED_SECONDS = 600.0
+"""After boot registration takes seconds to a few minutes; NVIDIA's guide tells to wait for `Completed`."""
+_ZERO = "00000000-0000-0000-0000-000000000000"
+_BAD_HEALTH = {
+    "bandwidth": ("degraded",),
+    "route_unhealthy": ("true",),
+    "gfm_state": ("disconnected",),
+    "summary": ("unhealthy",),
+}
+_SICK_HEALTH = {
+    "route_recovery_in_progress": ("true",),
+    "access_timeout_recovery": ("true",),
+    "summary": ("limited capacity", "limited_capacity", "limited"),
+}
+
+
+@check(
+    "fabric.state",
+    "NVLink fabric registration",
+    tags={"fast", "gpu", "nvlink"},
+    without=(Machine,),
+    explained_by=(
+        "driver.answers",
+        "driver.gpus-present",
+        "nvlink.links",
+        "fabric.manager@node",
+        "fabric.guest@node",
+    ),
+)
+def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[Finding]:
+    """Fabric state, status and health of each GPU (Hopper and newer): completed counts only with success.
+
+    A zero cluster UUID is normal on HGX; only multi-node NVLink (GB200, GB300) has one.
+    Why: until registration is complete CUDA fails with error 802 on that GPU.
+    Fix disturbs: every job on the board's GPUs.
+    Judges: FAIL when a GPU is not registered with the fabric or its health is bad; WARN within ten minutes of
+    boot and for lesser signs.
+    Fix: Check the fabric manager, then reset the GPU.
+    Threshold: NVIDIA's guide: wait for Completed with status Success; 600 s of patience are our threshold.
+    False positives: A node that booted a moment ago.
+    Error texts:
+    - CUDA error 802: system not yet initialized
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, *_idle_states(board))]
+    young = bool(machine and (machine.uptime_seconds or SETTLED_SECONDS) < SETTLED_SECONDS)
+    findings = [finding for gpu in told for finding in _fabric(gpu, gpus.source, young)]
+    findings += _strangers(told, gpus, board)
+    yield from findings
+    if not told:
+        yield _without_fabric(gpus, board)
+    elif not findings:
+        yield Finding.ok(f"{all_of(told)} registered")
+
+
+def _idle_states(board: Board | None) -> tuple[str, ...]:
+    """States that say that there is nothing to register with: a card with bridges may also never start."""
+    platform = board.known_platform if board else None
+    switched = board is None or not board.model or (platform is not None and platform.fabric_state)
+    return ("not-supported",) if switched else ("not-supported", "not-started")
+
+
+def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
+    unsaid = [gpu for gpu in gpus.gpus if gpu.fabric_state is None]
+    platform = board.known_platform if board else None
+    if platform and platform.fabric_state and unsaid:
+        return not_reported("fabric state", unsaid, "fabric_state")
+    return Finding.skip("these GPUs have no NVLink fabric")
+
+
+def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
+    said = [
+        *values(source, gpu, "fabric_state", "fabric_status"),
+        *card(source, gpu),
+    ]
+    fix = look_at(
+        gpu,
+        f"{START.text} Check the kernel log for SXid and Xid, then reset all GPUs or reboot.",
+        "fabric.state",
+        START.steps,
+        "restart-service",
+        START.disturbs,
+        GUIDE,
+    )
+    if gpu.fabric_state != "completed":
+        judge = Finding.warn if young and gpu.fabric_state == "in-progress" else Finding.fail
+        since = " shortly after boot" if young else ""
+        summary = f"fabric registration {(gpu.fabric_state or '').replace('-', ' ')}{since}"
+        yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+    elif gpu.fabric_status not in (None, "SUCCESS"):
+        words = gpu.fabric_status.replace("_", " ").lower()
+        summary = f"fabric registration failed: {words}"
+        yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    else:
+        yield from _health(gpu, source, fix)
+
+
+def _health(gpu: Gpu, source: str, fix: Fix) -> Iterator[Finding]:
+    """The parts of the health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK) that say something is wrong."""
+    health = gpu.fabric_health or {}
+    bad = [name for name, words in _BAD_HEALTH.items() if health.get(name) in words]
+    wrong = health.get("incorrect_configuration", "none")
+    if wrong not in ("none", "false", "not supported"):
+        bad.append("incorrect_configuration")
+    sick = [name for name, words in _SICK_HEALTH.items() if health.get(name) in words]
+    told = [f"{name.replace('_', ' ')}: {health[name]}" for name in bad or sick]
+    if told:
+        said = values(source, gpu, "fabric_health")
+        judge = Finding.fail if bad else Finding.warn
+        yield judge(", ".join(told), subject=gpu.subject, evidence=said, fix=fix)
+
+
+def _strangers(told: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding]:
+    """On multi-node NVLink all GPUs of a tray belong to one clique of one cluster."""
+    platform = board.known_platform if board else None
+    members = {(gpu.fabric_cluster_uuid, gpu.fabric_clique_id) for gpu in told if registered(gpu)}
+    if platform is None or not platform.imex or not members:
+        return []
+    said = [
+        one for gpu in told for one in values(gpus.source, gpu, "fabric_cluster_uuid", "fabric_clique_id")
+    ]
+    if len(members) > 1:
+        summary = "the GPUs of this tray are in different NVLink cliques"
+        return [Finding.fail(summary, evidence=said, fix=START)]
+    if {uuid for uuid, _ in members} == {_ZERO}:
+        summary = "no NVLink domain (zero cluster UUID): this tray runs alone"
+        return [Finding.info(summary, evidence=said)]
+    return []

@@ -1,0 +1,58 @@
+"""Is this node's clock kept in step?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.engine.registry import check
+from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.network.net import Net
+from nodedoctor.model import Finding, Fix
+from nodedoctor.steps import look, repair
+
+_TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "phc2sys")
+_UNKEPT_SECONDS = 16.0
+"""The kernel's bound on the clock's error when nobody has kept it for hours (NTP_PHASE_LIMIT, linux
+include/linux/timex.h); a service that does not tell the kernel of its success still lowers it."""
+_NEVER_TELL = ("phc2sys",)
+"""Services that keep the clock and never say so to the kernel (linuxptp, phc2sys.c)."""
+
+
+@check("net.clock", "Clock synchronisation", tags={"fast"}, without=(Services,))
+def clock(net: Net, services: Services | None) -> Iterator[Finding]:
+    """The kernel's clock state (adjtimex), and the running time services.
+
+    Why: logs of several nodes can be ordered, and tokens verified, only with synchronised clocks.
+    Fix disturbs: nothing.
+    Judges: WARN when no service keeps the clock in step.
+    Fix: Start chrony or systemd-timesyncd.
+    Threshold: The kernel's own state (adjtimex).
+    False positives: Virtual machines whose host sets their clock. chrony without `rtcsync` and PTP keep the
+    clock and leave the kernel's flag (docs.cloudera.com, Kudu: using chrony): a note.
+    """
+    running = (
+        [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
+    )
+    told = f" ({', '.join(running)})" if running else ""
+    if net.synchronised is None:
+        yield Finding.unknown("not-visible-here", "the kernel does not report it")
+    elif net.synchronised:
+        bound = net.clock_error_seconds
+        yield Finding.ok(f"synchronised{told}" + (f", within {bound:.3g} s" if bound is not None else ""))
+    elif _kept(net, running):
+        yield Finding.info(f"kept{told}, which does not report it to the kernel")
+    else:
+        fix = Fix(
+            "Enable one time service.",
+            (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
+            "config",
+            "nothing",
+            "nodedoctor net.clock",
+        )
+        yield Finding.warn(f"not synchronised{told}", fix=fix).led_by("the clock is not synchronised")
+
+
+def _kept(net: Net, running: Sequence[str]) -> bool:
+    """Whether a service keeps the clock although the kernel's flag says that none does."""
+    told = net.clock_error_seconds is not None and net.clock_error_seconds < _UNKEPT_SECONDS
+    return any(unit in _NEVER_TELL or (told and unit.startswith("chrony")) for unit in running)

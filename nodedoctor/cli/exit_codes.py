@@ -1,0 +1,44 @@
+"""The numbers nodedoctor exits with, and which of them a report is worth."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodedoctor.report.document import Report
+
+
+class Exit(IntEnum):
+    """What scripts branch on. Nagios numbers for verdicts, sysexits(3) for the rest."""
+
+    OK = 0
+    WARN = 1
+    FAIL = 2
+    UNKNOWN = 3
+    USAGE = 64
+    BUG = 70
+    OUTPUT = 74  # the report could not be written
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+def exit_code(report: Report, fail_on: str = "fail") -> int:
+    """The verdict as a number: see README, "Exit codes"."""
+    from nodedoctor.report.document import is_blind, is_broken
+
+    findings = [
+        finding
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["waived"] is None and not finding.get("preview")
+    ]
+    if any(f["status"] == "fail" for f in findings):
+        return Exit.FAIL
+    if any(map(is_broken, findings)):
+        return Exit.UNKNOWN
+    if fail_on == "warn" and any(f["status"] == "warn" for f in findings):
+        return Exit.WARN
+    if fail_on in ("warn", "unknown") and any(map(is_blind, findings)):
+        return Exit.UNKNOWN
+    return Exit.OK

@@ -1,0 +1,32 @@
+"""Regular expressions that are compiled when they are first used.
+
+To compile one takes 0.1 to 1 ms. The tables of kernel messages, of credentials and of pasted outputs have
+about a hundred and thirty, of which a run on a healthy node uses a third: used for these alone it takes
+12 ms off the 250 ms of CPU of a fast run. What nearly every run uses stays with `re.compile`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, AnyStr, cast
+
+
+def regex(expression: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """What `re.compile` returns, later."""
+    return cast("re.Pattern[AnyStr]", _Later(expression, flags))
+
+
+class _Later:
+    """Stands for a pattern, and becomes as fast as one at its first use."""
+
+    def __init__(self, expression: Any, flags: int) -> None:
+        self._expression = expression
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # somebody looks for a mark or a protocol
+            raise AttributeError(name)
+        compiled = re.compile(self._expression, self._flags)
+        for method in ("search", "match", "fullmatch", "findall", "finditer", "sub", "split"):
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)

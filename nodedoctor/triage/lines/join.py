@@ -1,0 +1,89 @@
+"""Lines that were broken are put together: at the width of a terminal, of `fold`, or of a column of rich."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+NARROWEST = 40
+"""Characters; no terminal is narrower."""
+OFTEN = 3
+"""Lines of the full width that make it a width and not a coincidence."""
+TERMINALS = frozenset((72, 76, 78, 79, 80, 100, 120, 132, 160))
+"""Widths that people and fold(1) use."""
+_FRAMES = " │┃|╮╯╭╰┐┘┤├─━═=-_*#"
+"""Ends of lines that were filled up to a width and not broken at it."""
+_HEAD = re.compile(r"\d+|\s+")
+
+
+def width(texts: Sequence[str]) -> int:
+    """The width at which the lines of a file were broken; 0 when they were not.
+
+    Then no line is longer, several are exactly as long, hardly any is one or two shorter, and what follows
+    them does not begin like the other lines do.
+    """
+    lengths = Counter(len(text) for text in texts)
+    widest = max(lengths, default=0)
+    near = sum(lengths[widest - less] for less in (1, 2, 3))
+    often = OFTEN - (widest in TERMINALS)
+    if widest < NARROWEST or lengths[widest] < often or near > lengths[widest]:
+        return 0
+    if sum(text[-1] in _FRAMES for text in texts if len(text) == widest) * 2 > lengths[widest]:
+        return 0  # filled up with blanks
+    full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]
+    after = {index + 1 for index in full}
+    heads = {_head(text) for index, text in enumerate(texts) if index not in after}
+    odd = sum(_head(texts[index + 1]) not in heads for index in full)
+    return widest if odd * 2 > len(full) else 0
+
+
+def _head(text: str) -> str:
+    return _HEAD.sub("0", text[:12])[:5]
+
+
+_ROW = re.compile(r"(?:\[[\d/:., ]{8,26}\]| {10,28}) (?:DEBUG   |INFO    |WARNING |ERROR   |CRITICAL) (?=.)")
+"""How the handler of rich begins a line: the time, left out while it is the same, and a severity."""
+_PLACE = re.compile(r" +([\w.-]+\.\w{1,4}:\d+)$")
+
+
+def column(texts: Sequence[str]) -> int:
+    """Where the column begins into which rich's handler broke the texts; 0 where it did not print them."""
+    begins = Counter(found.end() for text in texts if (found := _ROW.match(text)))
+    begin, often = begins.most_common(1)[0] if begins else (0, 0)
+    rows = sum(bool(text.strip()) for text in texts)
+    inside = sum(not text[:begin].strip() for text in texts if text.strip())
+    return begin if often > 1 and inside + often >= rows * 3 // 4 else 0
+
+
+class Column:
+    """Texts broken at words into a column: what would have fitted into the row above is a line of its own."""
+
+    def __init__(self, begin: int, wide: int) -> None:
+        self._begin, self._wide = begin, wide
+        self._room, self._last = 0, ""
+
+    def is_head(self, row: str) -> bool:
+        """Whether a text begins in this row."""
+        found = _ROW.match(row)
+        return found is not None and found.end() == self._begin
+
+    def head(self, row: str) -> str:
+        """The first row of a text, without the place that stands at its right."""
+        place = _PLACE.search(row) if len(row) >= self._wide else None
+        self._room = self._wide - self._begin - (len(place[1]) + 1 if place else 0)
+        row = (row[: place.start()] if place else row).rstrip()
+        self._last = row[self._begin :]
+        return row.lstrip()
+
+    def between(self, row: str) -> str | None:
+        """What was between the row above and this one; None when this is a line of its own."""
+        if not self._last or row[: self._begin].strip() or not row.strip():
+            self._last = ""
+            return None
+        text = row[self._begin :].rstrip()
+        first, last = text.split()[0], self._last.split()[-1]
+        fits = text[:1].isspace() or len(self._last) + 1 + len(first) <= self._room
+        folded = len(self._last) == self._room < len(first) + len(last)  # a word too long for any row
+        self._last = text
+        return None if fits else "" if folded else " "

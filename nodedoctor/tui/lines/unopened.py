@@ -1,0 +1,42 @@
+"""The pages of screens that have nothing to show yet: what they are for, and the ways to fill them."""
+
+from __future__ import annotations
+
+from nodedoctor.tui.look import LABEL, Para
+
+_Ways = tuple[tuple[str, str, str], ...]
+"""A key or `$`, what to type, and what comes of it."""
+
+_TRIAGE: _Ways = (
+    ("o", "", "open a log, a flight-recorder dump, or a folder of them"),
+    ("$", "nodedoctor triage logs/", "the same from the shell"),
+    ("$", "nodedoctor run -- COMMAND", "start a job; a hang keeps every stack"),
+    ("$", "nodedoctor watch --job PID", "watch a job that runs already"),
+)
+_COMPARE: _Ways = (
+    ("d", "", "compare with a saved report (.json) or a recorded node (.zip, folder)"),
+    ("s", "", "save what this node is now, to compare with later"),
+    ("$", "nodedoctor --record now.zip", "the same from the shell"),
+)
+_FLEET: _Ways = (
+    ("$", "nodedoctor fleet --ssh gpu-[001-128]", "ask nodes over ssh"),
+    ("$", "nodedoctor fleet --slurm", "the nodes of this Slurm job"),
+    ("$", "nodedoctor fleet --ray", "the nodes of this Ray cluster"),
+    ("$", "nodedoctor fleet --reports DIR", "reports that were saved"),
+)
+_PAGES = {
+    "triage": ("Why a job died or hangs, which rank and which node", _TRIAGE),
+    "compare": ("What has changed on this node", _COMPARE),
+    "fleet": ("Many nodes side by side: which ones differ", _FLEET),
+}
+
+
+def page(mode: str) -> list[Para]:
+    """The page of a screen before anything is open on it."""
+    title, ways = _PAGES[mode]
+    wide = max(len(command) for _, command, _ in ways)
+    paras = [Para(title, style=LABEL), Para()]
+    for key, command, text in ways:
+        said = f"{command:<{wide}}  {text}" if command else text
+        paras.append(Para(said, f"  {key}  ", lead_style="bold cyan"))
+    return paras

@@ -1,0 +1,228 @@
+"""Laws of reading: a format that loses nothing changes no verdict; what was not understood is counted."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from formats import ENCODED, LOSSLESS, LOSSY, PACKED, PAYLOADS, json_lines, text, zip_of
+from hypothesis import given
+from hypothesis import strategies as st
+from say import caught, culprits, judged, raised, steps
+from test_triage_stories import STORIES
+from tiers import some
+
+from nodedoctor.triage.job import Examined, examine
+from nodedoctor.triage.lines import normal as normal_module
+from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.join import width
+from nodedoctor.triage.lines.learned import learned
+from nodedoctor.triage.lines.normal import Lost, RawLine, normal
+from nodedoctor.triage.model import Place
+
+CRASHES = {
+    "traceback": 'Traceback (most recent call last):\n  File "/job/train.py", line 41, in <module>\n'
+    '    loss = model(batch)\n           ^^^^^\n  File "/job/model.py", line 7, in forward\n'
+    '    raise ValueError("boom")\nValueError: boom\n',
+    "segfault": steps(1, 3) + "Segmentation fault (core dumped)\n",
+    "killed": steps(1, 3) + "run.sh: line 3: 4711 Killed   python train.py\n",
+}
+LOGS = {name: story[0] for name, story in STORIES.items()} | CRASHES
+UNDONE = {
+    "fold 80",
+    "fold 100",
+    "fold 132",
+    "rich",
+    "less -N",
+    "nl",
+    "cat -n",
+    "grep -C",
+    "wandb console",
+}
+"""Formats that can be undone only in most logs: not every broken line is one of the full width; a number and
+blanks in front of a text may be the text."""
+
+
+BROKEN = ("wrapped at words", "a victim that cannot be stopped is no culprit")
+"""The line that makes it a victim is broken in three, which cannot be undone; what is left tells less."""
+
+
+def verdict(examined: Examined) -> tuple[str, list[int | None]]:
+    """What must not change."""
+    return examined.verdict.cause, sorted(culprits(examined), key=str)
+
+
+def of_bytes(folder: Path, data: bytes) -> Examined:
+    """Triage of one file."""
+    path = folder / "job.log"
+    path.write_bytes(data)
+    return examine([str(path)])
+
+
+@cache
+def of_plain(content: str) -> tuple[str, list[int | None]]:
+    """The verdict of a log without any envelope."""
+    with TemporaryDirectory() as folder:
+        return verdict(of_bytes(Path(folder), content.encode()))
+
+
+@pytest.mark.parametrize("name", some(sorted(LOSSLESS), 6))
+def test_a_format_that_loses_nothing_changes_nothing(name: str, tmp_path: Path) -> None:
+    changed = [
+        (log, plain, formatted)
+        for log, content in LOGS.items()
+        if (plain := of_plain(content))
+        != (formatted := verdict(of_bytes(tmp_path, LOSSLESS[name](content.splitlines()))))
+    ]
+    most = len(LOGS) // 4 if name in UNDONE else len(LOGS) // 12
+    assert len(changed) <= most, changed
+    assert not any(set(new[1]) - {*old[1], None} for _, old, new in changed), (
+        "a rank that is not guilty is named"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(LOSSY))
+def test_a_format_that_loses_something_names_nobody_else(name: str, tmp_path: Path) -> None:
+    for log, content in LOGS.items():
+        if (name, log) == BROKEN:
+            continue
+        plain = set(of_plain(content)[1])
+        assert set(culprits(of_bytes(tmp_path, LOSSY[name](content.splitlines())))) <= plain | {None}
+
+
+@given(
+    st.sampled_from(sorted({**PAYLOADS, **ENCODED, **PACKED}.keys() - UNDONE)),
+    st.lists(
+        st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), min_size=1, max_size=90), max_size=9
+    ),
+)
+def test_any_text_comes_out_of_any_envelope(name: str, lines: list[str]) -> None:
+    """Reading never fails, whatever the text is."""
+    data = LOSSLESS[name](lines)
+    raws = (RawLine(Place("x", n), row) for n, row in enumerate(data.split(b"\n")))
+    assert all(line.place.source == "x" for line in normal(raws, Lost()))
+
+
+@given(st.binary(max_size=400), st.sampled_from(["{", "[", "__CURSOR=", "", "a,message\n", "PK\x03\x04"]))
+def test_any_bytes_are_read(data: bytes, begin: str) -> None:
+    whole = begin.encode() + data
+    raws = (RawLine(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
+    assert isinstance(list(normal(raws, Lost())), list)
+    assert isinstance(list(unwrap.journal(whole)), list)
+    assert unwrap.document(whole) is None or unwrap.document(whole)
+
+
+def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:
+    content = steps(1, 40) + caught(0) + caught(1) + caught(3)
+    for name in ("docker json-file", "iso zulu", "journald JSON", "grep -Hn", "CRLF"):
+        path = tmp_path / "job.log"
+        path.write_bytes((LOSSLESS[name])(content.splitlines()))
+        examined = examine([str(path)])
+        assert examined.lines.of(examined.verdict.evidence[0]) == 41, name
+
+
+def test_an_archive_of_all_ranks_logs(tmp_path: Path) -> None:
+    logs = {f"run/rank_{rank}.log": caught(rank).replace(f"[rank{rank}]:", "") for rank in (0, 1, 3)}
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name, content in logs.items():
+            archive.writestr(name, content)
+    with tarfile.open(tmp_path / "b.tgz", "w:gz") as packed:
+        for name, content in logs.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            packed.addfile(info, io.BytesIO(content.encode()))
+    for name in ("a.zip", "b.tgz"):
+        assert culprits(examine([str(tmp_path / name)])) == [2]
+
+
+def test_a_name_twice_in_an_archive_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "w") as archive:
+        for _ in range(3):
+            archive.writestr("log", raised(1, "ValueError: x"))
+    examined = examine([str(path)])
+    assert culprits(examined) == [1]
+    assert sum("comes twice" in note for note in examined.verdict.coverage.notes) == 2
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    inner = zip_of("a", raised(1, "ValueError: x").encode())
+    nested = tmp_path / "nested.zip"
+    nested.write_bytes(zip_of("b.zip", inner))
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(inner[:-30])
+    for path in (nested, broken):
+        examined = examine([str(path)])
+        assert examined.verdict.outcome == "nothing"
+        assert examined.verdict.coverage.notes
+
+
+def test_a_bomb_in_an_archive_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nodedoctor.triage.read import archives
+
+    monkeypatch.setattr(archives, "LARGEST", 1 << 20)
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.log", raised(1, "ValueError: x"))
+        archive.writestr("zeros", b"step 1 loss 2\n" * (1 << 18))
+    examined = examine([str(path)])
+    assert any("GiB" in note for note in examined.verdict.coverage.notes)
+    assert culprits(examined) == [1]
+
+
+MEANS = normal_module._means
+ENDS = ("Killed", "Bus error", "Segmentation fault", "Aborted")
+
+
+def test_step_lines_alone_teach_no_prefix() -> None:
+    assert learned([f"step {n} loss: {n}.5" for n in range(100)], lambda _: False, MEANS) is None
+    assert (
+        learned(["RuntimeError: a", "RuntimeError: b c", "RuntimeError: 1 2 d"], lambda _: False, MEANS)
+        is None
+    )
+    assert (
+        learned([f"srun: error: n{n}: task {n}: {w}" for n, w in enumerate(ENDS)], lambda _: False, MEANS)
+        is None
+    )
+
+
+def test_lines_that_are_as_long_as_others_are_not_broken() -> None:
+    box = [
+        "╭" + "─" * 78 + "╮",
+        *["│" + f" line {n} ".ljust(78) + "│" for n in range(9)],
+        "╰" + "─" * 78 + "╯",
+    ]
+    assert width(box) == 0
+    assert width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
+
+
+def test_garbled_lines_are_counted(tmp_path: Path) -> None:
+    noise = bytes(range(128, 256)) * 2
+    path = tmp_path / "log"
+    path.write_bytes(text(["step 1 loss: 2.0"] * 3) + b"\n".join([noise] * 5) + b"\n")
+    assert any("5 lines could not be read" in note for note in examine([str(path)]).verdict.coverage.notes)
+
+
+def test_fields_of_an_envelope_say_who_speaks(tmp_path: Path) -> None:
+    rows = json_lines(lambda n, line: {"message": line, "rank": 3, "hostname": "gpu-7", "pid": 4711})
+    (tmp_path / "log").write_bytes(rows(CRASHES["traceback"].splitlines()))
+    who = examine([str(tmp_path / "log")]).verdict.culprits[0]
+    assert (who.rank, who.host, who.pid) == (3, "gpu-7", 4711)
+
+
+def test_an_exception_in_a_field_of_its_own(tmp_path: Path) -> None:
+    row = {"message": "training failed", "levelname": "ERROR", "rank": 2, "exc_info": CRASHES["traceback"]}
+    (tmp_path / "log").write_text(json.dumps(row) + "\n")
+    assert verdict(examine([str(tmp_path / "log")])) == ("user_code_exception", [2])
+
+
+def test_plain_logs_are_judged_as_before(tmp_path: Path) -> None:
+    for content, cause, ranks in STORIES.values():
+        examined = judged(tmp_path, content)
+        assert verdict(examined) == (cause, sorted(ranks, key=str))
