@@ -4,7 +4,7 @@
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
 # make trial      tests that could lose a race, and healthy nodes in pairs, TIMES=20 times
-# make fuzz       every property test with EXAMPLES=2000
+# make fuzz       every property test with EXAMPLES=2000; MINUTES=30: every parser, reader, archive and view for its share
 # make mutations  does make test notice eleven changes that must not be made? COUNT=40: changes drawn at random
 # make soak       RUNS=1000 runs, minutes of watching, REPORTS=10000 reports: nothing may grow or be left behind
 # make bench      what a run costs on this machine, beside what others cost
@@ -38,8 +38,10 @@ REPORTS ?= 10000
 # Without compiled files every run would parse our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+MINUTES ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-slow test-real trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
+.PHONY: .properties help run check test test-slow test-real trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -71,7 +73,11 @@ trial: $(VENV)/.dev
 	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS)
 	$(BIN)/pytest -m "race and real" -rs --times=$(TIMES) $(ARGS) || [ $$? -eq 5 ]
 
+# With MINUTES of CPU time, by atheris where that is installed, with figures for each target.
 fuzz: $(VENV)/.dev
+	$(if $(MINUTES),$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS),$(MAKE) .properties)
+
+.properties: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)
 
 # With COUNT, that many changes of the judging core drawn at random, each against the tests of its room.

@@ -61,14 +61,17 @@ class Folder:
         host = socket.gethostname().split(".")[0]
         path = Path(os.path.abspath(parent), f"{host}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}")
         more = () if copy is None else (str(copy),)
-        keeper = subprocess.Popen(
-            child_process.child("job/keeper", str(path.parent), path.name, *more),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=() if copy is None else (copy,),
-        )
+        try:
+            keeper = subprocess.Popen(
+                child_process.child("job/keeper", str(path.parent), path.name, *more),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=() if copy is None else (copy,),
+            )
+        except OSError as error:  # no more processes, or an interpreter that we may not start
+            raise FolderProblem(f"--dir {parent}: the program that writes it: {error.strerror}") from None
         told = _first_line(keeper, MAKING)
         if "made" not in told:
             keeper.kill()

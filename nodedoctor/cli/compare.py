@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ def read_report(data: bytes, name: str) -> Report:
 
 def document_of(path: Path) -> Report:
     """The report in a file, or the diagnosis of a recorded node; CompareError when it is neither."""
-    if not path.is_dir() and path.suffix != ".zip":
+    if not os.path.isdir(path) and path.suffix != ".zip":
         try:
             return read_report(input_files.read(path, pipes=True), str(path))
         except OSError as error:

@@ -1,18 +1,22 @@
 """`--debug-log FILE`: what was started when, what it answered after how long, and what fell back.
 
-Imported only where it is asked for. The file may lie on a dead file system, so a thread of its own writes it,
-and nobody waits for that thread longer than `LAST_LINES_S`.
+Imported only where it is asked for. The file may lie on a dead file system, so a child writes it: a thread of
+ours that waits for a disk could not be killed, and we not with it. Nobody waits for the child longer than
+`LAST_LINES_S`.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
+import subprocess
 import threading
 from logging.handlers import QueueHandler
 from queue import SimpleQueue
 
 from nodedoctor.cli.console import say
+from nodedoctor.engine.children.child_process import child
 
 LAST_LINES_S = 1.0
 """Seconds that the last lines may take once everything else is done (chosen by us, no external source)."""
@@ -24,26 +28,39 @@ Records = SimpleQueue["logging.LogRecord | None"]
 
 def start(path: str) -> None:
     """Append what the modules of nodedoctor log to a file, until the process ends."""
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    try:
+        argv = child("host/append", path)
+        writer = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=nowhere, start_new_session=True)
+    except OSError as error:
+        say(f"--debug-log {path}: {error.strerror or error}")
+        return
     records: Records = SimpleQueue()
-    writer = threading.Thread(target=_write, args=(path, records), name="debug-log", daemon=True)
+    feeder = threading.Thread(target=_feed, args=(path, records, writer), name="debug-log", daemon=True)
     logger = logging.getLogger("nodedoctor")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     logger.addHandler(QueueHandler(records))
-    writer.start()
-    atexit.register(_end, writer, records)
+    feeder.start()
+    atexit.register(_end, feeder, records, writer)
 
 
-def _write(path: str, records: Records) -> None:
-    """The life of the thread: a line a record, each written at once, so that a hang loses none."""
-    try:
-        with open(path, "a", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
-            while (record := records.get()) is not None:
-                file.write(_LINE.format(record) + "\n")
-    except OSError as error:
-        say(f"--debug-log {path}: {error.strerror or error}")
+def _feed(path: str, records: Records, writer: subprocess.Popen[bytes]) -> None:
+    """The life of the thread: a line a record, each handed on at once, so that a hang loses none."""
+    assert writer.stdin is not None and writer.stdout is not None
+    with contextlib.suppress(OSError):  # the child has ended, and says why
+        while (record := records.get()) is not None:
+            writer.stdin.write(f"{_LINE.format(record)}\n".encode("utf-8", "backslashreplace"))
+            writer.stdin.flush()
+    with contextlib.suppress(OSError):
+        writer.stdin.close()
+    if said := writer.stdout.read().decode("utf-8", "replace").strip():
+        say(f"--debug-log {path}: {said}")
+    writer.wait()
 
 
-def _end(writer: threading.Thread, records: Records) -> None:
+def _end(feeder: threading.Thread, records: Records, writer: subprocess.Popen[bytes]) -> None:
     records.put(None)
-    writer.join(LAST_LINES_S)
+    feeder.join(LAST_LINES_S)
+    if writer.poll() is None:
+        writer.kill()

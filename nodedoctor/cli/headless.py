@@ -35,9 +35,13 @@ async def run(session: Session, *, progress: bool = False, record: bool = False)
     return report, session.recording(diagnosis) if record else b""
 
 
-async def write(path: str, data: bytes) -> str:
-    """Write a file through a child, as its file system may be dead; returns what went wrong, or nothing."""
-    writer = Command(child_process.child("host/write", path), stdin=data)
+async def write(path: str, data: bytes, *, shared: bool = False) -> str:
+    """Write a file through a child, as its file system may be dead; returns what went wrong, or nothing.
+
+    A new file is for its owner alone, or with `shared` as the umask has it.
+    """
+    words = (path, "shared") if shared else (path,)
+    writer = Command(child_process.child("host/write", *words), stdin=data)
     seen = await child_process.run("write", writer, WRITE_TIMEOUT_S)
     return "" if seen.answered and seen.rc == 0 else seen.note or seen.outcome.value
 

@@ -194,13 +194,14 @@ def _no_input(arguments: argparse.Namespace) -> str:
 def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.tui import start
 
+    piped = not sys.stdout.isatty()  # asked before: a terminal that hangs up is none any more
     try:
         sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record), mouse=arguments.mouse)
     except NodeDoctorError as error:
         return complain(error)
     mutter(start.last_words(sitting))
     report = _leaving(sitting.report, sitting.observations, arguments)
-    if not sys.stdout.isatty():
+    if piped:
         arguments.json = True
         if not emit(_rendered(report, arguments)):
             return Exit.OUTPUT

@@ -14,7 +14,7 @@ from nodedoctor.cli.exit_codes import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
 _FORMS = {
@@ -23,6 +23,8 @@ _FORMS = {
     "prometheus": "metrics for node_exporter's textfile collector",
     "ticket": "a Markdown ticket for the provider's support",
 }
+_SHARED = ("junit", "prometheus")
+"""Forms that another user reads: CI, node_exporter."""
 
 
 def add(group: argparse._ArgumentGroup | argparse.ArgumentParser, *forms: str) -> None:
@@ -68,17 +70,24 @@ def write(arguments: argparse.Namespace, document: Callable[[], Mapping[str, Any
         return Exit.OK
     made = document()
     recording = getattr(arguments, "record", "")
-    return write_files({path: _render(form, made, recording).encode() for form, path in wanted.items()})
+    return write_files(
+        {path: _render(form, made, recording).encode() for form, path in wanted.items()},
+        shared={path for form, path in wanted.items() if form in _SHARED},
+    )
 
 
-def write_files(files: Mapping[str, bytes]) -> int:
-    """Write files by their paths, all at once; OUTPUT, with a line on stderr for each that could not be."""
+def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int:
+    """Write files by their paths, all at once; OUTPUT, with a line on stderr for each that could not be.
+
+    Those that are `shared` are for other users too, as the umask has it.
+    """
     import asyncio
 
     from nodedoctor.cli.headless import write as write_one
 
     async def together() -> list[str]:
-        return await asyncio.gather(*(write_one(path, data) for path, data in files.items()))
+        writing = (write_one(path, data, shared=path in shared) for path, data in files.items())
+        return await asyncio.gather(*writing)
 
     problems = {
         path: problem for path, problem in zip(files, asyncio.run(together()), strict=True) if problem

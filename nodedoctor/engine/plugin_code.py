@@ -5,12 +5,14 @@ out of the report.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
+from typing import NoReturn
 
 from nodedoctor.errors import NodeDoctorError
 
@@ -21,6 +23,10 @@ class PluginFailed(NodeDoctorError):
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
         self.error = error
+
+
+class EndsTheProcess(NodeDoctorError):
+    """What loading a plug-in does to the process it is loaded in, in one clause."""
 
 
 class _Overdue(BaseException):
@@ -46,6 +52,75 @@ def contained(seconds: float) -> Iterator[None]:
                 late = TimeoutError(f"took longer than {seconds:.3g} s")
                 raise PluginFailed(late.with_traceback(error.__traceback__)) from None
             raise PluginFailed(error) from error
+
+
+def tried(load: Callable[[], object], seconds: float) -> None:
+    """Load a plug-in in a fork first; EndsTheProcess for one that crashes it or makes it end.
+
+    What the plug-in raises there it raises again in our process, where that is dealt with. One that takes too
+    long is ended with all that it started; a limit of the caller's comes first.
+    """
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _load_and_end(load, theirs, seconds)
+    os.close(theirs)
+    try:
+        survived = os.read(ours, 1) == _SURVIVED
+    finally:
+        os.close(ours)
+        with contextlib.suppress(OSError):  # it has no session of its own yet, or is gone
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    if not survived:
+        raise EndsTheProcess(_how_it_ended(os.waitstatus_to_exitcode(status)))
+
+
+_SURVIVED = b"+"
+
+
+def _how_it_ended(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "loading it closes descriptors that are not its own"  # it was us who ended it
+    how = f"with {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return f"loading it ends the process {how}"
+
+
+def _load_and_end(load: Callable[[], object], pipe: int, seconds: float) -> NoReturn:
+    try:
+        os.setsid()
+        # Should our parent be killed meanwhile, this ends all the same.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        load()
+    except BaseException:
+        pass  # it is told when it is loaded in our process
+    try:
+        os.write(pipe, _SURVIVED)
+        signal.pause()  # so that what it started is still of our group when that is ended
+    finally:
+        os._exit(0)
+
+
+@contextlib.contextmanager
+def stdout_kept() -> Iterator[None]:
+    """What code inside writes to descriptor 1 goes to stderr, as what it prints does."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # too few descriptors, or none
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class _Watch:

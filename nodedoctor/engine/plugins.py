@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import logging
@@ -10,14 +11,22 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from nodedoctor.engine.plugin_code import FromSource, PluginFailed, SourceFinder, contained, watching
+from nodedoctor.engine.plugin_code import (
+    FromSource,
+    PluginFailed,
+    SourceFinder,
+    contained,
+    stdout_kept,
+    tried,
+    watching,
+)
 from nodedoctor.engine.registry import Check, Fact, Probe, declared
 from nodedoctor.engine.untrusted_files import Writer, Writers, is_root
 from nodedoctor.errors import NodeDoctorError
@@ -77,15 +86,24 @@ class Catalogue:
             else:
                 self.checks[item.id] = item
 
-    @contextlib.contextmanager
-    def loading(self, name: str, where: str, *, bundled: bool = False) -> Iterator[None]:
-        """Note what fails inside as a broken plug-in: whatever it does, the other checks go on."""
+    def load(
+        self, name: str, where: str, load: Callable[[], object], *, bundled: bool = False
+    ) -> ModuleType | None:
+        """The module that `load` gives; None where it fails, which is noted as a broken plug-in.
+
+        Whatever a plug-in does while it is loaded, the other checks go on: a fork of ours loads it first.
+        """
+        seconds = 0 if bundled else max(self.ends - time.monotonic(), 0.1)
         try:
-            with contained(0 if bundled else max(self.ends - time.monotonic(), 0.1)):
-                yield
+            with contained(seconds), contextlib.nullcontext() if bundled else stdout_kept():
+                if not bundled:
+                    tried(load, seconds)
+                loaded = load()
+                return loaded if isinstance(loaded, ModuleType) else None
         except PluginFailed as failed:
             trace = "".join(traceback.format_exception(failed.error, limit=-1)).strip()
             self.broken.append(Broken(name, where, trace))
+            return None
 
 
 def discover(folders: Iterable[Path] = ()) -> Catalogue:
@@ -109,7 +127,7 @@ def _discovered(folders: Iterable[Path]) -> Catalogue:
         catalogue.add(module)
     for module in _entry_points(catalogue):
         catalogue.add(module)
-    site = [SITE_FOLDER] if SITE_FOLDER.is_dir() else []
+    site = [SITE_FOLDER] if os.path.isdir(SITE_FOLDER) else []
     for folder in [*site, *folders]:
         _refuse_if_writable_by_others(folder)
         # Named after its place: another folder loaded by this process is another package.
@@ -140,7 +158,7 @@ def load_folder(
     module that declares nothing is a helper. Only bundled ones are loaded as any package; of other folders
     only source files are.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # Path.is_dir raises where it may not look
         raise DiscoveryError(f"no folder of checks at {folder}")
     if package not in sys.modules:
         init = folder / "__init__.py"
@@ -152,16 +170,14 @@ def load_folder(
         module = importlib.util.module_from_spec(spec)
         sys.modules[package] = module
         if loader is not None:
-            with catalogue.loading("__init__", str(init), bundled=bundled):
-                loader.exec_module(module)
+            catalogue.load("__init__", str(init), lambda: loader.exec_module(module), bundled=bundled)
     yield from _modules(package, str(folder), catalogue, bundled=bundled)
 
 
 def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) -> Iterator[ModuleType]:
     for name, file in {_dotted(folder, file): file for file in _files(folder)}.items():
-        module = None
-        with catalogue.loading(name, file, bundled=bundled):
-            module = importlib.import_module(f"{package}.{name}")
+        load = functools.partial(importlib.import_module, f"{package}.{name}")
+        module = catalogue.load(name, file, load, bundled=bundled)
         if module is not None:
             yield module
 
@@ -171,8 +187,11 @@ _MODULES = (".py", ".pyc", ".so")
 
 def _files(folder: str) -> Iterator[str]:
     """What can be imported in a folder and its sub-folders, in the order of names."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise DiscoveryError(f"folder of checks {folder}: {error.strerror}") from None
     for entry in entries:
         if entry.name.startswith((".", "_")):
             continue
@@ -195,15 +214,18 @@ def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP):
-        loaded = None
-        with catalogue.loading(point.name, point.value):
-            if writer := _who_else_writes(point):
-                raise PermissionError(f"as root nodedoctor does not load it: {writer}")
-            loaded = point.load()
-            if not isinstance(loaded, ModuleType):
-                raise TypeError("the entry point must name a module")
-        if isinstance(loaded, ModuleType):
+        loaded = catalogue.load(point.name, point.value, functools.partial(_module_of, point))
+        if loaded is not None:
             yield loaded
+
+
+def _module_of(point: EntryPoint) -> ModuleType:
+    if writer := _who_else_writes(point):
+        raise PermissionError(f"as root nodedoctor does not load it: {writer}")
+    loaded = point.load()
+    if not isinstance(loaded, ModuleType):
+        raise TypeError("the entry point must name a module")
+    return loaded
 
 
 def _who_else_writes(point: EntryPoint) -> Writer | None:
@@ -255,7 +277,7 @@ def _absolute(path: object) -> str:
 
 def _refuse_if_writable_by_others(folder: Path) -> None:
     """As root, code that another user may change is not run."""
-    if not is_root() or not folder.is_dir():
+    if not is_root() or not os.path.isdir(folder):
         return
     writers = Writers()
     writers.tree(_absolute(folder))

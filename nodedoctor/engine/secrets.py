@@ -58,14 +58,14 @@ _HARMLESS = regex(
 )
 _PATHS = regex(r"(?:~|\.{0,2}/)[\w./+@~, -]*(?::(?:~|\.{0,2}/)?[\w./+@~, -]*)*:?")
 _RANDOM = regex(
-    r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
+    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])(?=[A-Za-z0-9]*[a-z])[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{32,}\b"
 )
 
 _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_vars"})
 _NAME = regex(r"[\w.-]{1,64}")
 _SHORTEST = 6
 """Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
-_ASSIGNED = regex(r"^(\s*(?:export\s+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
+_ASSIGNED = regex(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 
 def without_secrets(seen: Observation) -> Observation:

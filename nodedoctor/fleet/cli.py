@@ -278,9 +278,8 @@ def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if too_many := _too_many(fleet, arguments):
         say(too_many)
         del wanted[arguments.failing]
-    return outputs.write_files(
-        {path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in wanted.items() if path}
-    )
+    lists = {path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in wanted.items() if path}
+    return outputs.write_files(lists, shared=lists)
 
 
 def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:

@@ -212,7 +212,7 @@ class _Run:
                 say(too_many)
             else:
                 wanted[self._arguments.failing] = "".join(f"{host}\n" for host in failing).encode()
-        if wanted and (written := outputs.write_files(wanted)) != Exit.OK:
+        if wanted and (written := outputs.write_files(wanted, {self._arguments.failing})) != Exit.OK:
             return written
         if self._ended_by or outranks:
             return outranks or 128 + self._ended_by

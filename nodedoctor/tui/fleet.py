@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 
 from nodedoctor import __version__
+from nodedoctor.cli.console import mutter
 from nodedoctor.fleet.document import document, fleet_of
 from nodedoctor.fleet.gather import Gathered, GatherState, Transport, gather
 from nodedoctor.fleet.model import Fleet, FleetError, FleetRequest
@@ -32,7 +32,7 @@ def show(transport: Transport, request: FleetRequest, *, peers: bool = False, sa
             raise SystemExit(code)
         if app.refused:
             raise FleetError(app.refused)
-        print("\n".join([_last_word(gathered.fleet), *start.copied(app.copied)]), file=sys.stderr)
+        mutter("".join(f"{line}\n" for line in (_last_word(gathered.fleet), *start.copied(app.copied))))
         return Gathered(gathered.fleet, max(0, code - 128))
 
     return asyncio.run(sit())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,8 @@ from nodedoctor.cli.exit_codes import Exit
 REPOSITORY = Path(__file__).parents[2]
 LOG = REPOSITORY / "tests" / "triage" / "lines.jsonl"
 HEALTHY = REPOSITORY / "nodedoctor" / "demo" / "healthy"
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 OUTPUTS = (
     "doctor --text",
     "doctor --json",
@@ -112,3 +115,24 @@ def test_a_misspelt_word_is_guessed(words: str, meant: str) -> None:
 
 def test_every_command_is_known() -> None:
     assert set(COMMANDS) == {command.name for command in vocabulary().commands if command.name}
+
+
+def test_what_names_people_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """A page, a ticket or a recording; what CI and node_exporter read is as the umask has it."""
+    kept = tmp_path / "kept.html"
+    kept.write_text("")
+    kept.chmod(0o640)
+    forms = ("html", "ticket", "junit", "prometheus")
+    files = " ".join(f"--{form} {tmp_path / form}" for form in forms)
+    assert shell(f"demo healthy --json {files}").returncode == 0
+    assert shell(f"demo healthy --json --html {kept} --record {tmp_path / 'record'}").returncode == 0
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    usual = 0o666 & ~UMASK
+    assert modes == {
+        "html": 0o600,
+        "ticket": 0o600,
+        "record": 0o600,
+        "junit": usual,
+        "prometheus": usual,
+        "kept.html": 0o640,
+    }

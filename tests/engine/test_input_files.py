@@ -195,3 +195,37 @@ def test_a_pipe_is_bounded_too(tmp_path: Path) -> None:
     assert time.monotonic() - began < input_files.FIRST
     writer.join(HANG)
     assert not writer.is_alive()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root and a user that is not")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compare {0}/a.json {0}/a.json",
+        "demo healthy --json --html {0}/sub/a.html",
+        "demo healthy --json --debug-log {0}/sub/a.log",
+        "--json --checks {0}/sub host",
+        "--json --checks {0} host",
+        "--replay {0}/a --json",
+        "expect --pairs {0}/a.json",
+    ],
+)
+def test_where_we_may_not_look_is_said_in_one_line(words: str, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for folder in (tmp_path, tmp_path.parent):
+        folder.chmod(0o755)
+    argv = words.format(closed).split()
+    # What is needed is imported before it becomes another user, who may not read this checkout.
+    code = (
+        "import os, sys, asyncio, json, zipfile;"
+        "from nodedoctor.cli import main, compare, arguments, outputs;"
+        "import nodedoctor.engine.session, nodedoctor.pairs.expected, nodedoctor.cli.expect;"
+        "import nodedoctor.engine.children.search_path, nodedoctor.cli.console;"
+        "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321);"
+        "sys.exit(main.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=HANG, cwd=REPOSITORY
+    )
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (64, "", 1), done.stderr

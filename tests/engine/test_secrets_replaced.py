@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,22 @@ def test_what_has_passed_passes_again(said):
 def test_long_values_end(piece):
     is_harmless(piece * 20000)
     without_secrets(Observation("x", text=piece * 20000))
+
+
+UNITS = (
+    "\n", " ", "a", "0", "-", "_", ".", "/", ":", "=", "@", '"', "\\", "{", "A_", "a=", "a ", "--a ",
+    "password", "password ", "password=", "http://", "x://a:", "bearer ", "basic ", "curl -u ", "mysql ",
+    "login ", "wandb login ", "-----BEGIN PRIVATE KEY", "sig=", "hf_", "eyJ", "export ", "export A",
+    "KeyError: ", "sshpass -p", "token: ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", some(UNITS, 8))
+def test_no_text_is_searched_for_long(unit: str):
+    """Everything a node says passes here, in our own process: what it costs grows with its length alone."""
+    text = (unit * 200_000)[:200_000]
+    for probe in ("env", "kernel-log"):
+        for whole in (text, f"password {text}", f"{text}\npassword", json.dumps({"environ": {"X": text}})):
+            began = time.process_time()
+            without_secrets(Observation(probe, text=whole))
+            assert time.process_time() - began < 3, (probe, whole[:40])

@@ -67,13 +67,14 @@ _HIDE = tuple(
         (rf"(?<![\w.-])((?=-){_SPEAKING} +){_VALUE}", r"\1***", True),  # --api-key ...
         # JSON, headers: all that follows; Python's KeyError is no key
         (
-            rf"({_SPEAKING}\\*[\"']\s*:|(?![\w.]*(?:Error|Exception):){_SPEAKING}:\s).*",
+            rf"({_SPEAKING}\\*[\"']\s*:|(?<![\w.-])(?![\w.]*(?:Error|Exception):){_SPEAKING}:\s).*",
             r"\1 ***",
             True,
         ),
         (r"((?<!\S)(?:-u|--user|--proxy-user)(?: +|=))['\"]?[^\s:]+:\S+", r"\1***", False),  # curl
         (
-            r"(\bsshpass +-p *|\b(?:mysql\w*|mariadb)\b.*? -p|\blogin\b.*? -p +|\blogin +\S+ +password +)\S+",
+            r"(\bsshpass +-p *|\b(?:mysql\w*|mariadb)\b.{0,200}? -p"
+            r"|\blogin\b.{0,200}? -p +|\blogin +\S+ +password +)\S+",
             r"\1***",
             True,
         ),

@@ -23,6 +23,9 @@ else:  # python -I leaves our own folders out
 
     del sys.path[-1]
 
+_NOT_THERE = "nodedoctor-looks-who-can-add-programs"
+"""A name of no program. In a sticky folder, as /tmp, root's programs are safe, but others add theirs."""
+
 
 def main() -> None:
     """Look at the folders in their order."""
@@ -33,6 +36,9 @@ def main() -> None:
         if writers.found:
             first = writers.found[0]
             said = first.how if first.path == folder else f"{first.path} {first.how}"
+        else:
+            writers.path(os.path.join(folder, _NOT_THERE))
+            said = "lets others add programs" if writers.found else said
         print(number, said.replace("\n", "?"), flush=True)
 
 

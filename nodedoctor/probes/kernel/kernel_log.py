@@ -14,8 +14,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import selectors
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ else:  # python -I leaves our own folder out
 
 TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 MiB
 FILE_BYTES = 16 * 1024 * 1024
+TOOL_BYTES = 64 * 1024 * 1024  # LINES of some 200 bytes
 LATEST_BYTES = 512 * 1024
 SAME_SHAPE = 100
 LINES = "300000"
@@ -51,22 +54,59 @@ class LogAnswer(NamedTuple):
 
 
 def ask(argv: list[str]) -> LogAnswer:
-    """Run a tool that prints the log."""
+    """Run a tool that prints the log. Of one that prints more than a log holds, the end is kept."""
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
+        tool = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     except FileNotFoundError:
         return LogAnswer(why="absent", said=f"no {argv[0]} command")
-    except subprocess.TimeoutExpired:
-        return LogAnswer(why="error", said=f"no answer within {SECONDS:.0f} s")
     except OSError as error:
         return LogAnswer(why="error", said=str(error))
-    said = done.stderr.decode("utf-8", "replace").strip()
-    lines = [line for line in done.stdout.splitlines(True) if not line.startswith(b"-- ")]
+    try:
+        printed, errors = printed_by(tool, time.monotonic() + SECONDS)
+    except subprocess.TimeoutExpired:
+        tool.kill()
+        return LogAnswer(why="error", said=f"no end of its answer within {SECONDS:.0f} s")
+    said = errors.decode("utf-8", "replace").strip()
+    lines = last_lines(printed)
     if lines:
         return LogAnswer(b"".join(lines))
     if DENIED.search(said):
         return LogAnswer(why="denied", said=said)
-    return LogAnswer(why="error" if done.returncode else "empty", said=said or "it printed nothing")
+    return LogAnswer(why="error" if tool.returncode else "empty", said=said or "it printed nothing")
+
+
+def last_lines(printed: bytes) -> list[bytes]:
+    """As many lines as are asked of the journal, without empty ones and its own remarks."""
+    most = int(LINES)
+    parts = printed.rsplit(b"\n", most)
+    return [part + b"\n" for part in parts[-most:] if part and not part.startswith(b"-- ")]
+
+
+def printed_by(tool: subprocess.Popen[bytes], ends: float) -> tuple[bytes, bytes]:
+    """The last TOOL_BYTES of stdout and of stderr, once it has ended; TimeoutExpired at `ends`."""
+    kept: dict[int, bytearray] = {}
+    with selectors.DefaultSelector() as selector:
+        for pipe in (tool.stdout, tool.stderr):
+            assert pipe is not None
+            selector.register(pipe, selectors.EVENT_READ)
+            kept[pipe.fileno()] = bytearray()
+        while selector.get_map():
+            ready = selector.select(max(0.0, ends - time.monotonic()))
+            if not ready:
+                raise subprocess.TimeoutExpired(tool.args, SECONDS)
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    selector.unregister(key.fileobj)
+                kept[key.fd] += data
+                if len(kept[key.fd]) > 2 * TOOL_BYTES:  # not each time: that would move all of it
+                    del kept[key.fd][:-TOOL_BYTES]
+            if time.monotonic() > ends:
+                raise subprocess.TimeoutExpired(tool.args, SECONDS)
+    tool.wait(max(0.1, ends - time.monotonic()))
+    stdout, stderr = kept.values()
+    return bytes(stdout[-TOOL_BYTES:]), bytes(stderr[-TOOL_BYTES:])
 
 
 def journal(root: str, since: str) -> LogAnswer:

@@ -28,20 +28,27 @@ def answer(path: str, monkeypatch, name: str = "a-tool-of-nobody"):
 
 
 @as_root
-@pytest.mark.parametrize("how", ["owner", "everybody", "relative"])
+@pytest.mark.parametrize("how", ["owner", "everybody", "sticky", "relative"])
 def test_a_folder_of_others_is_not_searched(tmp_path, monkeypatch, how):
     folder = planted(tmp_path / "theirs")
     if how == "owner":
         os.chown(folder, THEM, THEM)
     if how == "everybody":
         folder.chmod(0o777)
+    if how == "sticky":  # root's own programs are safe there, but anybody may put one beside them
+        folder.chmod(0o1777)
     monkeypatch.chdir(folder)
     path = f"{'' if how == 'relative' else folder}:{os.environ['PATH']}"
     seen = answer(path, monkeypatch)
     assert seen.outcome is Outcome.MISSING
     assert not (folder / "ran").exists()
     assert "as root these folders of PATH are not searched" in seen.note
-    said = {"owner": f"belongs to uid {THEM}", "everybody": str(folder), "relative": "absolute"}
+    said = {
+        "owner": f"belongs to uid {THEM}",
+        "everybody": str(folder),
+        "sticky": "add",
+        "relative": "absolute",
+    }
     assert said[how] in seen.note
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -684,6 +685,34 @@ def test_the_child_reads_this_machine():
     document = json.loads(ask(kernel_log).text)
     assert document["source"] is None or document["text"]
     assert all(one["why"] in ("denied", "absent", "empty", "error") for one in document["failed"])
+
+
+FLOOD = """#!/bin/sh
+head -c {size} /dev/zero | tr '\\0' '{of}'
+printf '\\n[  100.000000] NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\\n'
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["x", "\\n"])
+def test_a_flood_fills_no_memory_and_its_end_is_read(tmp_path: Path, of: str):
+    """One line of 200 MB, and 200 million empty ones, with less memory than lists of them would take."""
+    tool = tmp_path / "journalctl"
+    tool.write_text(FLOOD.format(size=200_000_000, of=of))
+    tool.chmod(0o755)
+    limit = 700 << 20
+    code = (
+        f"import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}));"
+        f"sys.argv = [{child.__file__!r}]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    document = json.loads(done.stdout)
+    answers = {document["source"], *(one["said"] for one in document["failed"])}
+    # On a slow machine it has no end in time, which is said.
+    assert "journalctl -k" in answers or any("no end of its answer" in said for said in answers)
+    if document["source"] == "journalctl -k":
+        assert document["text"].endswith("fallen off the bus.\n")
 
 
 def test_a_storm_does_not_push_out_what_explains_it():

@@ -1,0 +1,25 @@
+"""Append what comes on standard input to a file, as it comes: `append.py PATH`.
+
+A child of its own because the file may lie on a file system that hangs, and a process that has written there
+cannot even be killed. What goes wrong is one line on standard output.
+"""
+
+import os
+import sys
+
+
+def main() -> int:
+    """Append until there is nothing more to come; 1 when the file does not take it."""
+    try:
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        while data := os.read(0, 1 << 16):
+            while data:
+                data = data[os.write(file, data) :]
+    except OSError as error:
+        print(error.strerror or error, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Every way in takes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from examples import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mutate import HOW, LARGEST, Edit, apply
+from targets import CORPUS, targets
+from tiers import first
+
+TARGETS = {target.name: target for target in targets()}
+EDITS = st.lists(
+    st.builds(Edit, st.sampled_from(HOW), st.integers(0, LARGEST), st.integers(0, 300), st.integers(0, 9999)),
+    max_size=5,
+)
+
+
+@pytest.mark.parametrize("name", first(2, TARGETS))
+@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_anything_is_an_answer_or_an_announced_error(name: str, data: st.DataObject) -> None:
+    seeds = TARGETS[name].seeds()
+    TARGETS[name].take(apply(data.draw(st.sampled_from(seeds)), data.draw(EDITS), seeds))
+
+
+@pytest.mark.parametrize(
+    "file", sorted(CORPUS.glob("*/*")), ids=lambda file: f"{file.parent.name}-{file.name}"
+)
+def test_what_once_broke_a_target_is_taken(file: Path) -> None:
+    (target,) = [target for name, target in TARGETS.items() if name.replace(" ", "-") == file.parent.name]
+    target.take(file.read_bytes())
