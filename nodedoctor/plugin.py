@@ -20,6 +20,7 @@ from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.fabric.fabric_nodes import FabricNodes
+from nodedoctor.facts.fabric.imex_domain import ImexDomain
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
@@ -96,6 +97,7 @@ __all__ = [
     "IbStat",
     "IbStatus",
     "IbvDevinfo",
+    "ImexDomain",
     "ImportedTorch",
     "Inventory",
     "Iommu",

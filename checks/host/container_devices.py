@@ -68,6 +68,10 @@ def devices(
     if rails is not None and host is not None and any(port.active for port in rails.ports):
         told.extend(_uverbs(host, rails, rails.explicit or several_nodes(processes)))
     yield from told
+    if container.capabilities is None:
+        if not told:
+            yield Finding.unknown("not-visible-here", "the capabilities of this process could not be read")
+        return
     missing = [name for name in _WANTED if name not in container.capabilities]
     filtered = container.seccomp == _FILTERED
     rights = f"without {', '.join(missing)}" if missing else "has all capabilities that training uses"

@@ -58,8 +58,8 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     when = f" at {last.when.short}" if last.when.short else ""
     summary = f"OOM kill of {short_name(name)} (pid {last.pid}{often}){size}, {why}{when}"
     text = (
-        "Raise the cgroup's memory limit, or reduce the job's memory use: fewer data-loader "
-        "workers, less pinned memory."
+        f"Raise the memory limit of {last.cgroup or 'the cgroup'}, or reduce the job's memory use: "
+        "fewer data-loader workers, less pinned memory."
         if last.limited
         else "Reduce the job's host memory use: fewer data-loader workers, a smaller object store or offload."
     )

@@ -218,7 +218,9 @@ def container(inside: bool = False) -> str:
     links = {
         f"/proc/{who}/ns/{ns}": f"{ns}:[{n + inside}]" for ns, n in numbers.items() for who in ("self", "1")
     }
-    return files(links=links, stats={"/.dockerenv": {"type": "file", "mode": "0755"}} if inside else {})
+    rights = "CapEff:\t000001ffffffffff\nSeccomp:\t0\n"
+    stats = {"/.dockerenv": {"type": "file", "mode": "0755"}} if inside else {}
+    return files(links=links, stats=stats, files={"/proc/self/status": rights})
 
 
 def processes(*programs: str) -> str:

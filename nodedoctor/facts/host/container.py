@@ -82,7 +82,7 @@ class Container:
     image_said_by: str | None = None
     cgroup_version: int | None = None
     cgroup_path: str | None = None
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] | None = ()
     seccomp: int | None = None
     user_namespace_maps_all: bool | None = None
 
@@ -123,7 +123,7 @@ class Container:
     @property
     def may_lock_memory(self) -> bool:
         """True when the limit on locked memory does not bind us: IPC_LOCK, and no user namespace."""
-        return "IPC_LOCK" in self.capabilities and self.user_namespace_maps_all is True
+        return "IPC_LOCK" in (self.capabilities or ()) and self.user_namespace_maps_all is True
 
     def shares(self, namespace: str) -> bool | None:
         """Whether a namespace (ipc, pid, net, ...) is the host's; None when that cannot be told."""
@@ -251,9 +251,10 @@ def _status(files: Files, key: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _capabilities(effective: str | None) -> tuple[str, ...]:
+def _capabilities(effective: str | None) -> tuple[str, ...] | None:
+    """Their names; None where the mask could not be read."""
     if not re.fullmatch(r"[0-9a-f]{1,16}", effective or ""):
-        return ()
+        return None
     bits = int(effective or "0", 16)
     return tuple(name for name, bit in _CAPABILITIES.items() if bits >> bit & 1)
 

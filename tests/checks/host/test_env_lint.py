@@ -99,7 +99,7 @@ SIX = {
     "TORCH_NCCL_TRACE_BUFFER_SIZE": ("2000", "warn", "TORCH_FR_BUFFER_SIZE (since 2.8)"),
     "NCCL_IB_HCA": ("mlx5_9", "fail", "no RDMA device mlx5_9"),
     "NCCL_SOCKET_IFNAME": ("eth9", "fail", "no interface eth9"),
-    "NCCL_P2P_DISABLE": ("1", "warn", "NVLink node"),
+    "NCCL_P2P_DISABLE": ("1", "warn", "traffic bypasses NVLink"),
     "NCCL_DEUBG": ("INFO", "warn", "probably NCCL_DEBUG was intended"),
 }
 

@@ -451,7 +451,8 @@ def test_pci_errors_by_whose_device_it_is(lines, devices, expected):
 def test_killed_for_memory(lines, status, words):
     (one,) = found("kernel.oom", *lines)
     assert one.status.value == status
-    assert all(word in one.summary for word in words), one.summary
+    told = f"{one.summary} {one.fix.text if one.fix else ''}"
+    assert all(word in told for word in words), told
 
 
 @pytest.mark.parametrize(
