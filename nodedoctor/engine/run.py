@@ -38,6 +38,7 @@ from nodedoctor.wording import clause
 _log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
+MOST_FINDINGS = 20_000  # of one check; one for each NVLink of 72 GPUs is 1300, for each process of a busy node 5000
 
 
 class Facts:
@@ -295,6 +296,8 @@ def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
             for finding in check.function(*arguments):
                 if not isinstance(finding, Finding):
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
+                if len(found) == MOST_FINDINGS:
+                    raise OverflowError(f"yielded more than {MOST_FINDINGS} findings")
                 found.append(finding)
     except PluginFailed as failed:  # a check is a plug-in: its crash is one finding, not ours
         _log.debug("check %s failed", check.id, exc_info=failed.error)

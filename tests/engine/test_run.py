@@ -87,6 +87,13 @@ def endless(colour: Colour):
     yield Finding.ok("never")
 
 
+@check("bad.talkative", "It finds something for ever")
+def talkative(colour: Colour):
+    """Yields without end."""
+    while True:
+        yield Finding.ok("again")
+
+
 @check("bad.needs", "It needs what is not a fact")
 def needs(colour: int):
     """Asks for a number."""
@@ -194,6 +201,14 @@ def test_a_check_that_never_ends_is_interrupted(monkeypatch):
     monkeypatch.setattr(diagnose, "CHECK_TIMEOUT_S", 0.2)
     report = run(endless, wall, colour="white")
     assert "took longer than" in report.results[0].findings[0].summary
+    assert report.results[1].status is Status.PASS
+
+
+def test_a_check_that_finds_something_for_ever_is_cut_off(monkeypatch):
+    monkeypatch.setattr(diagnose, "MOST_FINDINGS", 30)
+    report = run(talkative, wall, colour="white")
+    *found, last = report.results[0].findings
+    assert len(found) == 30 and "yielded more than 30 findings" in last.summary
     assert report.results[1].status is Status.PASS
 
 
