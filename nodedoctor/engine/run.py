@@ -13,9 +13,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
-from nodedoctor.engine.causes import diagnose
+from nodedoctor.engine.causes.devices import Devices
+from nodedoctor.engine.causes.roots import diagnose
 from nodedoctor.engine.children.exhaustion import Starts
-from nodedoctor.engine.devices import Devices
 from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof
@@ -38,7 +38,7 @@ from nodedoctor.wording import clause
 _log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
-MOST_FINDINGS = 20_000  # of one check; one for each NVLink of 72 GPUs is 1300, for each process of a busy node 5000
+MOST_FINDINGS = 20_000  # of one check; each NVLink of 72 GPUs gives 1300, each process of a busy node 5000
 
 
 class Facts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodedoctor.engine.causes import diagnose
+from nodedoctor.engine.causes.roots import diagnose
 from nodedoctor.knowledge.pair_floors import floor
 from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold

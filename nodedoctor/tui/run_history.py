@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from nodedoctor.engine.causes import diagnose
+from nodedoctor.engine.causes.roots import diagnose
 from nodedoctor.engine.registry import probes_of
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session

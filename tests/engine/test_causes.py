@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tiers import some
 
 from checks.kernel.xid import seen_by
-from nodedoctor.engine.causes import PROBE, diagnose
-from nodedoctor.engine.devices import Devices
-from nodedoctor.engine.headlines import shortened
+from nodedoctor.engine.causes.devices import Devices
+from nodedoctor.engine.causes.headlines import shortened
+from nodedoctor.engine.causes.roots import PROBE, diagnose
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of

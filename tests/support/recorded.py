@@ -19,8 +19,8 @@ from fakes.tree import SLOTS, VERSION
 
 from nodedoctor import demo
 from nodedoctor.engine import proof
+from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.children import child_process
-from nodedoctor.engine.devices import Devices
 from nodedoctor.engine.registry import Command, Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodedoctor.engine.causes.devices import Devices
+from nodedoctor.engine.causes.headlines import headline, masked
 from nodedoctor.engine.children.exhaustion import STARVED, exhausted_in
-from nodedoctor.engine.devices import Devices
-from nodedoctor.engine.headlines import headline, masked
 from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
