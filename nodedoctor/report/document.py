@@ -210,6 +210,12 @@ def worst(result: Result) -> Finding:
     return max(result["findings"], key=severity)
 
 
+def word_of(result: Result) -> str:
+    """The word in front of a result: NOTE where nothing is wrong and something is worth knowing."""
+    status = Status(result["status"])
+    return "NOTE" if status is Status.PASS and worst(result)["note"] else status.word
+
+
 def severity_of(result: Result) -> Severity:
     """How bad a check ended: its worst finding."""
     return max(map(severity, result["findings"]))

@@ -22,6 +22,7 @@ from nodedoctor.report.document import (
     problems_first,
     severity,
     severity_of,
+    word_of,
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
@@ -149,7 +150,8 @@ class _Page:
         notes = [f for f in result["findings"] if f is not decisive and (f["note"] or f["waived"])]
         others = len(result["findings"]) - 1 - len(notes)
         more = f" (and {others} more)" if others else ""
-        self._status_line(Status(result["status"]), f"{result['check']}  {sentence(decisive)}{more}")
+        text = f"{result['check']}  {sentence(decisive)}{more}"
+        self._status_line(Status(result["status"]), text, word_of(result))
         for note in notes:
             self._labelled("note", sentence(note))
 
@@ -193,9 +195,10 @@ class _Page:
         first, *rest = self._wrapped(text, len(lead))
         self.line(lead + first, *(" " * len(lead) + line for line in rest))
 
-    def _status_line(self, status: Status, text: str) -> None:
+    def _status_line(self, status: Status, text: str, word: str = "") -> None:
         first, *rest = self._wrapped(text, len(_INDENT))
-        self.line(f"{self._paint(status, status.word)} {first}", *(f"{_INDENT}{line}" for line in rest))
+        self.line(f"{self._paint(status, word or status.word)} {first}")
+        self.line(*(f"{_INDENT}{line}" for line in rest))
 
     def _indented(self, text: str) -> None:
         self.line(*(f"{_INDENT}{line}" for line in self._wrapped(text, len(_INDENT))))

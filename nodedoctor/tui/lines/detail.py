@@ -22,6 +22,7 @@ from nodedoctor.report.document import (
     marked,
     severity,
     severity_of,
+    word_of,
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
@@ -86,7 +87,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
     text = sentence(decisive) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
     body = QUIET if status is Status.SKIP else ""
     end = f"{result['seconds']:.1f} s" if result["seconds"] >= SLOW else ""
-    return Row(result["check"], status.word, STYLE[status], result["check"], text, end, body)
+    return Row(result["check"], word_of(result), STYLE[status], result["check"], text, end, body)
 
 
 def sentence(finding: Finding) -> str:
