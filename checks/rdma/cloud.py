@@ -61,7 +61,7 @@ def profile(
         said = [one for device in found[:2] for one in said_of(device, "device")]
         yield _judge(shape, len(found), "gVNICs", said, plugins)
     elif rdma is None:
-        yield Finding.skip("no RDMA device can be seen here")
+        yield Finding.unknown("not-visible-here", "no RDMA device can be seen here")
     else:
         own = _of_one_kind([hca for hca in rdma.hcas if hca.driver == shape.driver and _of_rails(hca, shape)])
         said = [reading("rdma", f'links["{CLASS}/{hca.name}/device/driver"]?') for hca in own[:4]]

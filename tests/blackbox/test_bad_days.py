@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import ranks
 
 pytestmark = pytest.mark.slow
 
+HANG = Path(__file__).parents[2] / "docs" / "examples" / "hang.py"
 RUN = (sys.executable, "-m", "nodedoctor", "run")
 JUMP = """
 #define _GNU_SOURCE
@@ -53,17 +55,20 @@ def keepers(folder: Path) -> list[int]:
 
 def test_a_disk_that_hangs_costs_the_job_nothing(tmp_path: Path) -> None:
     """Who writes to it is stopped for as long as the job prints far more than any pipe holds."""
-    script = "import sys, time; input(); [print('x' * 999) for _ in range(20000)]; print('all said')"
+    flood = "[print('x' * 999) for _ in range(20000)]; print('all said')"
+    script = f"print('up', flush=True); input(); {flood}"
     argv = [*RUN, "--dir", str(tmp_path), "--", sys.executable, "-c", script]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(argv, text=True, **pipes) as job:  # type: ignore[call-overload]
+        assert job.stdout and job.stdout.readline() == "up\n"
         while not (found := keepers(tmp_path)):
             time.sleep(0.05)
         os.kill(found[0], signal.SIGSTOP)
         try:
             out, err = job.communicate("go\n", timeout=60)
         finally:
-            os.kill(found[0], signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it was ended for its silence
+                os.kill(found[0], signal.SIGCONT)
     assert job.returncode == 0
     assert len(out) == 20000 * 1000 + len("all said\n") and out.endswith("all said\n")
     assert "ended well" in err
@@ -159,3 +164,34 @@ def test_a_clock_that_jumps(fault: str, tmp_path: Path) -> None:
     if hangs:
         found = json.loads((kept(tmp_path / "jobs") / "triage.json").read_text())
         assert [who["rank"] for who in found["culprits"]] == [1]
+
+
+def test_a_container_beside_the_job_that_shares_its_process_ids(tmp_path: Path) -> None:
+    """Process 1 is the pod's, and what the containers began with hangs from nothing that is seen there."""
+    words = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        *(() if os.geteuid() == 0 else ("-r",)),
+    ]
+    with subprocess.Popen([*words, "sh", "-c", "echo up; exec sleep 300"], stdout=subprocess.PIPE) as pod:
+        try:
+            if not pod.stdout or pod.stdout.readline() != b"up\n":
+                pytest.skip("no hosts out of namespaces here: unshare failed")
+            (first,) = Path(f"/proc/{pod.pid}/task/{pod.pid}/children").read_text().split()
+            inside = ["nsenter", "--target", first, "--pid", "--mount", sys.executable]
+            watch = [*inside, "-m", "nodedoctor", "watch", "--job", "1", "--hang-after", "5"]
+            with (tmp_path / "job.log").open("w") as log:
+                subprocess.Popen([*inside, str(HANG)], stdin=subprocess.DEVNULL, stdout=log)
+                subprocess.Popen(
+                    [*watch, "--dir", str(tmp_path / "jobs")], stdin=subprocess.DEVNULL, stdout=log
+                )
+            verdict, ends = "", time.monotonic() + 90
+            while not verdict and time.monotonic() < ends:
+                time.sleep(0.5)
+                verdict = "".join(path.read_text() for path in tmp_path.glob("jobs/*/verdict.txt"))
+        finally:
+            pod.kill()
+    assert "Rank 1 on" in verdict

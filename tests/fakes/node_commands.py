@@ -75,7 +75,7 @@ def systemctl(world: dict[str, Any], words: list[str]) -> None:
 def nvidia_smi(world: dict[str, Any], words: list[str]) -> None:
     if "-i" not in words or "nvidia" not in world["modules"]:
         _refuse("NVIDIA-SMI has failed", 9)
-    gpus = words[words.index("-i") + 1].split(",")
+    gpus = [_index(word) for word in words[words.index("-i") + 1].split(",")]
     if "-pm" in words:
         on = words[words.index("-pm") + 1] == "1"
         world["persistence"] = sorted(
@@ -85,6 +85,11 @@ def nvidia_smi(world: dict[str, Any], words: list[str]) -> None:
         if _holders(world) or {*gpus} & {*world["persistence"]}:
             _refuse("GPU Reset couldn't run because GPU is in use by another client", 15)
         world["reset"] += gpus
+
+
+def _index(word: str) -> str:
+    """An index, also of a GPU named by its address: which of the eight that is does not matter here."""
+    return str(int(word.split(":")[1], 16) % 8) if ":" in word else word
 
 
 def modprobe(world: dict[str, Any], words: list[str]) -> None:

@@ -152,6 +152,8 @@ class Watch:
         """The processes that the job hangs from; a watch that Slurm's prolog started is none, or it would
         wait for itself."""
         found = [int(pid) for pid in self.wanted.get("pids", ())]
+        if 1 in found:  # containers that share a PID namespace hang from nothing that is seen in it
+            found += sorted(pid for pid, parent in parents.items() if parent == 0 and pid not in {1, *ours})
         if self.wanted.get("ray"):
             found += [pid for pid in parents if name(pid) == "raylet"]
         if self.wanted.get("all"):
