@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from nodedoctor.engine.peers import Attribute, odd_ones
@@ -11,7 +11,7 @@ from nodedoctor.engine.registry import fact
 from nodedoctor.engine.unread import Unread, unread
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
-from nodedoctor.facts.gpu.gpu import HARMLESS, CallError, Gpu, GpuReading, InitError, LostGpu, SlowCall
+from nodedoctor.facts.gpu.gpu import HARMLESS, Gpu, GpuReading
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.facts.pci.pci import Pci
@@ -47,31 +47,8 @@ class SickGpu(Gpu):
 
 @fact(NvmlReading, SmiXml, SmiQ, SmiTable, Pci, Driver)
 @record
-class Gpus:
-    """Every GPU of the node, from the best source that spoke.
-
-    The fields are those of a `GpuReading`; `source` says whose.
-    """
-
-    source: str
-    driver_version: str | None = None
-    cuda_version: str | None = None
-    nvml_version: str | None = None
-    driver_branch: str | None = None
-    library: str | None = None
-    counted: int | None = None
-    gpus: tuple[Gpu, ...] = ()
-    lost: tuple[LostGpu, ...] = ()
-    excluded: tuple[str, ...] = ()
-    init_error: InitError | None = None
-    interrupted: Reason | None = None
-    interrupted_note: str = ""
-    confidential_compute: bool | None = None
-    seconds: float | None = None
-    init_seconds: float | None = None
-    slow_calls: tuple[SlowCall, ...] = ()
-    call_errors: tuple[CallError, ...] = ()
-    errors: Mapping[str, str] = field(default_factory=dict)
+class Gpus(GpuReading):
+    """Every GPU of the node, from the best source that spoke: `source` says which."""
 
     @property
     def encrypted(self) -> bool:
