@@ -12,8 +12,8 @@ from pathlib import Path
 
 from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
 from nodedoctor.cli.explain import CULPRITS, OWNERS, SAFETY
+from nodedoctor.declare.registry import Check
 from nodedoctor.engine.plugins import discover
-from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge import causes, env_vars, xids
 from nodedoctor.knowledge.pair_floors import pair_floors
 from nodedoctor.knowledge.seen_on import seen_on

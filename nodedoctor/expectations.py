@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Finding, Status
 from nodedoctor.record import record
@@ -124,7 +124,7 @@ def _written(key: str, value: str) -> str:
 def _known(key: str) -> str:
     if key in KEYS:
         return key
-    from nodedoctor.cli.console import alike
+    from nodedoctor.spelling import alike
 
     hint = alike(key, KEYS, f"known keys: {' '.join(KEYS)}")
     raise ExpectError(f"--expect: unknown key {key!r}; {hint}")

@@ -11,7 +11,7 @@ The names here keep their meaning; everything else of nodedoctor may change with
 imports every fact, which costs a run nothing: it has them all before it loads the first plug-in.
 """
 
-from nodedoctor.engine.registry import Command, Lane, Options, check, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, check, fact, probe, skipped
 from nodedoctor.facts.cluster.ray_node import RayCluster, RaySession
 from nodedoctor.facts.cluster.slurm import SlurmNode
 from nodedoctor.facts.driver.answers import DriverAnswers

@@ -10,7 +10,7 @@ import recorded
 from tiers import some
 
 from nodedoctor.cli.exit_codes import exit_code
-from nodedoctor.engine.registry import Options
+from nodedoctor.declare.registry import Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.fleet import text as fleet_text
 from nodedoctor.fleet.cli import exit_code as fleet_code

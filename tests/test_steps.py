@@ -19,8 +19,8 @@ from recorded import judged
 
 from nodedoctor.cli.arguments import parser as diagnosis_parser
 from nodedoctor.cli.completion.vocabulary import vocabulary
-from nodedoctor.cli.console import COMMANDS
 from nodedoctor.model import Fix, Status, Step
+from nodedoctor.spelling import COMMANDS
 from nodedoctor.steps import as_steps, drastic, line, resets, word
 
 MAKERS = ("steps.py", "model.py", "reading.py")

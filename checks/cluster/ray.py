@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
 from nodedoctor.knowledge.versions.containers import promise

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.ray_node import Demand, RayCluster, RaySession, Trouble
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import nothing_here

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.slurm import NO_SLURM, SlurmNode
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.gpu.gpu import Gpu

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswers
 from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.gpu.gpu import LostGpu

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import (
     LIBRARIES,
     RIVALS,

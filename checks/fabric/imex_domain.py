@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.fabric.imex_domain import NAME, ImexDomain
 from nodedoctor.model import Finding, Fix, quoted_like
 from nodedoctor.steps import look

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.fabric.fabric_manager import FabricManager

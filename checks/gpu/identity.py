@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from nodedoctor.engine.peers import Attribute, Odd, compared, odd_ones
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.peers import Attribute, Odd, compared, odd_ones
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth

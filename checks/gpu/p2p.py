@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.peers import Attribute, odd_ones
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.peers import Attribute, odd_ones
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.places import card, clock_seconds

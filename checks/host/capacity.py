@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.disk import MOUNTS, Disk, Volume
 from nodedoctor.facts.host.limits import Limits, Memory, memory_line

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container, image_said
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.torch_build import Torch

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.children.exhaustion import Exhausted, Starts
+from nodedoctor.children.exhaustion import Exhausted, Starts
+from nodedoctor.declare.registry import check
 from nodedoctor.engine.plugins import Plugins
-from nodedoctor.engine.registry import check
 from nodedoctor.facts.host.waivers import PATH, Waivers
 from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment, reading

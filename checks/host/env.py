@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.host.settings import Setting, Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.machine import Machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.cgroup import Cgroup
 from nodedoctor.facts.host.container import Container

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import DriverEvent, line_of
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import IommuFault, PcieError, RamError, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.pci.pci import Pci

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment, Step

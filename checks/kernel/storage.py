@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import CpuEvent, StorageEvent, StorageKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.collective import Collective, CollectiveRun, Isolation
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look

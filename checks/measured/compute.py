@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
 from nodedoctor.model import Evidence, Finding, reading

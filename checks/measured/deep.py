@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from statistics import mean
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth

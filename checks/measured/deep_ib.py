@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
 from nodedoctor.facts.rdma.ports import Ib
 from nodedoctor.knowledge.limits import limit

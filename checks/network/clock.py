@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.network.net import Net
 from nodedoctor.model import Finding, Fix

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.engine.peers import Attribute, odd_ones
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.peers import Attribute, odd_ones
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look

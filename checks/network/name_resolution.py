@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Net, is_loopback, several_nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, several_nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.network.net import is_loopback
 from nodedoctor.facts.network.peers import Peer, Peers
 from nodedoctor.model import Evidence, Finding, Fix, Step, quoted_like, reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Net, several_nodes

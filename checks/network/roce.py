@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nodedoctor.engine.peers import Attribute, odd_ones
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.peers import Attribute, odd_ones
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.network.ethtool import NAME, Ethtool
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import Bridge, PcieTree
 from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.cloud_plugins import CloudPlugins
 from nodedoctor.facts.host.container import Container

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import FEWEST_RAILS, Ib, Rails

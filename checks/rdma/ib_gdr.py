@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import PEER_MODULES, Driver, module_line, module_version
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine

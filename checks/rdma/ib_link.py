@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails

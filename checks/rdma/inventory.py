@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodedoctor.engine.peers import Attribute, odd_ones
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.peers import Attribute, odd_ones
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, said_of

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
 from nodedoctor.facts.gpu.gpus import Gpus

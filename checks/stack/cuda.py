@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, numbers
 from nodedoctor.facts.stack.pins import torch_pin

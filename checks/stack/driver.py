@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here, signs
 from nodedoctor.facts.gpu.gpus import Gpus

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package, numbers

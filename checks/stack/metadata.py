@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import check
+from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import UPGRADES_ON, Driver
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.host.container import Container

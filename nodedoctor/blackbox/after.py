@@ -14,8 +14,8 @@ from nodedoctor import __version__, single_file
 from nodedoctor.blackbox import keep
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.watch import Watch
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json, text
 from nodedoctor.wording import counted
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nodedoctor.blackbox import gpus, kernel_log
 from nodedoctor.blackbox.samples.sample import RankSample
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, whole
 from nodedoctor.record import record
 from nodedoctor.triage.events.trace import Frame
@@ -30,7 +30,7 @@ from nodedoctor.triage.live.judge import main_thread
 from nodedoctor.triage.live.running_job import RAS_PORT, Child, LiveJob, RankProcess, Thread, ask_ras, threads
 
 if TYPE_CHECKING:
-    from nodedoctor.engine.untrusted_files import Writers
+    from nodedoctor.children.untrusted_files import Writers
 
 _log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
 
     Root uses none that another user can have written.
     """
-    from nodedoctor.engine.untrusted_files import Writers, is_root
+    from nodedoctor.children.untrusted_files import Writers, is_root
 
     beside = [os.path.dirname(sys.executable), *(f"{rank.prefix}/bin" for rank in ranks if rank.prefix)]
     places = [shutil.which("py-spy"), *(os.path.join(folder, "py-spy") for folder in beside)]

@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from nodedoctor.engine.children import child_process
+from nodedoctor.children import child_process
 from nodedoctor.errors import NodeDoctorError
 
 WAITING = 512

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 
 DEADLINE = 8.0
 """Seconds for the driver; one that has lost a GPU may never answer."""

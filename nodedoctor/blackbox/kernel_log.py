@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, text, whole
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import Stalled, Xid

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.blackbox import capture
 from nodedoctor.blackbox.samples.sample import Sample, parse
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob

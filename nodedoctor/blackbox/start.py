@@ -20,7 +20,7 @@ import termios
 import tty
 from collections.abc import Mapping, Sequence
 
-from nodedoctor.engine.children import child_process
+from nodedoctor.children import child_process
 from nodedoctor.record import record
 
 NOT_FOUND, NOT_STARTED = 127, 126

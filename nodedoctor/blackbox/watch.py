@@ -16,8 +16,8 @@ from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.blackbox.samples.sample import RankSample, Sample
 from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
 from nodedoctor.triage.live.running_job import LiveJob

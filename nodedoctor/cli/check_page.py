@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodedoctor.engine.registry import Check, probes_of
+from nodedoctor.declare.registry import Check, probes_of
 from nodedoctor.knowledge.seen_on import seen_on
 from nodedoctor.model import Provenance
 from nodedoctor.record import record

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.report.comparison import compare, heading, render
 from nodedoctor.report.document import Report, damage, read

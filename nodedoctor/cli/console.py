@@ -12,17 +12,9 @@ from nodedoctor.cli.exit_codes import Exit
 
 TYPE_CHECKING = False  # typing takes 3 ms of the 40 that --help may take
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any, NoReturn
 
     from nodedoctor.errors import NodeDoctorError
-
-
-COMMANDS = (
-    "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "list", "run", "schema", "triage",
-    "watch",
-)  # fmt: skip
-"""Words that are no checks when they come first."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -79,14 +71,6 @@ def say(message: str) -> None:
     from nodedoctor.report.inert import inert
 
     mutter(f"nodedoctor: {inert(message)}\n")
-
-
-def alike(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`did you mean ...?` for a misspelt word, or what is said where nothing is like it."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(known), 3)
-    return f"did you mean {' or '.join(close)}?" if close else otherwise
 
 
 def mutter(text: str) -> None:

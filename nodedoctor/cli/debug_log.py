@@ -15,8 +15,8 @@ import threading
 from logging.handlers import QueueHandler
 from queue import SimpleQueue
 
+from nodedoctor.children.child_process import child
 from nodedoctor.cli.console import say
-from nodedoctor.engine.children.child_process import child
 
 LAST_LINES_S = 1.0
 """Seconds that the last lines may take once everything else is done (chosen by us, no external source)."""

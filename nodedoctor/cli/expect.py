@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nodedoctor.cli.console import Parser, complain, emit, say
 from nodedoctor.cli.exit_codes import Exit, exit_code
-from nodedoctor.engine.registry import Options
+from nodedoctor.declare.registry import Options
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.errors import NodeDoctorError

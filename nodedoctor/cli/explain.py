@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
 from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
+from nodedoctor.declare.registry import Check, Fact
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.engine.registry import Check, Fact
 from nodedoctor.knowledge import causes, env_vars, xids
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import sys
 
+from nodedoctor.children import child_process
 from nodedoctor.cli.endings import ended_by_signals
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.declare.registry import Command
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report

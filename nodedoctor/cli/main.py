@@ -10,9 +10,10 @@ import contextlib
 import os
 import sys
 
-from nodedoctor.cli.console import alike, complain, drop, emit, mutter, prepare, say
+from nodedoctor.cli.console import complain, drop, emit, mutter, prepare, say
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.spelling import alike
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ImportError, SystemError):  # a module of C, or CPython itself, that finds no room fails so
         return _no_memory() if _little_room() else _bug()
     except OSError as error:
-        from nodedoctor.engine.children.exhaustion import CODES, why
+        from nodedoctor.children.exhaustion import CODES, why
 
         if error.errno not in CODES:
             return _bug()
@@ -151,7 +152,7 @@ def diagnose(words: list[str]) -> int:
     gc.disable()  # it is over before there is anything worth looking for
     _import_asyncio()
     if not arguments.replay:
-        from nodedoctor.engine.children import search_path
+        from nodedoctor.children import search_path
 
         search_path.begin()
     from nodedoctor.engine.session import Session
@@ -182,7 +183,7 @@ def _no_input(arguments: argparse.Namespace) -> str:
     if not os.path.isdir(arguments.root):
         return f"--root: no folder {arguments.root}"
     if arguments.env_file:
-        from nodedoctor.engine import input_files
+        from nodedoctor import input_files
 
         try:
             input_files.opened(arguments.env_file).close()
@@ -303,7 +304,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     from pathlib import Path
 
     from nodedoctor.cli import outputs
-    from nodedoctor.engine.registry import Options
+    from nodedoctor.declare.registry import Options
     from nodedoctor.engine.session import Request
     from nodedoctor.expectations import expectations
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from nodedoctor.cli.console import Parser, complain, emit
 from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.plugins import Catalogue, discover
-from nodedoctor.engine.registry import probes_of
 from nodedoctor.errors import NodeDoctorError
 
 FEW = 3

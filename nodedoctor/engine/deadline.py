@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodedoctor.engine.registry import Check
+from nodedoctor.declare.registry import Check
 
 DEADLINE = 50.0
 """Seconds for a whole run. Slurm ends a HealthCheckProgram after HealthCheckTimeout, 60 s (slurm.conf(5))."""

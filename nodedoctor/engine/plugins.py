@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from nodedoctor.children.untrusted_files import Writer, Writers, is_root
+from nodedoctor.declare.registry import Check, Fact, Probe, declared
 from nodedoctor.engine.plugin_code import (
     FromSource,
     PluginFailed,
@@ -27,8 +29,6 @@ from nodedoctor.engine.plugin_code import (
     tried,
     watching,
 )
-from nodedoctor.engine.registry import Check, Fact, Probe, declared
-from nodedoctor.engine.untrusted_files import Writer, Writers, is_root
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 

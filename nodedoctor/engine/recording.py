@@ -17,8 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
-from nodedoctor import __version__
-from nodedoctor.engine import input_files
+from nodedoctor import __version__, input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation, Outcome, Provenance
 from nodedoctor.record import record

@@ -13,15 +13,15 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor import __version__
+from nodedoctor.children.exhaustion import Starts
+from nodedoctor.declare.registry import Check, Need, fact_of, probes_of
+from nodedoctor.declare.unread import Unread, noticing
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.roots import diagnose
-from nodedoctor.engine.children.exhaustion import Starts
 from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof
-from nodedoctor.engine.registry import Check, Need, fact_of, probes_of
 from nodedoctor.engine.sources import ObservationSource
-from nodedoctor.engine.unread import Unread, noticing
 from nodedoctor.expectations import held, judges
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine

@@ -9,18 +9,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.cli.console import COMMANDS
+from nodedoctor.children.fork_server import ForkServer
+from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
-from nodedoctor.engine.children.fork_server import ForkServer
 from nodedoctor.engine.deadline import DEEP, deadline
 from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
-from nodedoctor.engine.registry import Check, Options
 from nodedoctor.engine.run import Diagnosis, now, this_node
 from nodedoctor.engine.sources import Live, ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import judges
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.record import record
+from nodedoctor.spelling import COMMANDS
 from nodedoctor.whole_numbers import whole
 
 
@@ -168,6 +168,6 @@ def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
 
 
 def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    from nodedoctor.cli.console import alike
+    from nodedoctor.spelling import alike
 
     return f"no {kind} {word!r}; {alike(word, known, 'see `nodedoctor list checks`')}"

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.children.fork_server import ForkServer
-from nodedoctor.engine.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.children import child_process
+from nodedoctor.children.fork_server import ForkServer
+from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
 from nodedoctor.engine.secrets import without_secrets
 from nodedoctor.model import Observation, Outcome
 

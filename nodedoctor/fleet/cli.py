@@ -220,7 +220,7 @@ def _node_set(text: str) -> str:
 
 def _all_of(source: BinaryIO | str) -> bytes:
     """What a file of names, or standard input, holds."""
-    from nodedoctor.engine import input_files
+    from nodedoctor import input_files
 
     return (
         input_files.read(source, pipes=True) if isinstance(source, str) else source.read(input_files.LARGEST)
@@ -259,8 +259,8 @@ def split(option: str, text: str) -> tuple[str, ...]:
 
 async def _make_folder(path: str) -> None:
     """Make the folder for --save, by a child: its file system may be dead."""
-    from nodedoctor.engine.children import child_process
-    from nodedoctor.engine.registry import Command
+    from nodedoctor.children import child_process
+    from nodedoctor.declare.registry import Command
     from nodedoctor.fleet.model import FleetError
 
     seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MKDIR_TIMEOUT_S)

@@ -158,7 +158,7 @@ class _Run:
     def _groups(self, hosts: Sequence[str]) -> dict[str, str]:
         if not self._arguments.topology:
             return {}
-        from nodedoctor.engine import input_files
+        from nodedoctor import input_files
         from nodedoctor.pairs.topology import leaves
 
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import KEYS
 from nodedoctor.json_shapes import mapping, number, words

@@ -1,6 +1,6 @@
 """Start our other programs as forks of this interpreter, which has imported what they need.
 
-    python -I -S fork_server.py     (standard input is a socket to nodedoctor/engine/children/fork_server.py)
+    python -I -S fork_server.py     (standard input is a socket to nodedoctor/children/fork_server.py)
 
 A message is a number, the arguments of `python`, joined by NUL, and the two descriptors for the program's
 stdout and stderr; or `watch` or `forget` with the session of a child that nodedoctor started itself. Answers:

@@ -5,6 +5,9 @@ Made from the report's document, so that a view needs no more than that.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from nodedoctor.record import record
 from nodedoctor.report.document import Fix, Step
 from nodedoctor.report.inert import inert
@@ -17,6 +20,10 @@ _WORDS = {
     "last-resort": "LAST RESORT",
     "verify": "verify",
 }
+
+CUT_FIX = "What differs between them, such as serials, is in each node's own report."
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 @record
@@ -57,3 +64,13 @@ def told_step(step: Step) -> StepText:
         inert(step["command"]),
         role == "last-resort",
     )
+
+
+def common(fixes: Iterable[str]) -> str:
+    """One fix for all of them: the sentences that stand in everybody's."""
+    first, *others = dict.fromkeys(fixes)
+    if not others:
+        return first
+    theirs = [frozenset(_SENTENCE.split(other)) for other in others]
+    common = [sentence for sentence in _SENTENCE.split(first) if all(sentence in other for other in theirs)]
+    return " ".join((*common, CUT_FIX))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Action, Fix, Role, Step
 from nodedoctor.record import record

@@ -137,8 +137,8 @@ class NodeDoctor(App[None]):
 
     async def _give_to_tmux(self, text: str) -> None:
         """A tmux of its default settings drops what a program copies, so it gets a buffer of its own."""
-        from nodedoctor.engine.children import child_process
-        from nodedoctor.engine.registry import Command
+        from nodedoctor.children import child_process
+        from nodedoctor.declare.registry import Command
 
         command = Command(("tmux", "load-buffer", "-w", "-"), stdin=text.encode())
         await child_process.run("tmux", command, TMUX_TIMEOUT_S)

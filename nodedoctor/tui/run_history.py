@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
+from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.causes.roots import diagnose
-from nodedoctor.engine.registry import probes_of
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
 from nodedoctor.model import Report

@@ -200,7 +200,7 @@ SLOW_PLUGIN = '''
 """A check whose probe takes a minute."""
 from dataclasses import dataclass
 from nodedoctor.model import Finding
-from nodedoctor.engine.registry import Command, check, fact, probe
+from nodedoctor.declare.registry import Command, check, fact, probe
 
 @probe("slow", timeout=60)
 def slow(options):

@@ -14,9 +14,9 @@ import pytest
 from nodedoctor.cli import main
 from nodedoctor.cli.completion import bash
 from nodedoctor.cli.completion.vocabulary import FOLDERS, KINDS, Vocabulary, vocabulary
+from nodedoctor.declare.registry import RESERVED
 from nodedoctor.demo import DEMOS
 from nodedoctor.engine.plugins import discover
-from nodedoctor.engine.registry import RESERVED
 
 REPOSITORY = Path(__file__).parents[2]
 FREE = {
@@ -130,7 +130,7 @@ def test_places_are_told_apart(in_bash: Callable[..., list[str]], folder: Path):
 
 def test_a_check_that_a_shell_would_take_apart_is_left_out(tmp_path: Path):
     (tmp_path / "hostile.py").write_text(
-        "from nodedoctor.engine.registry import check\n"
+        "from nodedoctor.declare.registry import check\n"
         "from nodedoctor.model import Finding\n\n\n"
         '@check("site.$(touch pwned)", "A \'title\' with \\"quotes\\", `ticks` and\\n$(touch pwned)")\n'
         'def hostile():\n    """Nothing."""\n    yield Finding.ok("x")\n\n\n'

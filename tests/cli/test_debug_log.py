@@ -39,7 +39,7 @@ def test_it_says_what_was_started_and_what_came_of_it(tmp_path: Path) -> None:
 
 NO_FORK_SERVER = """
 import sys
-from nodedoctor.engine.children import fork_server
+from nodedoctor.children import fork_server
 from nodedoctor.cli.main import main
 
 fork_server.child = lambda *words, **_: ("/nonexistent/python",)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tiers import some
 
-from nodedoctor.engine.children.exhaustion import exhausted_in
+from nodedoctor.children.exhaustion import exhausted_in
 from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Observation
 
@@ -96,7 +96,7 @@ def test_few_tasks_in_the_cgroup(tasks: int):
 
 OTHER_USER = """
 import os, resource
-from nodedoctor.engine.children.exhaustion import note_of
+from nodedoctor.children.exhaustion import note_of
 note_of(OSError(11, ""))  # the other user may not be able to read Python's library
 if os.getuid() == 0:
     os.setgroups([])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.cli.explain import explain
-from nodedoctor.engine.registry import check, fact
+from nodedoctor.declare.registry import check, fact
 from nodedoctor.knowledge import env_vars, xids
 from nodedoctor.knowledge.causes import causes
 from nodedoctor.model import Expect, Finding

@@ -13,8 +13,8 @@ import pytest
 from tiers import some
 
 from nodedoctor.cli.completion.vocabulary import vocabulary
-from nodedoctor.cli.console import COMMANDS
 from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.spelling import COMMANDS
 
 REPOSITORY = Path(__file__).parents[2]
 LOG = REPOSITORY / "tests" / "triage" / "lines.jsonl"

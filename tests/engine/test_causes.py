@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tiers import some
 
 from checks.kernel.xid import seen_by
+from nodedoctor.declare.registry import Check
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import shortened
 from nodedoctor.engine.causes.roots import PROBE, diagnose
 from nodedoctor.engine.plugins import discover
-from nodedoctor.engine.registry import Check
 from nodedoctor.knowledge.moves import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report

@@ -6,7 +6,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.engine.peers import Attribute, compared, odd_ones
+from nodedoctor.declare.peers import Attribute, compared, odd_ones
 
 Device = tuple[int, object]
 SAME = [Attribute[Device]("firmware", "identity", lambda device: device[1])]

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 import pytest
 
 from nodedoctor.cli.exit_codes import exit_code
+from nodedoctor.declare.registry import Check, check, declared, fact
 from nodedoctor.engine import run as diagnose
 from nodedoctor.engine.plugins import discover
-from nodedoctor.engine.registry import Check, check, declared, fact
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.sources import Recorded
 from nodedoctor.model import Expect, Finding, Moment, Observation, Outcome, Report, Status, Unseen

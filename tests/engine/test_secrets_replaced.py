@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tiers import some
 
 from nodedoctor import demo
+from nodedoctor.declare.registry import Options
 from nodedoctor.engine import recording
-from nodedoctor.engine.registry import Options
 from nodedoctor.engine.secrets import HIDDEN, is_harmless, variable, without_secrets
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Observation

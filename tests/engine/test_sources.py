@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 
-from nodedoctor.engine.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
 from nodedoctor.engine.sources import Live, Recorded
 from nodedoctor.model import Observation, Outcome
 

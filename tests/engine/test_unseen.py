@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiers import some
 
-from nodedoctor.engine.registry import check, fact
+from nodedoctor.declare.registry import check, fact
 from nodedoctor.engine.run import Diagnosis, now, probes_of
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.engine.sources import Recorded, entered

@@ -15,7 +15,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.engine.children.search_path import search_path
+from nodedoctor.children.search_path import search_path
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.kube import Kube, one_a_node, pod

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nodedoctor
-from nodedoctor.engine.children import child_process
+from nodedoctor.children import child_process
 from nodedoctor.fleet.model import FleetError
 from nodedoctor.fleet.transports.ray import Ray, _answer, _object, members
 from nodedoctor.probes.cluster import ray_fleet

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.children.search_path import search_path
+from nodedoctor.children.search_path import search_path
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports.slurm.nodes import chosen, immediate, option, rows
 from nodedoctor.fleet.transports.slurm.step import MARK, Said, SlurmStep, task

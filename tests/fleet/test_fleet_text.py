@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from nodedoctor.fleet.compare.grouping import CUT_FIX, families, fix
+from nodedoctor.fleet.compare.grouping import families, fix
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.document import document
 from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
 from nodedoctor.fleet.text import render
 from nodedoctor.model import Status
+from nodedoctor.report.steps import CUT_FIX
 
 TICKET = "Reset the GPUs. Into the ticket: H100, serial {0}, UUID GPU-{0}. In a cloud, ask for another one."
 

@@ -325,11 +325,11 @@ def pairs_documents() -> list[bytes]:
 # Functions that need nothing but text.
 
 BARRED = {
-    "nodedoctor.engine.children.child_process.child": "names a program, and takes only ours",
-    "nodedoctor.engine.registry.probe": "declares",
-    "nodedoctor.engine.registry.pasted": "declares",
-    "nodedoctor.engine.registry.check": "declares",
-    "nodedoctor.engine.registry.skipped": "answers with its own two arguments",
+    "nodedoctor.children.child_process.child": "names a program, and takes only ours",
+    "nodedoctor.declare.registry.probe": "declares",
+    "nodedoctor.declare.registry.pasted": "declares",
+    "nodedoctor.declare.registry.check": "declares",
+    "nodedoctor.declare.registry.skipped": "answers with its own two arguments",
     "nodedoctor.facts.stack.pins.is_wheel_of": "takes names of libraries, which are ours",
     "nodedoctor.fleet.cli.split": "its first argument is an option's name",
     "nodedoctor.pairs.on_node.tcp.pattern": "makes what is sent",

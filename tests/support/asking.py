@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.engine.children import child_process
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Check, Command, Options
 from nodedoctor.engine.plugins import discover
-from nodedoctor.engine.registry import Check, Command, Options
 from nodedoctor.model import Expect, Finding, Observation, Outcome
 
 PATIENCE = 60  # seconds; nothing here takes more than a few

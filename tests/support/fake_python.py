@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation
 
 VERSION_PY = """from typing import Optional

@@ -12,9 +12,9 @@ from types import ModuleType
 from recorded import judged
 
 from nodedoctor import knowledge
+from nodedoctor.declare.registry import Check
 from nodedoctor.demo import DEMOS
 from nodedoctor.demo import folder as demo_folder
-from nodedoctor.engine.registry import Check
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.knowledge import error_codes, nvml_errors

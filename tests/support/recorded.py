@@ -18,10 +18,10 @@ from typing import Any
 from fakes.tree import SLOTS, VERSION
 
 from nodedoctor import demo
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.engine import proof
 from nodedoctor.engine.causes.devices import Devices
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command, Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report
 

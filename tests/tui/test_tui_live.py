@@ -13,8 +13,8 @@ import pytest
 from textual.pilot import Pilot
 from tuidriver import checks, drive, frame, press, until
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad

@@ -47,10 +47,10 @@ MUTATIONS = (
     ),
     Mutation(
         "a child that was killed has answered",
-        "nodedoctor/engine/children/child_process.py",
+        "nodedoctor/children/child_process.py",
         'return Outcome.CRASH, f"killed by',
         'return Outcome.OK, f"killed by',
-        "tests/engine/children/test_child_process.py tests/probes/gpu",
+        "tests/children/test_child_process.py tests/probes/gpu",
     ),
     Mutation(
         "a probe that broke does not count in the exit code",
@@ -75,7 +75,7 @@ MUTATIONS = (
     ),
     Mutation(
         "half of a fleet is a majority",
-        "nodedoctor/engine/peers.py",
+        "nodedoctor/declare/peers.py",
         "return count >= least and 2 * count > total",
         "return count >= least and 2 * count >= total",
         "tests/fleet/test_fleet_judge.py",

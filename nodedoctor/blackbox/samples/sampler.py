@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from nodedoctor.blackbox.samples.sample import Sample, parse
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.children.child_stream import ChildStream
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.declare.registry import Command
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodedoctor.children.exhaustion import STARVED, exhausted_in
+from nodedoctor.declare.registry import Check, probes_of
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import headline, masked
-from nodedoctor.engine.children.exhaustion import STARVED, exhausted_in
-from nodedoctor.engine.registry import Check, probes_of
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
 from nodedoctor.record import record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 

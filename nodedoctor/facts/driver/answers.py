@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.children.exhaustion import exhausted_in
-from nodedoctor.engine.registry import fact
+from nodedoctor.children.exhaustion import exhausted_in
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.gpu.gpu import GpuReading, InitError, SlowCall
 from nodedoctor.facts.gpu.nvml.nvml import NVML, NvmlReading
 from nodedoctor.facts.gpu.smi.smi import TABLE, XML, Q, SmiQ, SmiTable, SmiXml

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from nodedoctor.engine.cache import once
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.cache import once
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci.pci import bdf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts import shapes
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.files import Files

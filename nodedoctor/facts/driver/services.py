@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
 from nodedoctor.record import record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.registry import Command, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci

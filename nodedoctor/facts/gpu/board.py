@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.pci import Pci

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from nodedoctor.engine.peers import Attribute, odd_ones
-from nodedoctor.engine.registry import fact
-from nodedoctor.engine.unread import Unread, unread
+from nodedoctor.declare.peers import Attribute, odd_ones
+from nodedoctor.declare.registry import fact
+from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
 from nodedoctor.facts.gpu.gpu import HARMLESS, Gpu, GpuReading

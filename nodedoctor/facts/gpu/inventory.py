@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, looked, signs
 from nodedoctor.facts.gpu.gpus import Gpus

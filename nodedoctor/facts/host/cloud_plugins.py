@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.files import Files
 from nodedoctor.knowledge.clouds import PLACES
 from nodedoctor.model import Observation, Unseen

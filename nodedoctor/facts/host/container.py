@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any, Literal
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import own_cgroup
 from nodedoctor.facts.host.env import Env

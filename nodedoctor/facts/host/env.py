@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from nodedoctor.engine.cache import once
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.cache import once
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.mounts import mountinfo_of, parse_mountinfo
 from nodedoctor.model import Observation, Unseen

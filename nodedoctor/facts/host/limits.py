@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import Cgroup, cgroup_words, own_cgroup, parse_cgroup
 from nodedoctor.facts.host.mounts import mount_of, parse_mountinfo

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, MANAGEMENT
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.numa import cpu_list

@@ -6,8 +6,8 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, field, replace
 from typing import Any
 
-from nodedoctor.engine.cache import once
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.cache import once
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
 from nodedoctor.json_shapes import texts, whole

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.env_vars import env_var, family, suggest

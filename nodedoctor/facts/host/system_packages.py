@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Evidence, Observation, Unseen, reading
 from nodedoctor.record import record

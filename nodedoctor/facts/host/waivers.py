@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from datetime import date
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
 from nodedoctor.record import record
 

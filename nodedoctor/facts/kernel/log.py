@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.kernel import nvidia, storage, system
 from nodedoctor.facts.kernel.events import (

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.json_shapes import Json, number, part, text, whole
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading

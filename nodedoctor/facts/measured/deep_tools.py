@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.model import Observation, Outcome, Unseen

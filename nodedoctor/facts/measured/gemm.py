@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.json_shapes import document, parts, text, whole

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.json_shapes import document as document_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.pci.pci import DEVICES, GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Evidence, Unseen, reading
 from nodedoctor.record import record

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import fact, pasted
+from nodedoctor.declare.registry import fact, pasted
 from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, PciDevice, PciLink, bdf
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record

@@ -9,9 +9,9 @@ import re
 from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.engine.cache import once
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.cache import once
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodedoctor.engine.registry import Command, Lane, Options, fact, pasted, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, fact, pasted, probe, skipped
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.rdma.port import IbPort, guid, layer_word, phys_word, state_word
 from nodedoctor.facts.rdma.sysfs import CLASS, NetDevice

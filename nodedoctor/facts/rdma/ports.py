@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record

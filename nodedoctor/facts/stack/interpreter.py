@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list

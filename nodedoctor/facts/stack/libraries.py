@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.json_shapes import Json, document, part, parts, text, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record

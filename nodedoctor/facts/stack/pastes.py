@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from nodedoctor.engine.registry import pasted
+from nodedoctor.declare.registry import pasted
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, canonical
 from nodedoctor.model import Observation

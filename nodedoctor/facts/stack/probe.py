@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Unseen

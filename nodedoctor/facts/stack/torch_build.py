@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.registry import fact
+from nodedoctor.declare.registry import fact
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import text, texts

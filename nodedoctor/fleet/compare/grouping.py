@@ -12,16 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodedoctor.fleet.model import Node, Problem
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
+from nodedoctor.report.steps import common
 from nodedoctor.wording import spoken
 
 SUBJECTS = 8
 """Subjects of one group of nodes that are named; ours."""
 PLACES = 4
 """Groups of nodes that are named where subjects differ; ours."""
-CUT_FIX = "What differs between them, such as serials, is in each node's own report."
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _IDENTITY = re.compile(
     r"""
     [0-9]{4}-[0-9]{2}-[0-9]{2}[T\ ][0-9:]{5,8}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?
@@ -92,16 +91,6 @@ def families(found: Iterable[Found]) -> Iterator[list[One]]:
 def fix(ones: Sequence[One]) -> str:
     """What to do about a family."""
     return common(problem.fix for one in ones for _, problem in one.found)
-
-
-def common(fixes: Iterable[str]) -> str:
-    """One fix for all of them: the sentences that stand in everybody's."""
-    first, *others = dict.fromkeys(fixes)
-    if not others:
-        return first
-    theirs = [frozenset(_SENTENCE.split(other)) for other in others]
-    common = [sentence for sentence in _SENTENCE.split(first) if all(sentence in other for other in theirs)]
-    return " ".join((*common, CUT_FIX))
 
 
 def blank(text: str) -> str:

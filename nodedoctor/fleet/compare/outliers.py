@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nodedoctor.engine.peers import DEVIATION, Attribute, decides, middle, odd_ones
+from nodedoctor.declare.peers import DEVIATION, Attribute, decides, middle, odd_ones
 from nodedoctor.fleet.compare import traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait

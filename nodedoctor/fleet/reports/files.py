@@ -16,8 +16,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.document import node_of
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node, NodeState
 from nodedoctor.model import Status

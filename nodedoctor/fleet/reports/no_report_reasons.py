@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.engine.children import pipes
+from nodedoctor.children import pipes
 from nodedoctor.fleet.model import NodeState
 from nodedoctor.fleet.transports.node_side import NO_NODEDOCTOR, REFUSALS
 from nodedoctor.model import Observation, Outcome

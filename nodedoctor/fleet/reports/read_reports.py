@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.fleet.document import entry
 from nodedoctor.fleet.model import Node
 from nodedoctor.fleet.reports.reading import node

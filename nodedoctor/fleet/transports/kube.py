@@ -13,8 +13,8 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from nodedoctor.engine.children.child_stream import ChildStream
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import control, one_by_one

@@ -12,8 +12,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.model import Observation, Outcome

@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.engine.children import child_process, pipes
-from nodedoctor.engine.children.child_stream import ChildStream
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process, pipes
+from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.children.child_stream import ChildStream
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side, one_by_one

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from nodedoctor.facts.gpu.gpu import Gpu
+from typing import TYPE_CHECKING
+
 from nodedoctor.knowledge.fixes.recipes import ONE_GPU, gpu_reset
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import keep, look
+
+if TYPE_CHECKING:
+    from nodedoctor.facts.gpu.gpu import Gpu
 
 RMA_GUIDE = "https://docs.nvidia.com/deploy/rma-process/"
 ERROR_GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"

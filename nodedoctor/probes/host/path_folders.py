@@ -15,10 +15,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodedoctor.engine.untrusted_files import Writers
+    from nodedoctor.children.untrusted_files import Writers
 else:  # python -I leaves our own folders out
     _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    sys.path.append(os.path.join(_PACKAGE, "engine"))
+    sys.path.append(os.path.join(_PACKAGE, "children"))
     from untrusted_files import Writers
 
     del sys.path[-1]

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    from nodedoctor.engine.untrusted_files import Writer, is_root
+    from nodedoctor.children.untrusted_files import Writer, is_root
     from nodedoctor.probes.stack.pyenv_shim import behind
     from nodedoctor.probes.stack.target_owner import (
         LOADED,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodedoctor.fleet.compare.grouping import common
 from nodedoctor.json_shapes import objects, words
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
 from nodedoctor.report.document import Finding, asides, finding, full_summary, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
+from nodedoctor.report.steps import common
 from nodedoctor.wording import unnamed
 
 OPEN = 12

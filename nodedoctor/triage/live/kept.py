@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, text
 from nodedoctor.record import record
 from nodedoctor.triage.events.stacks import collective_in

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.lines import unwrap

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from typing import Literal
 
-from nodedoctor.engine import input_files
+from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.triage.model import Who

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import nodedoctor
+from nodedoctor.children import child_process
 from nodedoctor.cli.compare import CompareError, read_report
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation
 from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert_lines

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_stack_checks import H100, NO_NVIDIA, gpus
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.cluster.ray_node import RayCluster, RaySession, ray_session, ray_status
 from nodedoctor.facts.host.limits import Limits, Shm
 from nodedoctor.facts.host.processes import Process, Processes

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_stack_checks import H100, gpus
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.cluster.slurm import SlurmNode, slurm_node
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes

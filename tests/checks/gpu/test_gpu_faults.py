@@ -14,7 +14,7 @@ from fakes.tree import nvidia_tree
 from recorded import alarms, driver_files, machine, mesh, nvml, pci, replay, services, topo
 from tiers import some
 
-from nodedoctor.engine.registry import Options
+from nodedoctor.declare.registry import Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report
 

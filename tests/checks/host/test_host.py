@@ -11,7 +11,7 @@ from asking import ask, brief, document, judge, said, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus

@@ -11,7 +11,7 @@ from asking import ask, brief, document, judge, said, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.registry import Options
+from nodedoctor.declare.registry import Options
 from nodedoctor.facts.host.cgroup import Cgroup, own_cgroup
 from nodedoctor.facts.host.container import Container, container_files
 from nodedoctor.facts.host.env import Env

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.measured.culprits import Culprits, culprits
+from nodedoctor.declare.registry import skipped
 from nodedoctor.engine.plugins import discover
-from nodedoctor.engine.registry import skipped
 from nodedoctor.facts.measured.bandwidth import DEEP, QUICK, Bandwidth
 from nodedoctor.model import Observation, Outcome, Status, Unseen
 

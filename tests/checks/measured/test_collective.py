@@ -11,8 +11,8 @@ import pytest
 from fakes.tree import nvidia_tree
 
 from checks.measured.collective import DIAGNOSIS_ONLY
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
-from nodedoctor.engine.registry import Command, Options
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.measured.collective import smoke as plan_smoke

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ib_tree import add_hca
 
 from checks.measured.deep_ib import ib_write_bw
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.rdma.loopback import LOOPBACK, NO_PORT, IbLoopback, average_gbps, loopback
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib

@@ -8,8 +8,8 @@ import json
 import pytest
 from asking import brief, judge
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.network.ethtool import NAME, Ethtool, ethtool
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails

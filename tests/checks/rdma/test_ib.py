@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ib_tree import add_hca
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.driver.driver import Driver, driver_files
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env, EnvFile

@@ -13,7 +13,7 @@ from fakes.tree import gpu_address, nvidia_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.driver.answers import DriverAnswers
 from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu, DriverLibrary, driver_files
 from nodedoctor.facts.driver.packages import DriverPackages, driver_packages

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.engine.registry import Options
+from nodedoctor.declare.registry import Options
 from nodedoctor.facts.measured.bandwidth import Bandwidth, quick
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, dcgm
 from nodedoctor.model import Observation, Outcome, Unseen

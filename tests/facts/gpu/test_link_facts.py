@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import alarms, driver_files, machine, nvml, pci, processes, replay, services
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth, nvml_growth

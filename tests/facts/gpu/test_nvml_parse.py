@@ -13,8 +13,8 @@ from fakes import nvml_env, write_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.nvml.gpu import ranges
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.model import Observation, Outcome, Unseen

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from smi_texts import H100, q, q_gpu, row, table, xml, xml_gpu
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.gpu.gpu import BankAvailability, Gpu, GpuProcess, GpuReading, LostGpu
 from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.errors import error_name, init_error, lost_gpus

@@ -11,7 +11,7 @@ from asking import ask, brief, document, judge, said
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.registry import Options
+from nodedoctor.declare.registry import Options
 from nodedoctor.facts.host.container import Container, container_files
 from nodedoctor.facts.host.disk import Disk, disk_space, worth_asking
 from nodedoctor.facts.host.env import Env, environment

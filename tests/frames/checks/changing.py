@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodedoctor.engine.registry import Command, Options, check, fact, probe
+from nodedoctor.declare.registry import Command, Options, check, fact, probe
 from nodedoctor.model import Finding, Fix, Observation, Unseen
 from nodedoctor.steps import repair
 

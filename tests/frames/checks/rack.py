@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodedoctor.engine.registry import Command, Options, check, fact, probe
+from nodedoctor.declare.registry import Command, Options, check, fact, probe
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Unseen
 from nodedoctor.steps import repair

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from fakes import nvml_env, write_config
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, LostGpu
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.model import Observation, Outcome, Unseen

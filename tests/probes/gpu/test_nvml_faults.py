@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.gpu.gpu import GpuReading
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading, nvml
 from nodedoctor.model import Observation, Outcome

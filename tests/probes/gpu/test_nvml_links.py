@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 

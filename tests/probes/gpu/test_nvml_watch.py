@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.children import child_process
+from nodedoctor.children import child_process
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 
 Fake = Callable[..., dict[str, str]]

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from test_net import ALONE, net
 from test_plugins import nodedoctor, results
 
-from nodedoctor.engine.children import child_process
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.network.peers import NOBODY, Peer, Peers, peers
 from nodedoctor.facts.network.ping import Ping
 from nodedoctor.model import Observation, Outcome, Unseen

@@ -15,7 +15,7 @@ from fake_python import add_package, add_torch, ask, make_env, observe, site_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.registry import Command, Options
+from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.enums import clock_event_reasons

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Literal
 
-from nodedoctor.engine.registry import Command, Lane, Options, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading

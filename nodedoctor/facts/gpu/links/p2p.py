@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here, reason_not_to_ask
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading

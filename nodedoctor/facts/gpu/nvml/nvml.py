@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nodedoctor.engine.cache import once
-from nodedoctor.engine.children.child_process import child
-from nodedoctor.engine.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.children.child_process import child
+from nodedoctor.declare.cache import once
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import GpuReading
 from nodedoctor.facts.gpu.nvml.reading import document_of, reading_of

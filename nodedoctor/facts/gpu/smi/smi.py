@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count, islice
 
-from nodedoctor.engine.registry import Command, Lane, Options, fact, pasted, probe, skipped
+from nodedoctor.declare.registry import Command, Lane, Options, fact, pasted, probe, skipped
 from nodedoctor.facts import shapes
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, LostGpu

@@ -10,8 +10,8 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
-from nodedoctor.engine.children.child_stream import listen
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_stream import listen
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError
 from nodedoctor.fleet.transports import control
 from nodedoctor.fleet.transports.slurm.step import PARTING

@@ -13,8 +13,8 @@ import time
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import replace
 
-from nodedoctor.engine.children.child_stream import listen
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_stream import listen
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetRequest, Node, NodeState
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side

@@ -14,8 +14,8 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 
-from nodedoctor.engine.children.child_stream import ChildStream
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports import control
 from nodedoctor.fleet.transports.slurm.allocation import (

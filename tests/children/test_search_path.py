@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.engine.children import child_process, search_path
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process, search_path
+from nodedoctor.declare.registry import Command
 from nodedoctor.model import Outcome
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")

@@ -20,11 +20,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from nodedoctor.engine.children import exhaustion
-from nodedoctor.engine.children.pipes import Lines, Pipes
-from nodedoctor.engine.children.search_path import search_path
-from nodedoctor.engine.children.whereabouts import slowest, whereabouts
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import exhaustion
+from nodedoctor.children.pipes import Lines, Pipes
+from nodedoctor.children.search_path import search_path
+from nodedoctor.children.whereabouts import slowest, whereabouts
+from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
         "-I",
         "-S",
         *told,
-        str(Path(__file__).parents[2] / "probes" / f"{program}.py"),
+        str(Path(__file__).parents[1] / "probes" / f"{program}.py"),
         *args,
     )
 

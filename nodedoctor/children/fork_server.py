@@ -20,8 +20,8 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodedoctor.engine.children.child_process import child, environment
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_process import child, environment
+from nodedoctor.declare.registry import Command
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from nodedoctor.engine.children.child_stream import listen
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_stream import listen
+from nodedoctor.declare.registry import Command
 
 pytestmark = pytest.mark.race
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nodedoctor.engine.untrusted_files import is_root
+from nodedoctor.children.untrusted_files import is_root
 from nodedoctor.record import record
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _BIN = ("/usr/local/bin", "/usr/bin", "/bin")
 FIRST_S, NEXT_S = 10.0, 2.0
 """Seconds until the look has said something of a folder, and then of the next. On local disks all of it takes
 20 ms with the start of the interpreter, but a hundred times that where everything waits for a processor."""
-_PROGRAM = Path(__file__).parents[2] / "probes" / "host" / "path_folders.py"
+_PROGRAM = Path(__file__).parents[1] / "probes" / "host" / "path_folders.py"
 
 
 @record

@@ -7,9 +7,9 @@ import signal
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from nodedoctor.engine.children.child_process import PIPE_DRAIN_S, feed, kill, spawn
-from nodedoctor.engine.children.pipes import BACKLOG, KEPT
-from nodedoctor.engine.registry import Command
+from nodedoctor.children.child_process import PIPE_DRAIN_S, feed, kill, spawn
+from nodedoctor.children.pipes import BACKLOG, KEPT
+from nodedoctor.declare.registry import Command
 
 TIED = 0.25
 """Ours: the share of its parting that a tied child has before it is told by signal too."""

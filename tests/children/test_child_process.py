@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import nodedoctor
-from nodedoctor.engine.children import child_process, pipes
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process, pipes
+from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 
 pytestmark = pytest.mark.race
@@ -141,8 +141,8 @@ def test_nothing_is_printed_when_the_loop_ends_with_children_about():
     code = (
         "import asyncio, os\n"
         "os.killpg = os.kill = lambda *a: None\n"
-        "from nodedoctor.engine.children import child_process as command\n"
-        "from nodedoctor.engine.registry import Command\n"
+        "from nodedoctor.children import child_process as command\n"
+        "from nodedoctor.declare.registry import Command\n"
         "seen = asyncio.run(command.run('it', Command(('sleep', '3')), 0.1))\n"
         "print(seen.outcome.value)\n"
     )
@@ -166,7 +166,7 @@ def test_a_held_child_that_crashes_is_a_crash():
     assert (seen.outcome, seen.text) == (Outcome.CRASH, "half\n")
 
 
-ASK = "import sys, nodedoctor.engine.children.child_process as c;"
+ASK = "import sys, nodedoctor.children.child_process as c;"
 ASK += "print(*c.child(*sys.argv[1:], packages=True), sep='\\n')"
 NVML = "raise ImportError('here: ' + __file__)"
 

@@ -17,7 +17,7 @@ import pytest
 from fake_python import add_torch, ask
 from tiers import some
 
-from nodedoctor.engine.untrusted_files import Writers, mounted_by_users
+from nodedoctor.children.untrusted_files import Writers, mounted_by_users
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.engine.children import child_process, fork_server
-from nodedoctor.engine.children.fork_server import ForkServer
-from nodedoctor.engine.registry import Command
+from nodedoctor.children import child_process, fork_server
+from nodedoctor.children.fork_server import ForkServer
+from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 
 pytestmark = pytest.mark.race
@@ -194,7 +194,7 @@ def test_a_server_that_dies_takes_no_answer_along(server, tmp_path):
 def test_the_server_ends_with_us(tmp_path):
     code = (
         "import os, sys\n"
-        "from nodedoctor.engine.children.fork_server import ForkServer\n"
+        "from nodedoctor.children.fork_server import ForkServer\n"
         "print(ForkServer()._process.pid, flush=True)\n"
         "os._exit(0)"
     )

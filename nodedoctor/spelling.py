@@ -1,0 +1,21 @@
+"""What a misspelt word was probably meant to be."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COMMANDS = (
+    "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "list", "run", "schema", "triage",
+    "watch",
+)  # fmt: skip
+"""Words that are no checks when they come first."""
+
+
+def alike(word: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean ...?` for a misspelt word, or what is said where nothing is like it."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), 3)
+    return f"did you mean {' or '.join(close)}?" if close else otherwise

@@ -1,0 +1,46 @@
+"""Rooms of the package know each other one way: no circle of imports, so that each can be read without the other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def room(module: str) -> str:
+    """`nodedoctor.facts` of `nodedoctor.facts.gpu.gpus`; a file beside the rooms is one of its own."""
+    return ".".join(
+        module.replace("nodedoctor.checks", "checks", 1).split(".")[: 1 + module.startswith("nod")]
+    )
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for folder in ("nodedoctor", "checks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            yield ".".join(path.relative_to(ROOT).with_suffix("").parts), ast.parse(path.read_text())
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """What a module needs to be loaded: what it imports in functions, or for the type checker, it need not have."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def test_rooms_know_each_other_one_way():
+    known: dict[str, set[str]] = {}
+    for module, tree in modules():
+        needs = {room(name) for name in imported(tree) if name.startswith(("nodedoctor", "checks"))}
+        known.setdefault(room(module), set()).update(needs - {room(module)})
+    assert len(known) > 20
+    try:
+        TopologicalSorter(known).prepare()
+    except CycleError as circle:
+        pytest.fail(f"a circle of rooms: {circle.args[1]}")
