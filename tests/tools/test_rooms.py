@@ -1,4 +1,4 @@
-"""Rooms of the package know each other one way: no circle of imports, so that each can be read without the other."""
+"""Rooms of the package know each other one way: without circles each can be read without the other."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 def room(module: str) -> str:
     """`nodedoctor.facts` of `nodedoctor.facts.gpu.gpus`; a file beside the rooms is one of its own."""
-    return ".".join(
-        module.replace("nodedoctor.checks", "checks", 1).split(".")[: 1 + module.startswith("nod")]
-    )
+    first, *rest = module.replace("nodedoctor.checks", "checks", 1).split(".")
+    return f"{first}.{rest[0]}" if first == "nodedoctor" and rest else first
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -26,7 +25,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """What a module needs to be loaded: what it imports in functions, or for the type checker, it need not have."""
+    """What a module needs to be loaded: not what its functions or the type checker import."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{name.name}" for name in node.names)
