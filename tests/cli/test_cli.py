@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,14 @@ def test_json_is_one_document_that_fits_its_schema_and_stderr_is_silent(live):
 def test_the_exit_code_is_that_of_the_verdict(live):
     statuses = {f["status"] for r in json.loads(live.stdout)["results"] for f in r["findings"]}
     assert (live.returncode == 2) == ("fail" in statuses)
+
+
+def test_a_probe_that_broke_counts_in_the_exit_code(tmp_path):
+    node = shutil.copytree(REPOSITORY / "nodedoctor" / "demo" / "healthy", tmp_path / "node")
+    manifest = json.loads((node / "manifest.json").read_text())
+    next(probe for probe in manifest["probes"] if probe["name"] == "driver-files")["outcome"] = "timeout"
+    (node / "manifest.json").write_text(json.dumps(manifest))
+    assert nodedoctor("--summary", "--replay", str(node)).returncode == 3
 
 
 @pytest.mark.slow
