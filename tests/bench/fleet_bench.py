@@ -16,9 +16,9 @@ from typing import Any
 NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
 COUNTS = (1_000, 10_000)
 SEED = 7
-_TEMPERATURE = re.compile(r'"temperature_c": [0-9]+')
-_SYMBOLS = re.compile(r'"symbol_error": [0-9]+')
-_RESULT = re.compile(r'^ \{"check": "nvlink\.links".*?\}(,?)$', re.M)
+_TEMPERATURE = re.compile(r'"temperature_c":[0-9]+')
+_SYMBOLS = re.compile(r'"symbol_error":[0-9]+')
+_RESULT = re.compile(r'^ \{"check":"nvlink\.links".*?\}(,?)$', re.M)
 
 
 def reports() -> None:
@@ -64,9 +64,9 @@ def varied(healthy: str, host: str, chance: random.Random) -> str:
     text = healthy.replace("gpu-a3-016", host)
     text = text.replace("16550220", str(chance.randrange(10**7, 10**8)))
     text = text.replace("GPU-0000", f"GPU-{chance.randrange(0x1000, 0x10000):04x}")
-    text = text.replace('"boot_id": null', f'"boot_id": "{chance.getrandbits(128):032x}"')
-    text = _TEMPERATURE.sub(lambda _: f'"temperature_c": {round(chance.gauss(34, 2))}', text)
-    return _SYMBOLS.sub(lambda _: f'"symbol_error": {chance.randrange(2000)}', text)
+    text = text.replace('"boot_id":null', f'"boot_id":"{chance.getrandbits(128):032x}"')
+    text = _TEMPERATURE.sub(lambda _: f'"temperature_c":{round(chance.gauss(34, 2))}', text)
+    return _SYMBOLS.sub(lambda _: f'"symbol_error":{chance.randrange(2000)}', text)
 
 
 def driver(text: str) -> str:
@@ -81,8 +81,8 @@ def nccl(text: str) -> str:
 
 def rails(text: str) -> str:
     """A rail that is down."""
-    before, mark, after = text.partition('"name": "mlx5_3"')
-    return before + mark + after.replace('"state": "ACTIVE"', '"state": "DOWN"', 1)
+    before, mark, after = text.partition('"name":"mlx5_3"')
+    return before + mark + after.replace('"state":"ACTIVE"', '"state":"DOWN"', 1)
 
 
 def links(text: str) -> str:
@@ -93,7 +93,7 @@ def links(text: str) -> str:
         "status": "fail",
         "findings": [{"status": "fail", "subject": "gpu:3", "summary": "2 of 18 links down: 4, 11"}],
     }
-    return _RESULT.sub(lambda match: f" {json.dumps(failed)}{match[1]}", text)
+    return _RESULT.sub(lambda match: f" {json.dumps(failed, separators=(',', ':'))}{match[1]}", text)
 
 
 def cut(text: str) -> str:
