@@ -158,7 +158,7 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         counts=told["counts"],
         statuses=statuses,
         problems=tuple(map(_problem_of, problems)) if problems else (),
-        cause=told["cause"] or "",
+        cause=told.get("cause") or "",
         traits={intern(key): intern(value) for key, value in told["traits"].items()},
         readings={intern(key): value for key, value in told["readings"].items()},
         report=told["report"] or "",
