@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nodedoctor import input_files
 from nodedoctor.engine.recording import LARGEST_ALL
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 HEALTHY = REPOSITORY / "nodedoctor" / "demo" / "healthy"
 SICK = REPOSITORY / "nodedoctor" / "demo" / "nvlinks-down"
 HANG = 4 * input_files.FIRST
