@@ -173,7 +173,7 @@ def test_a_job_that_goes_on_again_is_said_to(tmp_path: Path) -> None:
 
 def test_a_job_without_steps_goes_on_again(tmp_path: Path) -> None:
     """Nothing is printed: that all of its ranks work again shows it."""
-    fault = "time.sleep(15); crunch()"
+    fault = "time.sleep(30); crunch()"  # a busy machine takes its time to look
     said = said_until("goes on again", tmp_path, fault, 4, seconds=15, after="crunch()", quiet=True)
     assert "HANG" in said
 
