@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import warnings
 
 from nodedoctor.cli.arguments import seconds
 from nodedoctor.cli.console import Parser
@@ -47,7 +48,10 @@ def duration(text: str) -> float:
 def pattern(text: str) -> str:
     """A regular expression."""
     try:
-        re.compile(text)
+        with warnings.catch_warnings():
+            # What may change in a later Python, `[[` for one, is no trouble of the person who typed it.
+            warnings.simplefilter("ignore", FutureWarning)
+            re.compile(text)
     except re.error as error:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no regular expression: {error}") from None
     return text

@@ -8,8 +8,9 @@ import pytest
 from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from functions import readers
 from mutate import HOW, LARGEST, Edit, apply
-from targets import CORPUS, targets
+from targets import BARRED, CORPUS, targets
 from tiers import first
 
 TARGETS = {target.name: target for target in targets()}
@@ -33,3 +34,8 @@ def test_anything_is_an_answer_or_an_announced_error(name: str, data: st.DataObj
 def test_what_once_broke_a_target_is_taken(file: Path) -> None:
     (target,) = [target for name, target in TARGETS.items() if name.replace(" ", "-") == file.parent.name]
     target.take(file.read_bytes())
+
+
+def test_every_function_that_is_left_out_exists() -> None:
+    """A name that has moved would be called with any text again."""
+    assert set(BARRED) <= {str(reader) for reader in readers()}
