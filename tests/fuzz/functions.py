@@ -14,12 +14,15 @@ import nodedoctor
 HOME = Path(nodedoctor.__file__).parent
 READERS = (
     "blackbox",
+    "children",
     "cli/arguments.py",
     "cli/compare.py",
+    "declare",
     "engine",
     "expectations.py",
     "facts",
     "fleet",
+    "input_files.py",
     "json_shapes.py",
     "lint",
     "nodeset.py",
@@ -28,6 +31,7 @@ READERS = (
     "redact",
     "report",
     "triage",
+    "spelling.py",
     "whole_numbers.py",
     "wording.py",
 )

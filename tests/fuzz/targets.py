@@ -325,7 +325,6 @@ def pairs_documents() -> list[bytes]:
 # Functions that need nothing but text.
 
 BARRED = {
-    "nodedoctor.children.child_process.child": "names a program, and takes only ours",
     "nodedoctor.declare.registry.probe": "declares",
     "nodedoctor.declare.registry.pasted": "declares",
     "nodedoctor.declare.registry.check": "declares",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from examples import examples
+from functions import readers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from functions import readers
 from mutate import HOW, LARGEST, Edit, apply
 from targets import BARRED, CORPUS, targets
 from tiers import first
