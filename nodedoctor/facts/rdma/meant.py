@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 
 from nodedoctor.facts.host.processes import Processes
@@ -58,4 +59,13 @@ def _address(port: IbPort, net: Net | None) -> str:
         given = [text for text in one.addresses if not text.startswith("fe80:")] if one else []
         if given:
             return given[0]
-    return next((gid.gid for gid in port.gids if not gid.gid.startswith("fe80:")), "")
+    return next((_readable(gid.gid) for gid in port.gids if not gid.gid.startswith("fe80:")), "")
+
+
+def _readable(gid: str) -> str:
+    """A GID as people write addresses: RoCE keeps an IPv4 address in the last four bytes of one."""
+    try:
+        address = ipaddress.IPv6Address(gid)
+    except ValueError:
+        return gid
+    return str(address.ipv4_mapped or address)
