@@ -202,6 +202,7 @@ KINDS: dict[str, Kind] = {
             "fabric_uuid": "f5123456789abcdef0123456789abcde",
             "fabric_clique": 32766,
             **NO_GB200_CPU_LINK,
+            "c2c_links": 10,
         },
         {
             "pci": pci(4, "2941", nics=4),

@@ -541,6 +541,7 @@ static const struct { u32 id; const char *key; int type; long long otherwise; } 
     {75, "sw_thermal_slowdown_ns", LONG, 0}, {76, "sync_boost_ns", LONG, 0},
     {82, "memory_temperature", UNSIGNED, 44}, {95, "pcie_replay_rollovers", UNSIGNED, 0},
     {138, "nvlink_tx_kib", LONG, 0}, {139, "nvlink_rx_kib", LONG, 0}, {147, "nvlink_switch_links", UNSIGNED, 18},
+    {170, "c2c_links", UNSIGNED, NONE},
     {173, "pcie_correctable", UNSIGNED, 0}, {174, "pcie_naks_received", UNSIGNED, 0},
     {175, "pcie_receiver", UNSIGNED, 0}, {176, "pcie_bad_tlp", UNSIGNED, 0}, {177, "pcie_naks_sent", UNSIGNED, 0},
     {178, "pcie_bad_dllp", UNSIGNED, 0}, {179, "pcie_non_fatal", UNSIGNED, 0}, {180, "pcie_fatal", UNSIGNED, 0},
@@ -569,6 +570,8 @@ static int field_of(device gpu, struct field *out) {
         if (!link_call(gpu, out->scope) && link_down(gpu->index, out->scope)) return out->value.u = 0, OK;
         return link_value(gpu, out->scope, "speed_mbytes_s", 26562, &out->value.u);
     }
+    if (out->id == 171) /* c2c_down=1: the last so many are inactive */
+        return out->value.u = out->scope < (u32)(number(gpu->index, "c2c_links", 0) - number(gpu->index, "c2c_down", 0)), OK;
     for (size_t i = 0; i < sizeof LINK_FIELDS / sizeof *LINK_FIELDS; i++)
         if (LINK_FIELDS[i].id == out->id && number(gpu->index, "nvlink_version", 6) >= 7)
             return link_value(gpu, out->scope, LINK_FIELDS[i].key, rate ? 0xffe : 0, &out->value.u);

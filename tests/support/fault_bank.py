@@ -157,6 +157,9 @@ FAULTS: Mapping[str, Fault] = {
     "b200: power brake": Fault("b200", _one(reasons=0x88), ("fail thermal.throttle@gpu:2",)),
     "b200: too hot": Fault("b200", _one(temperature=91, t_limit_margin=-3), ("fail thermal.gpu@gpu:2",)),
     "b200: recovery action": Fault("b200", _one(recovery_action=1), ("fail driver.recovery-action@gpu:2",)),
+    "gb200: CPU links inactive": Fault(
+        "gb200", {"c2c_links": 10, "gpu2.c2c_down": 2}, ("warn gpu.c2c@gpu:2",)
+    ),
     "gb200: row remap pending": Fault("gb200", _one(remap_pending=1), ("fail memory.remap@gpu:2",)),
     "gb200: one link down": Fault("gb200", {"gpu2.link5": "down"}, ("fail nvlink.links@gpu:2",)),
     "gb200: registration failed": Fault("gb200", _one(fabric_status=23), ("fail fabric.state@gpu:2",)),

@@ -225,6 +225,8 @@ class Gpu:
     # NVLink and fabric
     nvlinks: tuple[NvLink, ...] | None = None  # () when the model has none
     nvlink_switch_links: int | None = None
+    c2c_links: int | None = None  # to the Grace CPU
+    c2c_active: int | None = None
     fabric_state: str | None = None  # not-supported not-started in-progress completed
     fabric_status: str | None = None  # SUCCESS, INSUFFICIENT_RESOURCES ...; means nothing until completed
     fabric_clique_id: int | None = None

@@ -87,8 +87,16 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
         regex(r"\w+\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
         "firmware",
     ),
-    # Linux, drivers/infiniband/hw/efa/efa_com.c: the adapter did not answer, or refused.
-    (regex(r"completion \(polling\) timeout|didn't send any completion for admin cmd"), "firmware"),
+    # Linux, drivers/infiniband/hw/efa/efa_com.c: the adapter did not answer, or refused. After the first
+    # three the driver sends it no command any more, and without the last it has not started.
+    (
+        regex(
+            r"completion \(polling\) timeout|didn't send any completion for admin cmd"
+            r"|didn't receive any MSI-X interrupt for admin cmd"
+        ),
+        "firmware",
+    ),
+    (regex(r"Device isn't ready, abort com init"), "dead"),
     (regex(r"Failed to (?:process|submit) command .*\berr -?\d"), "errors"),
     (regex(r"transmit queue \d+ timed out|TX timeout"), "queue"),
     (regex(r"[Hh]igh [Tt]emperature"), "temperature"),

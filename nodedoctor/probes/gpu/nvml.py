@@ -112,6 +112,8 @@ def read_gpu(library: NvmlLibrary, index: int, driver: str, handles: dict[int, A
     library.fields(index, handle, calls.FIELDS | (calls.FIELDS_590 if recent else {}), said)
     if said["values"].get("mig_mode", [0])[0]:
         keep(said, "mig_devices", count_mig(library, index, handle))
+    if said["values"].get("c2c_links"):
+        keep(said, "c2c_status", read_c2c(library, index, handle, said["values"]["c2c_links"]))
     links = read_links(library, index, handle, said)
     return {"index": index, **said, "links": links}
 
@@ -123,6 +125,15 @@ def count_mig(library: NvmlLibrary, index: int, handle: Any) -> NvmlAnswer:
     errors = [library.call(index, name, handle, slot)[1] for slot in range(most or 0)]
     bad = error or next((one for one in errors if one not in (None, "NOT_FOUND", *calls.OLDER)), None)
     return (None, bad) if bad else (errors.count(None), None)
+
+
+def read_c2c(library: NvmlLibrary, index: int, handle: Any, count: int) -> NvmlAnswer:
+    """The state of every link to the Grace CPU, or the first error."""
+    told: dict[str, dict[str, Any]] = {"values": {}, "errors": {}}
+    wanted = {str(link): (calls.C2C_STATUS, link) for link in range(min(count, calls.MAX_C2C))}
+    library.fields(index, handle, wanted, told)
+    error = next(iter(told["errors"].values()), None)
+    return (None, error) if error else ([told["values"][link] for link in wanted], None)
 
 
 def read_links(

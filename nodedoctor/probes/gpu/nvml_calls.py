@@ -115,6 +115,7 @@ FIELDS = {
     "nvlink_count": 91,
     "pcie_replay_rollovers": 95,
     "nvlink_switch_links": 147,
+    "c2c_links": 170,
     "pcie_correctable": 173,
     "pcie_naks_received": 174,
     "pcie_receiver": 175,
@@ -161,6 +162,8 @@ LINK_FIELDS = {  # from NVLink 5 on
     "symbol_errors": 221,
     "symbol_ber": 222,
 }
+C2C_STATUS = 171  # 0 inactive, 1 active; the scope is the link
+MAX_C2C = 36
 NVLINK_5 = 7  # nvmlNvlinkVersion_t
 MAX_LINKS = 36
 

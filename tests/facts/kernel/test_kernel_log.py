@@ -538,8 +538,19 @@ NIC = "mlx5_core 0000:5d:00.0"
         ([f"[9.0] {NIC}: Port module event: module 0, Cable plugged"], ["pass"]),
         (["[9.0] NETDEV WATCHDOG: ens1np0 (mlx5_core): transmit queue 5 timed out"], ["warn"]),
         (["[9.0] efa 0000:60:00.0 rdmap96s0: Wait for completion (polling) timeout"], ["fail"]),
+        (["[9.0] efa 0000:60:00.0 rdmap96s0: Device isn't ready, abort com init 0x0"], ["fail"]),
         (
-            ["[9.0] efa 0000:60:00.0 rdmap96s0: Failed to process command CREATE_QP (opcode 1) err -12"],
+            [
+                "[9.0] efa 0000:60:00.0 rdmap96s0: The device sent a completion but the driver didn't "
+                "receive any MSI-X interrupt for admin cmd CREATE_CQ(11) status 1 (ctx: 0x0, sq producer: 3)"
+            ],
+            ["fail"],
+        ),
+        (
+            [
+                "[9.0] efa 0000:60:00.0 rdmap96s0: Failed to process command CREATE_QP (opcode 1) "
+                "comp_status 1 err -12",
+            ],
             ["note"],
         ),
         ([f"[9.0] {NIC} ens1np0: Link down"], ["note"]),

@@ -63,6 +63,8 @@ def test_a_value_is_there_or_explained(fake_nvml: Fake):
         absent = {item.name for item in fields(Gpu) if getattr(gpu, item.name) is None}
         assert absent == gpu.errors.keys()
         assert gpu.errors == {
+            "c2c_active": "NOT_ASKED",
+            "c2c_links": "NOT_SUPPORTED",
             "fan_percent": "NOT_SUPPORTED",
             "gpu_numa_node": "NO_VALUE",
             "inforom_power_version": "NOT_SUPPORTED",

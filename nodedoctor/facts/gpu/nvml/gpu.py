@@ -16,7 +16,7 @@ from nodedoctor.facts.gpu.nvml.links import links_of, peers_of
 from nodedoctor.facts.gpu.nvml.processes import LISTS, processes_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, text_of
+from nodedoctor.json_shapes import int_of, listed, text_of
 from nodedoctor.record import record
 
 Read = Callable[[Any], Any]
@@ -37,7 +37,7 @@ _WHOLES = """minor module_id mig_devices ecc_volatile_correctable ecc_volatile_u
     clock_max_memory_mhz clock_app_graphics_mhz clock_app_memory_mhz clock_default_app_graphics_mhz
     clock_default_app_memory_mhz clock_boost_max_graphics_mhz pcie_generation pcie_generation_max
     pcie_generation_device_max pcie_width pcie_width_max pcie_replays pcie_replay_rollovers
-    nvlink_switch_links"""
+    nvlink_switch_links c2c_links"""
 _FLAGS = """persistence_mode unrepairable_memory retired_pages_pending reset_required
     drain_and_reset_recommended"""
 _SIGNED = """t_limit_margin_c slowdown_t_limit_c shutdown_t_limit_c max_operating_t_limit_c
@@ -278,6 +278,7 @@ def _running_rows() -> Rows:
     yield "cpu_affinity", "cpu_affinity", ranges
     yield "numa_nodes", "numa_nodes", ranges
     yield "gpu_numa_node", "gpu_numa_node", _not_negative
+    yield "c2c_active", "c2c_status", lambda value: sum(int_of(one) == 1 for one in listed(value))
     yield "fabric_state", "fabric", part("state", _state)
     yield "fabric_status", "fabric", part("status", named(words.RETURN))
     yield "fabric_clique_id", "fabric", part("cliqueId", int_of)
