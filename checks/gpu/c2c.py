@@ -27,7 +27,7 @@ def c2c(gpus: Gpus) -> Iterator[Finding]:
     Fix: Reboot once; if a link stays inactive, request a replacement.
     Threshold: nvml.h: NVML_FI_DEV_C2C_LINK_GET_STATUS, 0 is inactive; NCCL and UCX use active links only
     (NVIDIA/nccl, src/graph/xml.cc; openucx/ucx, src/uct/cuda).
-    False positives: None known; error counters of these links are not judged, for want of a published limit.
+    False positives: None known; error counters of these links are not judged: no limit is published.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
