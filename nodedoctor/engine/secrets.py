@@ -80,6 +80,8 @@ _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_va
 _NAME = regex(r"[\w.-]{1,64}")
 _SHORTEST = 6
 """Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
+_LONG = 1000
+"""Characters from which on it takes less time to look for words that are repeated."""
 _ASSIGNED = regex(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 
@@ -154,5 +156,6 @@ def _plain(text: str) -> str:
 
 
 def _announces(text: str) -> bool:
-    """Whether a text has a sign of a credential; a word that a log repeats is read once."""
-    return _SIGN.search(" ".join(set(text.lower().split()))) is not None
+    """Whether a text has a sign of a credential; in a long one, a word that it repeats is read once."""
+    lowered = text.lower()
+    return _SIGN.search(lowered if len(text) < _LONG else " ".join(set(lowered.split()))) is not None
