@@ -22,11 +22,11 @@ Words = frozenset[str]
 _EMPTY: Words = frozenset(("",))
 
 
-def needles(pattern: str) -> tuple[str, ...]:
+def needles(pattern: str, shortest: int = SHORTEST) -> tuple[str, ...]:
     """Words of which every match of the pattern has at least one; none when it promises no word."""
     exact, best = _sequence(sre.parse(pattern))
     found = _better(best, exact)
-    return tuple(sorted(found)) if found and min(map(len, found)) >= SHORTEST else ()
+    return tuple(sorted(found)) if found and min(map(len, found)) >= shortest else ()
 
 
 def _sequence(items: Iterable[Any]) -> tuple[Words | None, Words | None]:
