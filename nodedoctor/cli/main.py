@@ -84,7 +84,7 @@ def _dispatch(words: list[str]) -> int:
 
         return triage.main(words[1:])
     if words and words[0] == "fleet":
-        from nodedoctor.fleet import cli as fleet
+        from nodedoctor.cli import fleet
 
         return fleet.main(words[1:])
     if words and words[0] == "compare":
