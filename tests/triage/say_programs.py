@@ -38,7 +38,7 @@ SAID = {
         " process(2615) have not registered within the timeout. The process is dead, probably it crashed"
         " during start.\n",
         "peer_died",
-        [],
+        [None],
     ),
     "an object of Ray whose owner is gone": (
         raised(0, "ray.exceptions.OwnerDiedError: Failed to retrieve object 00ff.").replace("[rank0]: ", ""),
@@ -48,8 +48,8 @@ SAID = {
     "a checkpoint that could not be written": (
         raised(
             2,
-            "RuntimeError: [enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing file"
-            " data/12: file write failed",
+            "RuntimeError: [enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing"
+            " file data/12: file write failed",
         ),
         "shm_or_limits",
         [2],
