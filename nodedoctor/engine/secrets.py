@@ -65,6 +65,8 @@ _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_va
 _NAME = regex(r"[\w.-]{1,64}")
 _SHORTEST = 6
 """Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
+_LONG = 4096
+"""Characters from which it pays to look at what is repeated once (chosen by us, no external source)."""
 _ASSIGNED = regex(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 
@@ -141,4 +143,6 @@ def _plain(text: str, signs: tuple[str, ...] = _SIGNS) -> str:
 
 def _signs_in(text: str, signs: tuple[str, ...]) -> tuple[str, ...]:
     lowered = text.lower()
+    if len(lowered) > _LONG:  # a document says the same of every GPU, and no sign has a comma
+        lowered = ",".join(dict.fromkeys(lowered.split(",")))
     return tuple([sign for sign in signs if sign in lowered])
