@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from nodedoctor.model import Observation, Status
 from nodedoctor.record import record
-from nodedoctor.report.document import Report
-from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import first_command, of_cause
-from nodedoctor.report.text import headline, tally
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
 if TYPE_CHECKING:
     from nodedoctor.engine.session import Request
+    from nodedoctor.report.document import Report
     from nodedoctor.tui.app import NodeDoctor
 
 
@@ -51,6 +48,9 @@ def possible(*, stdout: bool = True) -> bool:
 
 def last_words(sitting: TuiResult) -> str:
     """What stays on the terminal: what is wrong and what to type first, the verdict, what was copied."""
+    from nodedoctor.report.lead import first_command, of_cause
+    from nodedoctor.report.text import headline, tally
+
     report = sitting.report
     lines = []
     for cause in report["causes"][:LAST_CAUSES]:
@@ -64,6 +64,8 @@ def copied(texts: Sequence[str]) -> list[str]:
     """Lines with what was copied, which a terminal may have dropped."""
     if not texts:
         return []
+    from nodedoctor.report.inert import inert
+
     return ["", "copied:", *(inert(line) for text in texts for line in text.split("\n"))]
 
 
@@ -93,6 +95,7 @@ def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int |
     import asyncio
 
     from nodedoctor.cli.console import mutter
+    from nodedoctor.report.inert import inert
 
     app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document, triage_again=again)
     asyncio.run(run_app(app))
