@@ -40,13 +40,13 @@ def main(words: list[str]) -> int:
     environ = dict(os.environ)
     if folder is not None and not arguments.no_arm:
         environ |= _armed(folder, arguments)
-    pump = start.pump(outputs, writing if folder is not None else -1)
-    _close(writing)
     try:
         pid = start.spawn(command, environ, outputs)
     except start.NotStarted as problem:
         say(f"run: {problem}")
         return problem.code
+    pump = start.pump(outputs, writing if folder is not None else -1, pid)
+    _close(writing)
     files = list(outputs.files)
     if folder is not None and outputs.pumped:
         files.append((str(folder.path / "logs/output.log"), 0))

@@ -192,6 +192,47 @@ def test_on_a_terminal(tmp_path: Path) -> None:
         terminal.close()
 
 
+def test_pagers_and_curses(tmp_path: Path) -> None:
+    """`less` reads keys from the terminal that it writes to, curses changes the settings of that one only;
+    both are stopped and gone on with, and leave the real terminal as it was."""
+    terminal = Terminal()
+    (tmp_path / "text").write_text("".join(f"line {number}\n" for number in range(500)))
+    (tmp_path / "drawn.py").write_text(
+        "import curses\n"
+        "def drawn(screen):\n"
+        "    screen.addstr(0, 0, 'press a key')\n"
+        "    return screen.getch()\n"
+        "print('key', curses.wrapper(drawn))\n"
+    )
+    command = f"{' '.join(RUN)} --dir {tmp_path / 'jobs'} --"
+    try:
+        terminal.until("$ ")
+        terminal.type(f"stty rows 24 cols 80; stty -g >{tmp_path}/before\n")
+        terminal.until("$ ")
+        terminal.type(f"{command} less {tmp_path}/text\n")
+        terminal.until("line 22")
+        terminal.type(" ")
+        terminal.until("line 44")
+        terminal.type("\x1a")
+        terminal.until("Stopped")
+        terminal.type("fg\n")
+        terminal.until("line 44")
+        terminal.type("q")
+        terminal.until("ended well")
+        terminal.until("$ ")
+        terminal.type(f"{command} {sys.executable} {tmp_path}/drawn.py\n")
+        terminal.until("press a key")
+        terminal.type("a")
+        terminal.until("key 97")
+        terminal.until("ended well")
+        terminal.until("$ ")
+        terminal.type(f"stty -g >{tmp_path}/after; echo all is $((6*7))\n")
+        terminal.until("all is 42")
+    finally:
+        terminal.close()
+    assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()
+
+
 def test_a_debugger_and_an_editor(tmp_path: Path) -> None:
     """Whoever reads keys from its standard input gets them, by lines or one by one."""
     terminal = Terminal()
