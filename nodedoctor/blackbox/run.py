@@ -40,6 +40,7 @@ def main(words: list[str]) -> int:
     environ = dict(os.environ)
     if folder is not None and not arguments.no_arm:
         environ |= _armed(folder, arguments)
+    signal.pthread_sigmask(signal.SIG_BLOCK, start.FORWARDED)  # until follow() can hand them on
     try:
         pid = start.spawn(command, environ, outputs)
     except start.NotStarted as problem:
@@ -83,7 +84,10 @@ class StartedJob:
         self._status = loop.create_future()
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
         for number in start.FORWARDED:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup(1) means it, for the command, too
             loop.add_signal_handler(number, self._forward, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, start.FORWARDED)
         self._child_changed()
         watching = asyncio.ensure_future(self._watching())
         reaping = asyncio.ensure_future(_reap_orphans(self.pid)) if os.getpid() == 1 else None

@@ -111,10 +111,9 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
             os.setpgid(0, 0)
             if foreground:
                 _give_terminal(os.getpid())
-            for number in range(1, signal.NSIG):
-                with contextlib.suppress(OSError, ValueError):
-                    if number not in (signal.SIGKILL, signal.SIGSTOP):
-                        signal.signal(number, signal.SIG_DFL)
+            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; nohup's SIGHUP stays so
+                signal.signal(ignored, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             for number, source in found.given.items():
                 os.dup2(source, number)
             os.execvpe(command[0], list(command), dict(environ))

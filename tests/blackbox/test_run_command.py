@@ -98,6 +98,16 @@ def test_signals_reach_the_command_once(tmp_path: Path) -> None:
         assert job.wait(30) == 1
 
 
+def test_signals_that_are_ignored_stay_so(tmp_path: Path) -> None:
+    """As behind nohup: the command ignores it, too, and so both go on; SIGPIPE only Python ignores."""
+    script = "trap '' HUP; exec \"$@\""
+    shown = "import signal; print(signal.getsignal(1).name, signal.pthread_sigmask(0, ()))"
+    wanted = ["SIG_IGN", "set()"]
+    for argv in ([], [*RUN, "--dir", str(tmp_path), "--"]):
+        job = ["sh", "-c", script, "sh", *argv, sys.executable, "-c", shown]
+        assert subprocess.run(job, capture_output=True, text=True, timeout=60).stdout.split() == wanted
+
+
 def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
     script = "echo ready; sleep 1.5; echo still here"
     argv = [*RUN, "--dir", str(tmp_path), "--", "sh", "-c", script]

@@ -28,15 +28,18 @@ NOTICED = 0.1
 """Seconds after which it is noticed that a terminal has another size or other settings."""
 UNREAD = 0.03
 """Seconds after which a key is handed on that nobody has read: who waits for it reads it at once."""
+IGNORED = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE,
+)  # fmt: skip
+"""What the terminal, a shell or Slurm sends to all processes of a job."""
 CHUNK = 1 << 16
 """Bytes at a time: what a pipe holds."""
 
 
 def main() -> None:
     """Pass on until everything has ended."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU,
-    signal.SIGTSTP,
-                   signal.SIGTTIN, signal.SIGPIPE):  # fmt: skip
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     group, copy = map(int, sys.argv[1:3])
     words = [word.split(":") for word in sys.argv[3:]]
