@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -77,6 +78,7 @@ class StartedJob:
         self._watch: Watch | None = None
         self._killing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     async def follow(self) -> int:
         """Until the command has ended; its wait status."""
@@ -94,6 +96,8 @@ class StartedJob:
         try:
             return await self._status
         finally:
+            if self._guard is not None:
+                self._guard.communicate(b"1")
             if self._watch is not None:
                 self._watch.stop()
             watching.cancel()
@@ -147,6 +151,8 @@ class StartedJob:
         """Hand a signal on that was sent to us; of an end that is near, keep what there is already now."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
+        if number in (signal.SIGTERM, signal.SIGHUP):
+            self._guard = self._guard or start.guard(self.pid)
         if number in (signal.SIGTERM, signal.SIGHUP) and self._watch is not None and self._folder is not None:
             self._folder.write("run.json", after.run_json(self._watch, self._folder, signal=number))
             if self._closing is None and not self._watch.hangs:

@@ -142,6 +142,20 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
     return pid
 
 
+def guard(group: int) -> subprocess.Popen[bytes] | None:
+    """Start what ends the command if we are killed; None where nothing can be started any more."""
+    try:
+        return subprocess.Popen(
+            child_process.child("job/guard", str(group)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+
+
 def in_foreground() -> bool:
     """True when we have the terminal: a job of the shell in the background has not."""
     try:

@@ -118,6 +118,28 @@ def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
         assert job.stdout.readline() == "still here\n"
 
 
+def test_who_is_told_to_end_and_killed_takes_the_job_along(tmp_path: Path) -> None:
+    """As Slurm does to whom it knows by a process group: the job has one of its own."""
+    script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
+    argv = [*RUN, "--dir", str(tmp_path), "--", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        assert job.stdout is not None
+        pid = int(job.stdout.readline())
+        job.send_signal(signal.SIGTERM)
+        ends = time.monotonic() + 30
+        while f"job/guard.py\0{pid}\0" not in commands(job.pid):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        job.kill()
+        assert job.stdout.read() == ""  # the job has it open until it ends
+
+
+def commands(parent: int) -> str:
+    """The command lines of a process's children."""
+    pids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in pids)
+
+
 def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
     argv = [*RUN, "--dir", str(tmp_path), "--", "env"]
     env = {**os.environ, "NCCL_DEBUG": "INFO", "TORCH_FR_BUFFER_SIZE": "77"}
