@@ -160,8 +160,16 @@ def __repr__(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
-def __eq__(self: Any, other: object) -> Any:
-    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
+def __eq__(self: Any, other: Any) -> Any:
+    if self is other:
+        return True
+    if type(other) is not type(self):
+        return NotImplemented
+    for name in self.__match_args__:
+        mine, its = getattr(self, name), getattr(other, name)
+        if mine is not its and mine != its:
+            return False
+    return True
 
 
 def __hash__(self: Any) -> int:

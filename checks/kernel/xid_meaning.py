@@ -65,8 +65,7 @@ def of_programs(events: Iterable[LoggedXid]) -> frozenset[LoggedXid]:
     link that went down within half a minute, on whichever GPU.
     """
     listed = list(events)
-    broken = [event for event in listed if event.code in _LINK_CODES]
-    return frozenset(event for event in listed if _of_program(event) and not _of_a_link(event, broken))
+    return frozenset(event for event in listed if _of_program(event) and link_behind(event, listed) is None)
 
 
 def _of_program(event: LoggedXid) -> bool:
@@ -75,13 +74,19 @@ def _of_program(event: LoggedXid) -> bool:
     return row is not None and row.of_program
 
 
-def _of_a_link(event: LoggedXid, broken: Iterable[LoggedXid]) -> bool:
+def link_behind(event: LoggedXid, events: Iterable[LoggedXid]) -> LoggedXid | None:
+    """The error of a link that made the driver refuse a peer access; None where there is none, or another."""
     if event.code != _REFUSED:
-        return False
+        return None
     at = event.when.seconds
-    return any(
-        at is None or one.when.seconds is None or abs(at - one.when.seconds) <= _LINK_SECONDS
-        for one in broken
+    return next(
+        (
+            one
+            for one in events
+            if one.code in _LINK_CODES
+            and (at is None or one.when.seconds is None or abs(at - one.when.seconds) <= _LINK_SECONDS)
+        ),
+        None,
     )
 
 
