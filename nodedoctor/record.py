@@ -70,7 +70,7 @@ class _Fields:
         made: dict[str, Field[Any]] = {}
         for base in reversed(owner.__mro__[1:]):
             made.update(getattr(base, "__dataclass_fields__", {}))
-        about = {"__annotations__": self._annotations, "__doc__": "Has a docstring: to make one takes long."}
+        about = {"__annotations__": self._annotations, "__doc__": _DOC}
         twin = type(owner.__name__, (), {**self._defaults, **about})
         made.update({field.name: field for field in fields(_standard(twin))})
         owner.__dataclass_fields__ = made
@@ -78,7 +78,8 @@ class _Fields:
 
 
 _standard: Any = dataclass(init=False, repr=False, eq=False)
-_PARAMS = _standard(type("_", (), {"__doc__": ""})).__dataclass_params__
+_DOC = "A class without a docstring is given one, which takes 4 ms the first time."
+_PARAMS = _standard(type("_", (), {"__doc__": _DOC})).__dataclass_params__
 
 
 BY_HAND = 3

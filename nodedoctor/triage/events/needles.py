@@ -60,7 +60,10 @@ def _item(item: tuple[Any, Any]) -> tuple[Words | None, Words | None]:
         return _branch(value[1])
     if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         return _repeat(value)
-    if kind in ("AT", "ASSERT", "ASSERT_NOT"):
+    if kind == "ASSERT":  # what stands around a match stands in its line all the same
+        exact, best = _sequence(value[1])
+        return _EMPTY, _better(best, exact)
+    if kind in ("AT", "ASSERT_NOT"):
         return _EMPTY, None
     return None, None
 

@@ -128,6 +128,7 @@ _SPLIT = re.compile(
     r"|(?<=[\s:|>)])Traceback \(most recent call last\):$"
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
     r"|(?<=[\]%])Traceback \(most recent call last\):"
+    r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
 )
 _SPLITS = needles(_SPLIT.pattern)
 
@@ -214,7 +215,7 @@ def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:
     head, tail = first.text[: cut.start()], first.text[cut.start() :]
     if head.strip():
         yield replace(first, text=head.rstrip())
-    same = tail.startswith("Traceback")
+    same = not tail.startswith("[")
     second = _Prefix(first.who if same else replace(first.who, rank=None), first.time)
     yield from _again(tail, place, second)
 
@@ -229,12 +230,10 @@ def _begins_anew(text: str) -> re.Match[str] | None:
 
 def _again(text: str, place: Place, inherited: _Prefix) -> Iterator[Line]:
     line = _prefixed(text, place, inherited)
-    cut = _begins_anew(line.text)
-    if cut is None:
-        yield line
-        return
-    yield replace(line, text=line.text[: cut.start()].rstrip())
-    yield _prefixed(line.text[cut.start() :], place, replace(inherited))
+    while (cut := _begins_anew(line.text)) is not None:
+        yield replace(line, text=line.text[: cut.start()].rstrip())
+        line = _prefixed(line.text[cut.start() :], place, replace(inherited))
+    yield line
 
 
 @dataclass(slots=True)
