@@ -36,7 +36,7 @@ def killed(story: Story) -> Iterator[Candidate]:
     deaths = [e for e in story.of(ProcessExit) if e.what.at <= began and _own(story, e, forced)]
     if not deaths:
         return
-    first = [event for event in deaths if event.what.first] or _before_stop(story, deaths)
+    first = _at_one_look(deaths) or _before_stop(story, deaths)
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
@@ -181,6 +181,13 @@ def _watchdog_aborts(story: Story) -> bool:
     return bool(story.waits) or any(
         story.of(kind) for kind in (Dying, Failed, NcclError, PeerGone, Heartbeat)
     )
+
+
+def _at_one_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
+    """The death that its launcher saw first, and the others by the same signal that it saw at that moment."""
+    first = [event for event in deaths if event.what.first]
+    seen = {(event.what.at, event.what.signal) for event in first if event.what.at}
+    return first and [*first, *(e for e in deaths if not e.what.first and (e.what.at, e.what.signal) in seen)]
 
 
 def _before_stop(story: Story, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:

@@ -26,7 +26,7 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     def named(event: Event[Any]) -> Event[Any]:
         rank = _rank_of(known, event.who)
         if rank is None and isinstance(event.what, Xid):
-            rank = by_bus.get((_short(event.who.host), event.what.bus))
+            rank = _rank_on_bus(by_bus, event.who.host, event.what.bus)
         if rank is None and alone and isinstance(event.what, ProcessExit):
             rank = event.who.local_rank
         if event.who.rank is not None or rank is None:
@@ -56,6 +56,14 @@ def _rank_by_bus(events: list[Event[Any]]) -> dict[tuple[str, int], int]:
         for event in events
         if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
     }
+
+
+def _rank_on_bus(by_bus: dict[tuple[str, int], int], host: str | None, bus: int) -> int | None:
+    """The rank on a GPU; a kernel's log that names no host is of the only one that has a GPU on that bus."""
+    if host is not None:
+        return by_bus.get((_short(host), bus))
+    ranks = [rank for (_, other), rank in by_bus.items() if other == bus]
+    return ranks[0] if len(ranks) == 1 else None
 
 
 def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -135,7 +135,7 @@ SIGNS: tuple[Sign, ...] = (
         _prose,
     ),
     sign(  # the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
-        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on"
+        r"process rank (?P<rank>\d+) with PID (?:(?P<pid>\d+)|\S+) on node (?P<host>\S+) exited on"
         r"(?: signal (?P<signal>\d+)|(?: signal)?\s*$)",
         lambda found: ProcessExit(
             -numeral(found["signal"]) if found["signal"] else 1, first=True, told=bool(found["signal"])
@@ -242,7 +242,9 @@ SIGNS: tuple[Sign, ...] = (
 class ElasticBlock:
     """The failure list of torchelastic: `rank : 1 (local_rank: 1)`, then `exitcode : -9 (pid: 42)`."""
 
-    _ROW = re.compile(r"^\s*(time|host|rank|exitcode) +: +(.*)$")
+    _ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(.*)$")
+    _ENTRY = re.compile(r"^\s*\[\d+\]:\s*$")
+    _ORDER = ("time", "host", "rank", "exitcode", "error_file")
 
     def __init__(self) -> None:
         self._root = False
@@ -252,11 +254,17 @@ class ElasticBlock:
         """An exit with what the block says about it, when this line completes one."""
         if "Root Cause (first observed failure)" in text:
             self._root = True
+            self._row = {}
         elif text.startswith("====") or "Failures:" in text:
             self._root, self._row = False, {}
+        elif self._ENTRY.match(text):
+            self._row = {}
         row = self._ROW.match(text) if ":" in text else None
         if row is None:
             return None
+        later = self._ORDER[self._ORDER.index(row[1]) :]
+        if any(name in self._row for name in later):
+            self._row = {}  # the end of the entry before is missing: this is of another process
         self._row[row[1]] = row[2].strip()
         if row[1] != "exitcode":
             return None
