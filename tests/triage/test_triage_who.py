@@ -175,3 +175,42 @@ def test_less_evidence_names_nobody_else(story: Told, tmp_path: Path) -> None:
             verdict = judged(tmp_path, "".join(kept)).verdict
             named = {who.rank for who in verdict.culprits if who.rank is not None}
             assert named <= {guilty} or verdict.confidence == "low", "".join(kept)
+
+
+def test_an_aborted_helper_is_no_watchdog(tmp_path: Path) -> None:
+    """SIGABRT of a rank may be its watchdog's; of a worker that loads data it is its own."""
+    text = raised(2, "RuntimeError: DataLoader worker (pid 486770) is killed by signal: Aborted. ")
+    verdict = judged(tmp_path, text).verdict
+    assert [who.rank for who in verdict.culprits] == [2]
+    assert verdict.headline == "a data-loader worker of rank 2 was ended by SIGABRT"
+
+
+@pytest.mark.parametrize("end", ["Killed", "Exited with exit code 1", "Out Of Memory"])
+def test_a_task_that_is_a_launcher_is_no_rank(end: str, tmp_path: Path) -> None:
+    text = f"srun: error: n7: task 1: {end}\n"
+    assert _named(tmp_path, text) == {1}
+    agent = (
+        "W1121 10:20:30.1 41 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 44 closing"
+        " signal SIGTERM\n"
+    )
+    assert _named(tmp_path, text + agent) == set()
+
+
+def test_who_tells_of_others_is_a_messenger(tmp_path: Path) -> None:
+    text = raised(1, "ValueError: rank 1 has loaded its part, but other ranks did not finish in 300 s")
+    assert _named(tmp_path, text) == set()
+
+
+def test_who_is_compared_is_suspected(tmp_path: Path) -> None:
+    text = raised(0, "RuntimeError: disagreement between rank0 and rank6: rank0: [1207], rank6: [1212]")
+    assert [who.rank for who in judged(tmp_path, text).verdict.parties] == [0, 6]
+
+
+def test_intel_mpi_tells_who_it_was_and_the_signal(tmp_path: Path) -> None:
+    bar = "=" * 40
+    text = (
+        f"{bar}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+        f"=   RANK 3 PID 9665 RUNNING AT n4\n=   KILLED BY SIGNAL: 9 (Killed)\n{bar}\n"
+    )
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_died", [3])

@@ -44,15 +44,19 @@ def killed(story: Story) -> Iterator[Candidate]:
     people = tuple(distinct(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(story) or blamed(*(e.who for e in chosen if e.who.pid))
     ordered = len(people) == 1 or any(event.what.first for event in chosen)
-    culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
+    helper = all(event.what.child for event in chosen)
+    # victims abort too, often before the guilty rank
+    culprits = people if ordered and (signal != 6 or helper) else ()
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
-    who = called(people)
-    were = "were" if who and len(people) > 1 else "was"
+    who = called(people) or ("" if helper else "a process")
+    if helper:
+        who = "a data-loader worker" + (f" of {who}" if who else "")
+    were = "were" if not helper and len(people) > 1 else "was"
     yield Candidate(
         "peer_died",
-        "death" if signal != 6 else "echo",
+        "death" if signal != 6 or helper else "echo",
         "high" if culprits else "medium",
-        f"{who or 'a process'} {were} ended by {name}",
+        f"{who} {were} ended by {name}",
         tuple(chosen[:4]),
         culprits,
         parties=() if culprits else people,
@@ -173,7 +177,7 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
         return False
     if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
-    return not (signal == 6 and _watchdog_aborts(story))
+    return not (signal == 6 and not event.what.child and _watchdog_aborts(story))
 
 
 def _watchdog_aborts(story: Story) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from nodedoctor.triage.model import Event, Who
 
 def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
-    events = _of_tasks(_of_world(events))
+    events = _of_tasks(_of_world(_without_launchers(events)))
     known = _rank_by_pid(events)
     by_bus = _rank_by_bus(events)
     alone = _one_node(events)
@@ -34,6 +35,23 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
         return replace(event, who=replace(event.who, rank=rank))
 
     return [named(event) for event in events]
+
+
+def _without_launchers(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Slurm's tasks are ranks, unless each of them is a launcher with several ranks of its own."""
+    launched = {event.place.source for event in events if _AGENT.search(f"{event.origin} {event.text}")}
+
+    def known(event: Event[Any]) -> Event[Any]:
+        if event.place.source not in launched or not _SRUN.search(event.text):
+            return event
+        what = replace(event.what, tasks=()) if isinstance(event.what, ProcessExit) else event.what
+        return replace(event, what=what, who=replace(event.who, rank=None))
+
+    return [known(event) for event in events]
+
+
+_AGENT = re.compile(r"torch[./]distributed[./](?:elastic|run|launch)\b")
+_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d[\d,-]*: ")
 
 
 def _of_world(events: list[Event[Any]]) -> list[Event[Any]]:

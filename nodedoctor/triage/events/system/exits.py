@@ -32,6 +32,8 @@ class ProcessExit:
     at: str = ""
     tasks: tuple[int, ...] = ()
     """Those that a scheduler lists together as ended this way."""
+    child: bool = False
+    """A helper of the process ended, which takes part in no collective: a worker that loads data."""
     told: bool = True
     """False where its launcher says that it failed, and not with which code."""
 
@@ -110,7 +112,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: _ended(-_signal(found["name"] or found["signal"])),
     ),
     sign(
-        r"Unable to shutdown process (?P<pid>\d+) via \d+, forcefully exit",
+        r"Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit",
         lambda _: Forced(),
     ),
     sign(r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
@@ -149,6 +151,14 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
         lambda _: ProcessExit(1, first=True, told=False),
+    ),
+    sign(  # MPICH's and Intel MPI's; only the latter tells the rank
+        r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
+        lambda _: ProcessExit(1, first=True, told=False),
+    ),
+    sign(
+        r"(?:EXIT STRING: .{1,40}\(signal |KILLED BY SIGNAL: )(?P<signal>\d+)\b",
+        lambda found: ProcessExit(-numeral(found["signal"])),
     ),
     sign(
         r"detected that one or more processes exited with non-zero"
@@ -218,7 +228,7 @@ SIGNS: tuple[Sign, ...] = (
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
         r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted))",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"]), child=True),
     ),
     symptom(
         "peer_died",
