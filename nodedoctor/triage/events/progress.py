@@ -94,6 +94,9 @@ _BAR = re.compile(
 )
 _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
 """Names whose number is a setting and no count: `save_steps=500`."""
+_FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
+SHORTEST_LIMIT = 300
+"""Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
 _SERVING = re.compile(r"Application startup complete|Uvicorn running")
 _TROUBLE = re.compile(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception")
 _WORK = (
@@ -140,11 +143,20 @@ def read(text: str) -> object | None:
     if _DONE.search(text):
         return Finished()
     for kind, pattern in _WORKS:
-        if pattern.search(text):
+        if pattern.search(text) and not _soon_done(text):
             return LongWork(kind)
     if _SERVING.search(text):
         return Serving()
     return None
+
+
+def _soon_done(text: str) -> bool:
+    """True for the bar of work that came to its end before anybody who waited for it would have given up."""
+    bar = _FULL.search(text)
+    if bar is None:
+        return False
+    hours, minutes, seconds = (int(part or 0) for part in bar.groups())
+    return 3600 * hours + 60 * minutes + seconds < SHORTEST_LIMIT
 
 
 def counter(text: str) -> tuple[str, tuple[float, ...]] | None:

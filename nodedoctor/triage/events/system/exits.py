@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.model import LARGEST_WORLD
@@ -197,8 +198,14 @@ SIGNS: tuple[Sign, ...] = (
             )
         ),
     ),
+    sign(  # of a unit: the job's or any other one's, so that a mere code says little
+        r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped), status=(?P<code>[1-9]\d*)",
+        lambda found: (
+            UnreadTrouble() if found["how"] == "exited" else ProcessExit(-numeral(found["code"], 64))
+        ),
+    ),
     sign(
-        r"[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
+        r"(?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
         r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?(?P<code>[1-9]\d{0,4})\b(?!.*\bsignal\b)",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
