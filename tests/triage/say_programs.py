@@ -65,6 +65,48 @@ SAID = {
         "user_code_exception",
         [],
     ),
+    "a compiler that does not know the GPU": (
+        raised(6, "RuntimeError: Internal Triton PTX codegen error:")
+        + "[rank6]: ptxas fatal   : Value 'sm_100' is not defined for option 'gpu-name'\n",
+        "version_mismatch",
+        [],
+    ),
+    "a tool that failed, and a second traceback that was cut": (
+        "subprocess.CalledProcessError: Command '['/v/bin/ptxas', '-v', '/tmp/a.ptx']' returned non-zero exit"
+        " status 255.\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "/v/core.py", line 314, in run\n    self.run()\n',
+        "user_code_exception",
+        [],
+    ),
+    "a loader that crashed": (
+        "ERROR: Unexpected segmentation fault encountered in worker.\nTraceback (most recent call last):\n"
+        '  File "/v/dataloader.py", line 990, in _try_get_data\n    data = self._data_queue.get()\n',
+        "peer_died",
+        [],
+    ),
+    "an assertion on the device": (
+        "/p/Loss.cu:240: nll_loss_kernel: block: [0,0,0], thread: [17,0,0] Assertion `t >= 0 && t < n`"
+        " failed.\n",
+        "user_code_exception",
+        [],
+    ),
+    "hydra's short trace": (
+        "Error executing job with overrides: []\n\ntrain.py 74 <module>\nmain()\n",
+        "undetermined",
+        [],
+    ),
+    "a unit of systemd out of memory": (
+        "Nov 21 10:00:05 gpu17 systemd[1]: train.service: A process of this unit has been killed by the OOM"
+        " killer.\nNov 21 10:00:05 gpu17 systemd[1]: train.service: Main process exited, code=killed,"
+        " status=9/KILL\n",
+        "peer_host_oom",
+        [],
+    ),
+    "a unit of systemd that crashed": (
+        "Nov 21 10:00:05 gpu17 systemd[1]: train.service: Main process exited, code=dumped, status=11/SEGV\n",
+        "peer_died",
+        [],
+    ),
     "JAX ended itself": (
         "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
         " detected fatal errors. This most likely indicates that another task died.\n",

@@ -278,7 +278,7 @@ def is_echo(raised: Raised) -> bool:
     if (
         name == "CalledProcessError"
     ):  # of a launcher about the program it started, or of a program about a tool
-        return _STARTED.search(raised.message) is not None or not raised.frames
+        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 

@@ -63,7 +63,7 @@ BEHIND = 2
 """Lines behind an exception in which its handler may say so."""
 
 BRIEF = 3
-"""Words of a line that says how the program went on and not after what; a longer one has a subject of its own."""
+"""Words of a line that says how the program went on and not after what: a longer one is of something else."""
 
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")

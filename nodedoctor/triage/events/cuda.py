@@ -101,7 +101,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "user_code_exception",
         "cuda-program-fault",
-        r"an illegal memory access was encountered|device-side assert triggered|misaligned address"
+        r"block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `"
+        r"|an illegal memory access was encountered|device-side assert triggered|misaligned address"
         r"|an illegal instruction was encountered|the launch timed out and was terminated"
         r"|unspecified launch failure|hardware stack error|Memory access fault by GPU node"
         r"|invalid device ordinal"
@@ -152,7 +153,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "version_mismatch",
         "wrong-build",
-        r"undefined symbol: |no kernel image is available|device kernel image is invalid"
+        r"undefined symbol: |Value 'sm_\w{1,8}' is not defined for option 'gpu-name'"
+        r"|no kernel image is available|device kernel image is invalid"
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"
         r"|forward compatibility was attempted"

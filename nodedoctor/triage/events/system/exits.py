@@ -199,7 +199,8 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(  # of a unit: the job's or any other one's, so that a mere code says little
-        r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped), status=(?P<code>[1-9]\d*)",
+        r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped),"
+        r" status=(?P<code>[1-9]\d*)",
         lambda found: (
             UnreadTrouble() if found["how"] == "exited" else ProcessExit(-numeral(found["code"], 64))
         ),
@@ -214,6 +215,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted))",
         lambda found: ProcessExit(_signal(found["signal"])),
+    ),
+    sign(
+        r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
+        lambda found: ProcessExit(-11 if found["signal"][0] == "s" else -8),
     ),
     symptom(
         "peer_died",

@@ -53,7 +53,7 @@ SIGNS: tuple[Sign, ...] = (
         decisive=False,
     ),
     sign(
-        r"killed by the OOM killer|Failed with result 'oom-kill'",
+        r"process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
         lambda _: HostOom("systemd"),
     ),
     sign(
