@@ -107,6 +107,50 @@ SAID = {
         "peer_died",
         [],
     ),
+    "a GPU that was not free enough for an engine": (
+        f"{ENGINE}ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU"
+        f" memory utilization (0.95, 45.01 GiB).\n{DEAD}",
+        "peer_cuda_oom",
+        [],
+    ),
+    "no room for an engine's cache": (
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n",
+        "peer_cuda_oom",
+        [],
+    ),
+    "no room for a transform": (
+        raised(3, "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED"),
+        "peer_cuda_oom",
+        [3],
+    ),
+    "no room on a TPU": (
+        "2026-11-21 00:27:49.642380: E tensorflow/compiler/xla/xla_util.cc:88]   (1) RESOURCE_EXHAUSTED:"
+        " Attempting to reserve 6.48G at the bottom of memory. That was not possible.\n",
+        "peer_cuda_oom",
+        [],
+    ),
+    "a master whose name is not known": (
+        raised(1, "ValueError: host not found: Name or service not known"),
+        "network_socket_interface",
+        [],
+    ),
+    "a peer of MPI": (
+        "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure"
+        " in the peer process.\n  Local host: n3\n  Peer host:  n6\n",
+        "peer_died",
+        [],
+    ),
+    "an image that cannot be pulled": (
+        "Warning  Failed  12s (x3 over 40s)  kubelet  Error: ErrImagePull\n",
+        "undetermined",
+        [],
+    ),
+    "a container that waits": (
+        'Error from server (BadRequest): container "pytorch" in pod "w-0" is waiting to start:'
+        " PodInitializing\n",
+        "undetermined",
+        [],
+    ),
     "JAX ended itself": (
         "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
         " detected fatal errors. This most likely indicates that another task died.\n",

@@ -75,8 +75,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
         r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
-        r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
-        r"|RESOURCE_EXHAUSTED: Out of memory|cudaErrorMemoryAllocation|CUDNN_STATUS_ALLOC_FAILED"
+        r"|\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED"
+        r"|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)"
+        r"|cudaErrorMemoryAllocation"
         r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
         r"|(?:NPU|XPU) out of memory)",
         _gpu_full,

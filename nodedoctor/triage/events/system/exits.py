@@ -187,6 +187,10 @@ SIGNS: tuple[Sign, ...] = (
         r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
         lambda found: ProcessExit(numeral(found["code"] or found["pods"])),
     ),
+    sign(  # of Kubernetes about a pod that has not begun
+        r"\b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b",
+        lambda _: UnreadTrouble(),
+    ),
     symptom(
         "peer_died",
         "crash-loop",
