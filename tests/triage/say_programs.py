@@ -151,6 +151,18 @@ SAID = {
         "undetermined",
         [],
     ),
+    "NCCL's first words for a refused connection": (
+        "h1:94:95 [0] include/socket.h:390 NCCL WARN Connect to 10.38.10.112<21724> failed : Connection"
+        " refused\nh1:94:95 [0] NCCL INFO init.cc:695 -> 2\n",
+        "network_socket_interface",
+        [],
+    ),
+    "what libmlx5 prints": (
+        "(Actor pid=90, ip=10.0.0.3) mlx5: n7: got completion with error:\n(Actor pid=90, ip=10.0.0.3)"
+        " 00000000 00008914 10000a0c 000ab0d2\n",
+        "network_ib",
+        [],
+    ),
     "JAX ended itself": (
         "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
         " detected fatal errors. This most likely indicates that another task died.\n",

@@ -92,6 +92,9 @@ COUNTED = re.compile(
 BAR = re.compile(
     r"(?P<done>\d{1,12})(?:\.\d+)?/(?P<total>\d{1,12})(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
 )
+_ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
+"""Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
+_VALUE = re.compile(r"[\d.]+")
 _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
 """Names whose number is a setting and no count: `save_steps=500`."""
 _FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
@@ -174,6 +177,10 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     if found is None:
         return None
     title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: found.start()]).strip()
+    row = _ROW.match(title)
+    if row is not None:
+        name = _VALUE.sub("0", title[row.end() :])
+        return f"{name[-60:]}/{row['total']}/{found['total']}", (float(row["done"]), float(found["done"]))
     return f"{title[-60:]}/{found['total']}", (float(found["done"]),)
 
 
