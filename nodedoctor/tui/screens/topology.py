@@ -35,6 +35,7 @@ class TopologyScreen(Screen[None]):
         Binding("m", "cycle", "Link, path or bandwidth", id="matrix"),
         Binding("enter", "jump", "Open the finding", id="jump"),
     ]
+    EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("1", "Checks"), ("6", "Probes"), (":", "Commands"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("m", "Link, path, bandwidth"),
         ("enter", "Open the finding"),
@@ -54,7 +55,7 @@ class TopologyScreen(Screen[None]):
         yield Tabs("topology")
         yield Lines(id="head")
         yield self.panes
-        yield Hints(self.HINTS)
+        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the app's state."""
@@ -73,7 +74,9 @@ class TopologyScreen(Screen[None]):
         if not found:
             self.query_one("#head", Lines).show([(("topology", LABEL),)])
             self.panes.page.show("", list(_nothing(state)))
+            self.query_one(Hints).show(self.EMPTY)
             return
+        self.query_one(Hints).show(self.HINTS if len(found) > 1 else self.HINTS[1:])
         matrix = found[self._which % len(found)]
         wide = self.size.width >= 110
         self.query_one("#head", Lines).show(
