@@ -109,7 +109,7 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
     return paras
 
 
-def all_clear(state: State, of_fleet: bool, room: Size) -> list[Para]:
+def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
     """What a node without a cause gets: what was looked at, what was not measured, what to do next.
 
     On a page of a small `room` less is said of what was not measured.
@@ -129,7 +129,7 @@ def all_clear(state: State, of_fleet: bool, room: Size) -> list[Para]:
     text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
     paras += [Para(text, " " * 6), Para(), Para("Not measured", style=LABEL)]
     unmeasured = _unmeasured(report["results"])
-    shown = max(1, min(_UNMEASURED, room.height - _AROUND))
+    shown = max(1, min(_UNMEASURED, room.height - _AROUND if room else _UNMEASURED))
     wide = max((len(name) for name, _ in unmeasured[:shown]), default=0)
     paras += [Para(text, f"  {name:<{wide}}  ", most=1) for name, text in unmeasured[:shown]]
     if more := len(unmeasured) - shown:
