@@ -261,13 +261,13 @@ def _height(paras: Sequence[Para], room: Size) -> int:
 
 
 def _ranges(known: Mapping[str, Step]) -> str:
-    """`4-9 repair, a verify: c shows and copies each`."""
+    """`4-9 repair, a verify: press c`."""
     words = [
         (word, [key for key, _ in group])
         for word, group in groupby(known.items(), key=lambda one: told_step(one[1]).word.lower())
     ]
     said = [f"{keys[0]}{f'-{keys[-1]}' if len(keys) > 1 else ''} {word}" for word, keys in words]
-    return f"{', '.join(said)}: c shows and copies each"
+    return f"{', '.join(said)}: press c"
 
 
 def _follows(report: Report, cause: Cause) -> Iterator[Para]:
