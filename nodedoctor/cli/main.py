@@ -102,7 +102,7 @@ def _dispatch(words: list[str]) -> int:
 
         return triage.main(words[1:])
     if words and words[0] == "fleet":
-        from nodedoctor.fleet import cli as fleet
+        from nodedoctor.cli import fleet
 
         return fleet.main(words[1:])
     if words and words[0] == "compare":
@@ -167,8 +167,10 @@ def diagnose(words: list[str]) -> int:
             return _on_screen(arguments)
     import gc
 
+    from nodedoctor.start_up import import_asyncio
+
     gc.disable()  # it is over before there is anything worth looking for
-    _import_asyncio()
+    import_asyncio()
     if not arguments.replay:
         from nodedoctor.children import search_path
 
@@ -180,16 +182,6 @@ def diagnose(words: list[str]) -> int:
     except NodeDoctorError as error:
         return complain(error)
     return _headless(session, arguments)
-
-
-def _import_asyncio() -> None:
-    """Import asyncio without ssl, as in a Python that has none: we send nothing, and it takes 7 ms of 24."""
-    if "ssl" in sys.modules:
-        return
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-    import asyncio  # noqa: F401
-
-    del sys.modules["ssl"]
 
 
 def _no_input(arguments: argparse.Namespace) -> str:

@@ -295,13 +295,19 @@ def declared(module: types.ModuleType, *, foreign: bool = False) -> Iterator[Pro
 
 def probes_of(check: Check, *, required: bool = False) -> frozenset[str]:
     """The names of all probes a check rests on, through its facts; or only of those it cannot do without."""
-    names: set[str] = set()
+    names: frozenset[str] = frozenset()
     with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
-        pending = [need.cls for need in check.needs() if not (required and need.optional)]
-        while pending:
-            declaration = vars(pending.pop()).get(_MARK)
-            for source in getattr(declaration, "sources", ()):
-                names.add(source) if isinstance(source, str) else pending.append(source)
+        wanted: list[Any] = [need.cls for need in check.needs() if not (required and need.optional)]
+        names = names.union(*map(_asked_for, wanted))
+    return names
+
+
+@functools.cache
+def _asked_for(cls: Any) -> frozenset[str]:
+    """The names of the probes a fact rests on, through the facts it is made of."""
+    names: set[str] = set()
+    for source in getattr(vars(cls).get(_MARK), "sources", ()):
+        names |= {source} if isinstance(source, str) else _asked_for(source)
     return frozenset(names)
 
 

@@ -203,8 +203,8 @@ def _files(folder: str) -> Iterator[str]:
 
 def _dotted(folder: str, file: str) -> str:
     """The module's name below its package; of `fast.abi3.so` it is `fast`."""
-    path = Path(file).relative_to(folder)
-    return ".".join((*path.parent.parts, path.name.partition(".")[0]))
+    within, _, name = file.removeprefix(folder).rpartition(os.sep)
+    return ".".join([*filter(None, within.split(os.sep)), name.partition(".")[0]])
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:

@@ -272,7 +272,10 @@ class Diagnosis:
     def _cost(self, check: Check) -> float:
         names = probes_of(check)
         if not names <= self._took.keys():
-            self._took = {seen.probe: seen.seconds for seen in self.source.observations()}
+            # Some are never asked: for them the answers are read again only when there are more.
+            seen = self.source.observations()
+            if len(seen) != len(self._took):
+                self._took = {one.probe: one.seconds for one in seen}
         return max((self._took.get(name, 0.0) for name in names), default=0.0)
 
 

@@ -19,8 +19,9 @@ _SYSTEMS = frozenset(_SYSTEM.split())
 """First components below which a distribution, the kernel or a container's runtime gives the names."""
 _USUAL = """
 envs venv conda miniconda anaconda miniforge mambaforge micromamba pyenv poetry workspace workspaces project
-projects dataset datasets checkpoint checkpoints ckpt ckpts output outputs experiment experiments result results
-scratch lustre gpfs weka fsx work shared team teams group groups users train training eval script scripts src"""
+projects dataset datasets checkpoint checkpoints ckpt ckpts output outputs experiment experiments result
+results scratch lustre gpfs weka fsx work shared team teams group groups users train training eval script
+scripts src"""
 _NOBODYS = frozenset(_USUAL.split())
 """What people everywhere call their folders."""
 _INSTALLED = re.compile(

@@ -18,7 +18,7 @@ from nodedoctor.whole_numbers import whole
 if TYPE_CHECKING:
     from nodedoctor.fleet.gather import Transport
     from nodedoctor.json_shapes import Json
-    from nodedoctor.triage.job import Examined
+    from nodedoctor.triage.examined import Examined
 
 _EPILOG = """\
 examples:
