@@ -34,7 +34,7 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - mlx5_core: Port module event
     """
-    events = [event for event in log.nics if log.counts(event.when, moment)]
+    events = [event for event in log.nics if event.kind != "plugged" and log.counts(event.when, moment)]
     by_device: dict[str | None, list[NicEvent]] = {}
     for event in events:
         by_device.setdefault(event.device, []).append(event)

@@ -9,6 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look
 from nodedoctor.wording import short_name
 
@@ -18,7 +19,7 @@ _TRAINING = re.compile(
 _LIBRARY = re.compile(
     r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\."
 )
-_DRIVERS = re.compile(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
+_DRIVERS = regex(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
 
 
 @check("kernel.oom", "OOM kills", tags={"fast"})
@@ -27,7 +28,8 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: an OOM kill explains a rank that died without a message; the other ranks wait until their timeout.
     Fix disturbs: the job (restart with lower memory use or a higher limit).
-    Judges: FAIL when the kernel killed a process that trains, by its name; WARN for any other process.
+    Judges: FAIL when the kernel killed a process that trains, by its name; WARN for any other process when
+    the node was out of memory, and a note when a control group's own limit was reached.
     Fix: Give the job more memory or lower its loaders and caches.
     Threshold: No threshold: the kernel's own reports.
     False positives: Kills that a test or another user provoked in a control group of their own.
@@ -50,7 +52,10 @@ def _by_name(killed: Iterable[OomKill]) -> dict[str, list[OomKill]]:
 
 
 def _killed(name: str, victims: list[OomKill]) -> Finding:
-    """One finding per program: FAIL when it is of the kind that trains, WARN for anything else."""
+    """One finding per program: FAIL when it is of the kind that trains, else WARN.
+
+    A kill for the limit of a control group that does not train, such as a pod's for logs, costs only its own.
+    """
     last = victims[-1]
     size = f" with {last.rss_gib:g} GiB" if last.rss_gib is not None else ""
     why = "cgroup limit" if last.limited else "node out of memory"
@@ -63,7 +68,10 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
         if last.limited
         else "Reduce the job's host memory use: fewer data-loader workers, a smaller object store or offload."
     )
-    build = Finding.fail if _TRAINING.search(name) else Finding.warn
+    trains = bool(_TRAINING.search(name))
+    if not trains and all(kill.limited for kill in victims):
+        return Finding.info(summary, subject=f"process:{name}", evidence=evidence_of(victims))
+    build = Finding.fail if trains else Finding.warn
     steps = (look("sudo dmesg -T | grep -iE 'oom|killed process'"), look("free -g"))
     fix = Fix(text, steps, "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)

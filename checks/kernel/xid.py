@@ -21,7 +21,7 @@ from nodedoctor.steps import keep, look, reboot
 from nodedoctor.wording import clause, counted, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
-from .xid_meaning import Judged, judge_events, of_programs, recovery_asked
+from .xid_meaning import Judged, judge_events, link_behind, of_programs, recovery_asked
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _REMAPPED = 63
@@ -86,7 +86,10 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
         harmless = set() if len(pids) > 1 else set(ours)
         excused += [event for event in events if event in harmless]
         if left := [event for event in events if event not in harmless]:
-            yield _gpu(device, left, log, gpus, pci)
+            behind = [link_behind(event, log.xids) for event in left]
+            links = {subject_of(link.device, gpus, pci) for link in behind if link}
+            follows = () if None in behind else (f"kernel.xid@{subject}" for subject in sorted(links))
+            yield _gpu(device, left, log, gpus, pci).explained_by(*follows)
     if excused:
         yield _excused(excused)
     if not by_device:

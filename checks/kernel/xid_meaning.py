@@ -9,6 +9,7 @@ from nodedoctor.facts.kernel.events import LoggedXid
 from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Status
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 _CONTAINED = 94
@@ -17,9 +18,9 @@ _LINK_CODES = (74, *range(144, 151))
 _LINK_SECONDS = 30.0
 """A link that went down within so much before explains a refused peer access (catalogue, XID_137_FLOW)."""
 _REFUSED = 137
-_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
-_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
-_NVLINK5 = re.compile(
+_RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = regex(
     r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
@@ -64,8 +65,7 @@ def of_programs(events: Iterable[LoggedXid]) -> frozenset[LoggedXid]:
     link that went down within half a minute, on whichever GPU.
     """
     listed = list(events)
-    broken = [event for event in listed if event.code in _LINK_CODES]
-    return frozenset(event for event in listed if _of_program(event) and not _of_a_link(event, broken))
+    return frozenset(event for event in listed if _of_program(event) and link_behind(event, listed) is None)
 
 
 def _of_program(event: LoggedXid) -> bool:
@@ -74,13 +74,19 @@ def _of_program(event: LoggedXid) -> bool:
     return row is not None and row.of_program
 
 
-def _of_a_link(event: LoggedXid, broken: Iterable[LoggedXid]) -> bool:
+def link_behind(event: LoggedXid, events: Iterable[LoggedXid]) -> LoggedXid | None:
+    """The error of a link that made the driver refuse a peer access; None where there is none, or another."""
     if event.code != _REFUSED:
-        return False
+        return None
     at = event.when.seconds
-    return any(
-        at is None or one.when.seconds is None or abs(at - one.when.seconds) <= _LINK_SECONDS
-        for one in broken
+    return next(
+        (
+            one
+            for one in events
+            if one.code in _LINK_CODES
+            and (at is None or one.when.seconds is None or abs(at - one.when.seconds) <= _LINK_SECONDS)
+        ),
+        None,
     )
 
 

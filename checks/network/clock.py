@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Net
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
@@ -18,8 +19,8 @@ _NEVER_TELL = ("phc2sys",)
 """Services that keep the clock and never say so to the kernel (linuxptp, phc2sys.c)."""
 
 
-@check("net.clock", "Clock synchronisation", tags={"fast"}, without=(Services,))
-def clock(net: Net, services: Services | None) -> Iterator[Finding]:
+@check("net.clock", "Clock synchronisation", tags={"fast"}, without=(Services, Machine))
+def clock(net: Net, services: Services | None, machine: Machine | None) -> Iterator[Finding]:
     """The kernel's clock state (adjtimex), and the running time services.
 
     Why: logs of several nodes can be ordered, and tokens verified, only with synchronised clocks.
@@ -27,8 +28,9 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     Judges: WARN when no service keeps the clock in step.
     Fix: Start chrony or systemd-timesyncd.
     Threshold: The kernel's own state (adjtimex).
-    False positives: Virtual machines whose host sets their clock. chrony without `rtcsync` and PTP keep the
-    clock and leave the kernel's flag (docs.cloudera.com, Kudu: using chrony): a note.
+    False positives: Virtual machines whose host sets their clock; WSL is one, and a note. chrony without
+    `rtcsync` and PTP keep the clock and leave the kernel's flag (docs.cloudera.com, Kudu: using chrony): a
+    note.
     """
     running = (
         [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
@@ -39,6 +41,8 @@ def clock(net: Net, services: Services | None) -> Iterator[Finding]:
     elif net.synchronised:
         bound = net.clock_error_seconds
         yield Finding.ok(f"synchronised{told}" + (f", within {bound:.3g} s" if bound is not None else ""))
+    elif machine is not None and machine.form == "wsl2":
+        yield Finding.info("Windows sets it, which does not report it to the kernel")
     elif _kept(net, running):
         yield Finding.info(f"kept{told}, which does not report it to the kernel")
     else:

@@ -1,4 +1,4 @@
-"""Are the InfiniBand and RoCE ports that training uses up, at full rate, and known to a subnet manager?"""
+"""Are the InfiniBand and RoCE ports up that training uses?"""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
+from nodedoctor.facts.host.processes import Processes
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.network.net import Net
+from nodedoctor.facts.rdma.meant import linked_once, meant_to_link
 from nodedoctor.facts.rdma.port import IbPort
-from nodedoctor.facts.rdma.ports import FEWEST_RAILS, Ib, Rails
+from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
@@ -18,8 +22,6 @@ from nodedoctor.wording import counted, listed
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
-_CABLED = ("LinkUp", "LinkErrorRecovery", "PortConfigurationTraining")
-"""Physical states that only a port with a partner at the other end of its cable reaches."""
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 
@@ -28,10 +30,18 @@ _SETS = (8, 16)
     "ib.ports",
     "RDMA port state",
     tags={"fast", "ib"},
-    without=(Container,),
+    without=(Container, Net, KernelLog, Processes),
     explained_by=("kernel.nic",),
 )
-def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> Iterator[Finding]:
+def ports(
+    ib: Ib,
+    rails: Rails,
+    container: Container | None,
+    net: Net | None,
+    log: KernelLog | None,
+    processes: Processes | None,
+    expect: Expect,
+) -> Iterator[Finding]:
     """State of the ports in NCCL_IB_HCA, else of the largest group of equal ports.
 
     Why: NCCL skips a port that is not active; all traffic between nodes then shares the others, or the job
@@ -42,7 +52,8 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
     False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
-    rails.
+    rails, and a set of which no port had a link since the driver was loaded is a note unless something shows
+    that a link is meant to be: a cable plugged in, an address, NCCL_IB_HCA, a job of several nodes, --expect.
     """
     wanted = expect.get("ib")
     for name in ib.silent:
@@ -58,10 +69,29 @@ def ports(ib: Ib, rails: Rails, container: Container | None, expect: Expect) -> 
         yield Finding.skip(ib.absent + (" that this container can see" if inside else ""))
     for word in rails.unknown:
         yield _no_such(word, rails)
+    active = any(port.active for port in rails.ports)
+    never = not active and all(port.never_linked for port in rails.ports)
+    if rails.ports and never and not (rails.explicit or rails.off or wanted):
+        why = meant_to_link(rails.ports, net, log, processes)
+        yield from _judge_ports(ib, rails, why) if why else _uncabled(ib, rails)
+        return
     yield from _judge_ports(ib, rails)
 
 
-def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
+def _uncabled(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    """Adapters that never had a link, on a node that shows no sign of needing one."""
+    count = counted(len(rails.ports), "port")
+    yield Finding.info(
+        f"no link on {count} since the driver was loaded: no cable, or the switch is off; "
+        "--expect ib=COUNTxRATE makes this a failure",
+        subject="ib:unlinked",
+        evidence=ib.evidence(rails.ports[0]),
+    )
+    yield from _aside(rails)
+
+
+def _judge_ports(ib: Ib, rails: Rails, meant: str = "") -> Iterator[Finding]:
+    """The state of each port; `meant` is what shows that ports which never had a link should have one."""
     active = [port for port in rails.ports if port.active]
     if active:
         names = listed((port.name for port in active), 4)
@@ -71,10 +101,15 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
     for port in rails.ports:
         physical = phys_state(port.phys_state or "")
         if not port.active:
-            yield _not_active(port, rails, ib)
+            yield _not_active(port, rails, ib, meant)
         elif physical is not None and not physical.healthy:
             summary = f"ACTIVE, but {port.phys_state}: {physical.meaning}"
             yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=_cable(port))
+    yield from _aside(rails)
+
+
+def _aside(rails: Rails) -> Iterator[Finding]:
+    """The ports that NCCL does not use."""
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
         yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")
@@ -88,7 +123,7 @@ def _judge_ports(ib: Ib, rails: Rails) -> Iterator[Finding]:
         )
 
 
-def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
+def _not_active(port: IbPort, rails: Rails, ib: Ib, meant: str) -> Finding:
     """What a port of the rails that is not active amounts to."""
     logical, physical = port_state(port.state or ""), phys_state(port.phys_state or "")
     why = next((row.meaning for row in (physical, logical) if row and not row.healthy), "not active")
@@ -103,10 +138,8 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
         return Finding.info(f"{state}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
-    # A card or two that were never cabled, or rails that lost their switch: only what was counted tells.
-    unused = len(rails.ports) < FEWEST_RAILS and all(p.never_linked for p in rails.ports)
-    some = unused or any(p.active for p in rails.ports)
-    if some and not (rails.sure or port.carried or port.phys_state in _CABLED):
+    some = any(p.active for p in rails.ports)
+    if some and not (rails.sure or linked_once(port)):
         summary = f"{summary}; unknown whether it should have a link"
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
@@ -116,6 +149,8 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib) -> Finding:
             "Without a rate it may be a port of the node's own network, which training does not use."
         )
         return unsure.in_preview()
+    if meant:
+        summary = f"{summary}; it should have a link: {meant}"
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
 
@@ -216,75 +251,3 @@ def _expected(wanted: str, rails: Rails) -> Finding:
             fix=port_fix("Find the missing ports.", (look("ibstat"),)),
         ).explained_by("ib.ports@any", "ib.rate@any")
     return Finding.ok(summary, subject="ib:expected")
-
-
-@check(
-    "ib.sm",
-    "InfiniBand subnet manager",
-    tags={"fast", "ib"},
-    explained_by=("ib.ports",),
-)
-def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """State Initializing, and the subnet manager's address (LID), of InfiniBand rails with a link.
-
-    Why: without a subnet manager no port becomes active; when it is lost, new connections fail.
-    Fix disturbs: nothing.
-    Judges: FAIL when links are up and no subnet manager has configured them; WARN when an active port knows
-    none.
-    Fix: Start the subnet manager (opensm, UFM or the switch's own).
-    Threshold: InfiniBand architecture: a port stays INIT without a subnet manager.
-    False positives: Back-to-back test links without a subnet manager.
-    """
-    linked = [p for p in rails.ports if p.infiniband and (p.active or p.state in ("INIT", "ARMED"))]
-    if not linked:
-        yield _no_infiniband(ib)
-        return
-    waiting = [port for port in linked if port.state == "INIT"]
-    lost = [port for port in linked if port.active and port.sm_lid == 0]
-    for port in waiting:
-        summary = "link up, not configured by any subnet manager"
-        yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=subnet_manager())
-    for port in lost:
-        yield Finding.warn("active, but no subnet manager known", subject=port.subject, fix=subnet_manager())
-    if not waiting and not lost:
-        lids = sorted({port.sm_lid for port in linked if port.sm_lid})
-        yield Finding.ok(f"{counted(len(linked), 'port')}, subnet manager at LID {listed(lids) or 'unknown'}")
-
-
-@check("ib.firmware", "NIC firmware versions", tags={"fast", "ib"})
-def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """Firmware versions of the rails' NICs, by model.
-
-    Why: mixed firmware behaves differently under congestion, and vendors ask about it first.
-    Fix disturbs: every job on this node (NIC reset).
-    Judges: WARN when like rails run different firmware; a note where only some adapters differ.
-    Fix: Bring all adapters of the model to one firmware.
-    Threshold: No threshold: versions are compared within the model.
-    False positives: Adapters for storage or management, which may have their own firmware.
-    """
-    by_model: dict[str, Counter[str]] = {}
-    for port in rails.ports:
-        if port.firmware:
-            by_model.setdefault(port.model or "adapter", Counter())[port.firmware] += 1
-    if not by_model:
-        yield ib.nothing(rails, "no firmware version reported")
-    for model, versions in by_model.items():
-        told = ", ".join(f"{n} x {version}" for version, n in versions.most_common())
-        if len({version.rpartition(".")[0] for version in versions}) > 1:
-            fix = Fix(
-                "Update all NICs to one firmware release.",
-                (look("sudo mlxfwmanager --query"),),
-                "config",
-                "every job on this node",
-                "nodedoctor ib.firmware",
-            )
-            finding = Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
-            yield finding.led_by(f"{model} NICs run {len(versions)} firmware versions")
-        elif len(versions) > 1:
-            yield Finding.info(f"{model}: {told}", subject=f"model:{model}")
-        else:
-            yield Finding.ok(f"{model}: {told}", subject=f"model:{model}")
-
-
-def _no_infiniband(ib: Ib) -> Finding:
-    return Finding.skip("no InfiniBand rail has a link" if ib.ports else ib.absent)

@@ -13,6 +13,7 @@ from typing import Any
 
 from nodedoctor.blackbox import capture, counters, keep, verdict, ways
 from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.blackbox.samples.sample import RankSample, Sample
@@ -272,8 +273,6 @@ class Watch:
 
     def _react(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""
-        from nodedoctor.blackbox.after import record_node
-
         if self.recording is None:
             self.recording = asyncio.ensure_future(record_node(str(self._folder.path / "node.zip")))
         if self._on_hang:

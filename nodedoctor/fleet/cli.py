@@ -9,16 +9,17 @@ import os
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from nodedoctor.cli.console import complain, emit, say
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.fleet.ways import split, transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from nodedoctor.fleet.gather import Gathered, GatherState, Transport
+    from nodedoctor.fleet.gather import Gathered, GatherState
     from nodedoctor.fleet.model import Fleet, FleetRequest
 
 PROGRESS_AFTER_S = 2.0
@@ -29,18 +30,12 @@ MKDIR_TIMEOUT_S = 10.0
 """Seconds the folder for --save may take to be made."""
 
 
-def main(words: list[str]) -> int:
-    """Run fleet; returns the exit code."""
+def run(arguments: argparse.Namespace) -> int:
+    """Ask the nodes, show what they said; returns the exit code."""
     from nodedoctor.cli import outputs
-    from nodedoctor.fleet.arguments import parser
     from nodedoctor.fleet.document import document
 
-    arguments = parser().parse_args(words)
     try:
-        if arguments.pairs:
-            from nodedoctor.pairs import cli as pairs
-
-            return pairs.run(arguments)
         _check(arguments)
         outputs.start_debug_log(arguments)
         gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
@@ -175,58 +170,6 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
         teller.clear()
 
 
-def transport(arguments: argparse.Namespace) -> Transport:
-    """The way to the nodes that was chosen."""
-    if arguments.reports:
-        from nodedoctor.fleet.reports.files import Reports
-
-        return Reports(arguments.reports)
-    if arguments.ssh is not None:
-        from nodedoctor.fleet.transports.ssh import Ssh
-
-        return Ssh(_node_set(arguments.ssh))
-    if arguments.slurm is not None:
-        from nodedoctor.fleet.transports.slurm.transport import Slurm
-
-        return Slurm(split("--slurm", arguments.slurm))
-    if arguments.kube is not None:
-        from nodedoctor.fleet.transports.kube import Kube
-
-        return Kube(arguments.kube)
-    from nodedoctor.fleet.transports.ray import Ray
-
-    return Ray(arguments.ray, arguments.python)
-
-
-def _node_set(text: str) -> str:
-    """A node set, from where it is written; of a file each line is looked at by itself, to name a bad one."""
-    from nodedoctor.fleet.model import FleetError
-    from nodedoctor.nodeset import NodeSetError, named
-
-    if text != "-" and not text.startswith("@"):
-        return text
-    try:
-        told = _all_of(sys.stdin.buffer if text == "-" else text[1:]).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FleetError(f"--ssh {text}: {getattr(error, 'strerror', None) or error}") from None
-    lines = [line.partition("#")[0] for line in told.split("\n")]
-    for number, line in enumerate(lines, 1):
-        try:
-            named(line)
-        except NodeSetError as error:
-            raise FleetError(f"--ssh {text}, line {number}: {error}") from None
-    return "\n".join(lines)
-
-
-def _all_of(source: BinaryIO | str) -> bytes:
-    """What a file of names, or standard input, holds."""
-    from nodedoctor import input_files
-
-    return (
-        input_files.read(source, pipes=True) if isinstance(source, str) else source.read(input_files.LARGEST)
-    )
-
-
 def _request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
     from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
@@ -245,16 +188,6 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
     return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
-
-
-def split(option: str, text: str) -> tuple[str, ...]:
-    """The value of an option as words of a shell; UsageError where it is none."""
-    from nodedoctor.engine.session import UsageError
-
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: {error}") from None
 
 
 async def _make_folder(path: str) -> None:

@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from nodedoctor.cli.console import emit, say
+from nodedoctor.cli.console import complain, emit, say
+from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import now
 from nodedoctor.errors import NodeDoctorError
@@ -26,10 +27,12 @@ from nodedoctor.pairs.schedule import Plan, plan
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the nodes of these arguments in pairs; returns the exit code."""
-    expected = _check(arguments)
-    work = _Run(arguments, expected)
-    told = asyncio.run(work.run())
-    return told if isinstance(told, int) else work.show(told)
+    try:
+        work = _Run(arguments, _check(arguments))
+        told = asyncio.run(work.run())
+        return told if isinstance(told, int) else work.show(told)
+    except NodeDoctorError as error:
+        return complain(error)
 
 
 IGNORED = ("tag", "passive", "deep", "peers", "since", "exec", "deadline", "pyz", "save", "passing")
@@ -83,7 +86,8 @@ class _Run:
             await transport.close()
 
     async def _over(self, transport: Talker) -> dict[str, Any] | int:
-        hosts = await transport.hosts()
+        with ended_by_signals():
+            hosts = await transport.hosts()
         if len(hosts) < 2:
             raise NodeDoctorError("--pairs wants at least two nodes")
         groups = self._groups(hosts)
@@ -91,15 +95,13 @@ class _Run:
         self._tell(text.plan(plan_of(planned, self._arguments.size)))
         if self._arguments.dry_run:
             return self._dry(planned)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop, int(number))
         began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
         crew = Crew(transport, self._asked, self._arguments.python)
-        try:
-            seen = await self._drive(crew, hosts, groups, planned)
-        finally:
-            await crew.leave()
+        with on_ending(self._stop, signal.SIGINT):
+            try:
+                seen = await self._drive(crew, hosts, groups, planned)
+            finally:
+                await crew.leave()
         return document(
             seen,
             source=transport.name,
@@ -249,10 +251,10 @@ def _exit_code(told: dict[str, Any], fail_on: str) -> int:
 
 def _transport(arguments: argparse.Namespace) -> Talker:
     """The way to the nodes that was chosen."""
-    from nodedoctor.fleet import cli as fleet
+    from nodedoctor.fleet import ways
 
     if arguments.slurm is not None:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
-        return Slurm(fleet.split("--slurm", arguments.slurm), minutes=MINUTES)
-    return cast("Talker", fleet.transport(arguments))
+        return Slurm(ways.split("--slurm", arguments.slurm), minutes=MINUTES)
+    return cast("Talker", ways.transport(arguments))

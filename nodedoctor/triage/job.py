@@ -8,15 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.probes.host.environment import scrubbed
-from nodedoctor.record import record
 from nodedoctor.triage import verdict
-from nodedoctor.triage.advice import actions
+from nodedoctor.triage.examined import Examined, advised, without_secrets
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
-from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.flight.unpickle import PickleRefused
-from nodedoctor.triage.model import CollectiveCall, Coverage, EarlierRun, Event, OtherJob, Verdict
+from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.nodes import NodeFaults, joined
 from nodedoctor.triage.read.identity import resolved
 from nodedoctor.triage.read.linenumbers import LineNumbers
@@ -26,27 +23,15 @@ from nodedoctor.triage.read.runs import Job, events_of, jobs
 from nodedoctor.triage.read.search import Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source, find
 from nodedoctor.triage.story import Story, tell
-from nodedoctor.triage.story.states import states
 
 if TYPE_CHECKING:
     from nodedoctor.triage.live.kept import KeptJob
 
-QUOTED = 4096
-"""Characters of a line that are quoted at most."""
 EARLIER = 32
 """Earlier runs that are told one by one, the newest of them."""
 _DUMPS = ("pickle", "json")
 
 _log = logging.getLogger(__name__)
-
-
-@record
-class Examined:
-    """A verdict with what its views need besides it."""
-
-    verdict: Verdict
-    lines: LineNumbers
-    interrupted: bool = False
 
 
 def examine(
@@ -146,7 +131,7 @@ def _seen(
 
 def _earlier(events: Sequence[Event[Any]]) -> EarlierRun:
     """How a run before the judged one ended, by its own lines alone."""
-    found = _without_secrets(verdict.judge(tell(events), Coverage()))
+    found = without_secrets(verdict.judge(tell(events), Coverage()))
     return EarlierRun(found.outcome, found.cause, found.headline, found.culprits, found.evidence[:1])
 
 
@@ -188,27 +173,3 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
     told = report(kept, notes)
     reading.notes += told.notes
     return told
-
-
-def advised(judged: Verdict, story: Story) -> Verdict:
-    """The verdict with its fixes, what it is not, and what would decide."""
-    told = physics(judged.collective or CollectiveCall())
-    suspects = [who.rank for who in (*judged.culprits, *judged.parties)]
-    judged = _without_secrets(judged)
-    return replace(
-        judged,
-        ranks=states(story, judged),
-        fixes=actions.fixes(story, judged),
-        not_the_cause=actions.not_the_cause(story, suspects, told.sentence, told.can_explain),
-        next=actions.measurements(story, judged),
-    )
-
-
-def _without_secrets(judged: Verdict) -> Verdict:
-    """The verdict with no credential in what it quotes: lines of logs hold URLs and whole command lines."""
-    return replace(
-        judged,
-        headline=scrubbed(judged.headline),
-        evidence=tuple(replace(event, text=scrubbed(event.text[:QUOTED])) for event in judged.evidence),
-        alternatives=tuple((cause, scrubbed(why)) for cause, why in judged.alternatives),
-    )

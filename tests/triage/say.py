@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.triage import document
-from nodedoctor.triage.job import Examined, examine
+from nodedoctor.triage.examined import Examined
+from nodedoctor.triage.job import examine
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={out}, Timeout(ms)={ms})"
 

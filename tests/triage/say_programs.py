@@ -27,6 +27,44 @@ SAID = {
         [3],
     ),
     "a barrier of JAX": (JAX_BARRIER, "cpu_stuck_or_slow_rank", [0, 3]),
+    "JAX tasks that never joined": (
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id:"
+        f" PjRT_Client_Connect. Timed out task names:\n{TASK}1\n{TASK}2\n",
+        "network_socket_interface",
+        [1, 2],
+    ),
+    "workers that ended before they met their raylet": (
+        "(raylet) [2026-11-21 10:08:05,490 E 245 245] (raylet) worker_pool.cc:586: Some workers of the worker"
+        " process(2615) have not registered within the timeout. The process is dead, probably it crashed"
+        " during start.\n",
+        "peer_died",
+        [None],
+    ),
+    "an object of Ray whose owner is gone": (
+        raised(0, "ray.exceptions.OwnerDiedError: Failed to retrieve object 00ff.").replace("[rank0]: ", ""),
+        "peer_died",
+        [],
+    ),
+    "a checkpoint that could not be written": (
+        raised(
+            2,
+            "RuntimeError: [enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing"
+            " file data/12: file write failed",
+        ),
+        "shm_or_limits",
+        [2],
+    ),
+    "a file system that went away": (
+        raised(1, "OSError: [Errno 116] Stale file handle: '/data/shard-7.bin'"),
+        "shm_or_limits",
+        [1],
+    ),
+    "a server outside that does not answer": (
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='models.example.org', port=443):"
+        " Read timed out.\n",
+        "user_code_exception",
+        [],
+    ),
     "JAX ended itself": (
         "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
         " detected fatal errors. This most likely indicates that another task died.\n",

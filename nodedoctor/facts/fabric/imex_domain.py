@@ -8,30 +8,30 @@ from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci
-from nodedoctor.knowledge.gpus import gpu_model, platforms_of
+from nodedoctor.knowledge.gpus import GpuModel, gpu_model, platforms_of
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 NAME = "imex-domain"
 UNIT = "nvidia-imex"
 _NO_DOMAIN = "no multi-node NVLink here"
 _NOT_RUNNING = "nvidia-imex does not run here"
-_NODE = re.compile(
+_NODE = regex(
     r"^[ \t]*Node #(?P<number>\d{1,4})\s+[-*]\s+(?P<host>\S{1,255})(?:\s+\*)?\s+-\s+(?P<status>[A-Z_]{2,40})"
     r"(?:\s+-\s+Version:\s*(?P<version>\S{1,40}))?",
     re.MULTILINE,
 )
-_STATE = re.compile(r"^[ \t]*Domain State:\s*(?P<state>[A-Z_]{2,40})", re.MULTILINE)
-_ROW = re.compile(
-    r"^[ \t]*(?P<number>\d{1,4})(?P<marks>(?:[ \t]+(?:[INRDAC]|!V!|!M!))+)[ \t]*$", re.MULTILINE
-)
+_STATE = regex(r"^[ \t]*Domain State:\s*(?P<state>[A-Z_]{2,40})", re.MULTILINE)
+_ROW = regex(r"^[ \t]*(?P<number>\d{1,4})(?P<marks>(?:[ \t]+(?:[INRDAC]|!V!|!M!))+)[ \t]*$", re.MULTILINE)
 
 
 @probe(NAME, timeout=8, after=("pci", "services"))
 def imex_domain(options: Options, pci: Observation, services: Observation) -> Command | Observation:
     """`nvidia-imex-ctl -N` where the service runs: it asks the daemons of all trays, which may take long."""
     bus, units = Pci.parse(pci), Services.parse(services)
-    if isinstance(bus, Pci) and not any(_shares_memory(gpu.pci_id) for gpu in bus.gpus):
+    models = [gpu_model("", gpu.pci_id) for gpu in bus.gpus] if isinstance(bus, Pci) else None
+    if models is not None and not any(map(_may_have_domain, models)):
         return skipped(NAME, _NO_DOMAIN)
     unit = units.get(UNIT) if isinstance(units, Services) else None
     if unit is None or not unit.running:
@@ -39,9 +39,9 @@ def imex_domain(options: Options, pci: Observation, services: Observation) -> Co
     return Command(("nvidia-imex-ctl", "-N"))
 
 
-def _shares_memory(pci_id: str) -> bool:
-    model = gpu_model("", pci_id)
-    return any(board.imex for board in platforms_of(model)) if model else False
+def _may_have_domain(model: GpuModel | None) -> bool:
+    """Whether GPUs of this model come in trays that share memory over NVLink, whatever part is ours."""
+    return model is not None and any(board.imex for board in platforms_of(model))
 
 
 @record
@@ -62,7 +62,8 @@ class ImexNode:
 def _not_asked(seen: Observation, board: Board | Unseen, services: Services | Unseen) -> Unseen | None:
     """Why nobody had to ask; older recordings have no answer of this tool, but the board and the services."""
     unit = services.get(UNIT) if isinstance(services, Services) else None
-    if isinstance(board, Board) and not (board.known_platform and board.known_platform.imex):
+    model = board.known_model if isinstance(board, Board) else None
+    if model is not None and not _may_have_domain(model):
         return Unseen.skip(_NO_DOMAIN)
     if isinstance(services, Services) and not (unit and unit.running):
         return Unseen.skip(_NOT_RUNNING)

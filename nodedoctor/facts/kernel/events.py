@@ -27,6 +27,7 @@ NicKind = Literal[
     "temperature",
     "link-down",
     "link-up",
+    "plugged",
     "slow-slot",
     "slot-power",
     "register",

@@ -69,6 +69,14 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
         "connection-lost",
     ),
     (
+        # The import's own name holds the target: what follows "to" is the server's address since 2.11.
+        regex(
+            r"(?P<system>Lustre): .{0,160}?\b(?P<device>[\w-]{1,128}?)-(?:osc|mdc|mdt|MDT\w{4}-osp)-\w{1,20}:"
+            r" Connection restored to"
+        ),
+        "connection-back",
+    ),
+    (
         regex(r"(?P<system>Lustre): .{0,200}?Connection restored to (?P<device>\S{1,128})"),
         "connection-back",
     ),

@@ -123,12 +123,12 @@ class Ib:
 class Rails:
     """The ports that NCCL would use between nodes, and the others. `chosen_by` is who said so.
 
-    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most;
-    of these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
-    being named, beside a GPU, or one of as many as boards have of which nearly all work: where places are not
-    known, half a set without links may as well be spare. `bridges` manage NVSwitches and are
-    nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off` says that NCCL uses no
-    RDMA at all.
+    It is NCCL_IB_HCA where that is set (`explicit`), else the class of equal ports that carries most; of
+    these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
+    being named, beside a GPU and one of a set of which more than half work, or one of as many as boards
+    have of which nearly all work: half a set without links may as well be spare. `bridges` manage
+    NVSwitches and are nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off`
+    says that NCCL uses no RDMA at all.
     `partly` says why a job may name other ports than these.
     """
 
@@ -159,8 +159,9 @@ class Rails:
             ports, unknown = by_name(said[0], free)
             by, sure = f"NCCL_IB_HCA={said[0]} in {said[1]}", True
         elif near := beside_gpus(ports, pci):
-            ports, sure = tuple(port for port in ports if port.name in near), True
+            ports = tuple(port for port in ports if port.name in near)
             by = "the ports that share a PCIe switch with a GPU"
+            sure = sum(port.active for port in ports) * 2 > len(ports)
         gpus = len(pci.gpus) if isinstance(pci, Pci) else 0
         working = sum(port.active for port in ports)
         sure = sure or (len(ports) in (*_SETS, gpus) and working * 4 >= len(ports) * 3)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nodedoctor.triage.causes.who import blamed, called, distinct
+from nodedoctor.triage.causes.ended import people_of
+from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, StoreWait
@@ -40,8 +41,8 @@ def killed(story: Story) -> Iterator[Candidate]:
     chosen = hard or first
     signal = chosen[0].what.signal
     chosen = [event for event in chosen if event.what.signal == signal]
-    people = tuple(distinct(who for e in chosen for who in _people(e)))
-    people = people or blamed(*(e.who for e in chosen if e.who.pid))
+    people = tuple(distinct(who for e in chosen for who in people_of(e)))
+    people = people or sole_failure(story) or blamed(*(e.who for e in chosen if e.who.pid))
     ordered = len(people) == 1 or any(event.what.first for event in chosen)
     culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
@@ -56,11 +57,6 @@ def killed(story: Story) -> Iterator[Candidate]:
         culprits,
         parties=() if culprits else people,
     )
-
-
-def _people(event: Event[ProcessExit]) -> list[Who]:
-    """Who ended: one process, or all that a scheduler lists."""
-    return [Who(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 
 
 def ray_deaths(story: Story) -> Iterator[Candidate]:

@@ -64,7 +64,8 @@ NEXT = 400
 
 _ECHOES = re.compile(
     r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
-    r"|Ray\w*Error|Actor\w*Error"
+    r"|Ray\w*Error|Actor\w*Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w*|FetchTimedOut)Error"
+    r"|LocalRayletDiedError"
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
     r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
@@ -81,6 +82,8 @@ _ECHO_WORDS = re.compile(
     r"|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
+_SERVER = re.compile(r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)")
+"""A server outside of the job: its silence is no echo of a process that ended."""
 _STARTED = re.compile(
     r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
 )
@@ -116,7 +119,7 @@ def _said(what: Symptom) -> str:
 def xids(story: Story) -> Iterator[Candidate]:
     """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
     told = [event for event in story.of(Xid) if not _harmless(event.what)]
-    soft = [event for event in told if _of_program(event.what)]
+    soft = [event for event in told if of_program(event.what)]
     hard = [event for event in told if event not in soft]
     if hard:
         yield _xid(story, "gpu_hardware_xid", "fault", hard)
@@ -149,7 +152,8 @@ def _harmless(what: Xid) -> bool:
     return what.code in HARMLESS
 
 
-def _of_program(what: Xid) -> bool:
+def of_program(what: Xid) -> bool:
+    """True for an Xid that a program's own mistake raises."""
     row = None if what.switch else xid(what.code)
     return row is not None and row.of_program
 
@@ -269,6 +273,8 @@ def left_early(story: Story) -> Iterator[Candidate]:
 def is_echo(raised: Raised) -> bool:
     """True for exceptions that only report that something elsewhere ended."""
     name = raised.type.rpartition(".")[2]
+    if _SERVER.search(raised.message):
+        return False
     if (
         name == "CalledProcessError"
     ):  # of a launcher about the program it started, or of a program about a tool

@@ -26,9 +26,14 @@ class TaskFailed:
 
 
 SIGNS: tuple[Sign, ...] = (
-    sign(
-        r"(?:Actor(?:Died|Unavailable)|RayActor)Error",
+    sign(  # an object is lost when the worker that made it, or that owns it, is gone
+        r"(?:Actor(?:Died|Unavailable)|RayActor|OwnerDied|ObjectLost|ObjectReconstructionFailed|LocalRayletDied)"
+        r"Error",
         lambda _: ActorDied(""),
+    ),
+    sign(
+        r"[Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead",
+        lambda _: ActorDied("START"),
     ),
     sign(
         r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: "

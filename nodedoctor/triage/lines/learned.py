@@ -33,6 +33,7 @@ LEVELS = (
     "Debug", "Info", "Notice", "Warning", "Error", "Critical",
 )  # fmt: skip
 _TOKEN = re.compile(r"^ *\d+| {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
+_NUMBER = re.compile(r"\d+")
 _MONTHS = [
     "Jan",
     "Feb",
@@ -74,7 +75,7 @@ def learned(
 
     It ends where a prefix begins that is `known`, and nothing that a line `means` is lost without it.
     """
-    shapes = list({_shape(text) for text in texts} - {()})
+    shapes = list({_shape(text) for text in {_NUMBER.sub("0", text[:SHOWN]) for text in texts}} - {()})
     common, ends = _common(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
     for end in ends:
         if end < len(common) and common[end] == " ":
@@ -124,9 +125,9 @@ def _masked(token: str) -> bool:
 
 
 def _shape(text: str) -> tuple[str, ...]:
-    """The tokens of a line's beginning, those that differ from line to line masked."""
+    """The tokens of a line's beginning, those that differ from line to line masked; of numbers any digit."""
     tokens: list[str] = []
-    for token in _TOKEN.findall(text[:SHOWN]):
+    for token in _TOKEN.findall(text):
         if token[-1].isdigit():
             tokens.append("0\0")
         elif token in _MASKS:

@@ -14,7 +14,6 @@ from nodedoctor.triage.lines.join import Column, column, width
 from nodedoctor.triage.lines.learned import ALL, FEWEST, learned, margin, repeating
 from nodedoctor.triage.lines.prefixes import (
     LONGEST,
-    SERIOUS,
     Habit,
     bare,
     is_known,
@@ -22,7 +21,7 @@ from nodedoctor.triage.lines.prefixes import (
     is_leveled,
     parse,
 )
-from nodedoctor.triage.model import NOBODY, Line, Place
+from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512
 """Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""

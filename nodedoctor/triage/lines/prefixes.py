@@ -10,8 +10,10 @@ import re
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.lines.redraws import drawings
 from nodedoctor.triage.lines.times import moment, seconds
 from nodedoctor.triage.model import (
@@ -20,6 +22,7 @@ from nodedoctor.triage.model import (
     LARGEST_PID,
     LARGEST_WORLD,
     NOBODY,
+    SERIOUS,
     Line,
     Place,
     Who,
@@ -30,8 +33,10 @@ LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
 
 _COLOUR = re.compile(
-    r"\x1b[_P^][^\x07\x1b]{0,200}(?:\x07|\x1b\\\\)|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07|\[\d{1,3}(?:;\d{1,3})*m"
+    r"\x1b[_P^][^\x07\x1b]{0,200}(?:\x07|\x1b\\\\)|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07"
 )
+_HALF_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3})*m")
+"""A colour without its escape character, which pages and chats leave out."""
 _MARKUP = re.compile(r"\s{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
 _DATE = re.compile(
     r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
@@ -119,8 +124,6 @@ _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
 )
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
-SERIOUS = ("E", "F")
-"""Severities that are kept whoever gave them."""
 _REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
@@ -128,7 +131,9 @@ _SPLIT = re.compile(
     r"|(?<=[\s:|>)])Traceback \(most recent call last\):$"
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
     r"|(?<=[\]%])Traceback \(most recent call last\):"
+    r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
 )
+_SPLITS = needles(_SPLIT.pattern)
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -158,8 +163,7 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
     """
     for drawn in drawings(raw) if "\r" in raw else (raw,):
         piece = drawn[:LONGEST]
-        text = _COLOUR.sub("", piece).rstrip() if "\x1b" in piece or "m" in piece else piece.rstrip()
-        text = text.strip(_UNSEEN).replace("\xa0", " ")
+        text = _plain(piece).strip(_UNSEEN).replace("\xa0", " ")
         if text[:1] == "<" or text[-1:] == ">":
             text = _MARKED_UP.sub("", text)
         if "&" in text:
@@ -168,10 +172,17 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
             yield from _glued(text, place, habit, who)
 
 
+def _plain(text: str) -> str:
+    """A text without colours and blanks behind it."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    return (_HALF_COLOUR.sub("", text) if "[" in text else text).rstrip()
+
+
 def bare(text: str) -> str:
     """A line without the prefixes that are known, labels aside: they may be numbers of lines."""
     prefix = _Prefix(NOBODY)
-    text = _COLOUR.sub("", text.rpartition("\r")[2][:LONGEST]).rstrip()
+    text = _plain(text.rpartition("\r")[2][:LONGEST])
     for _ in range(10):
         rest = _take(text, prefix)
         if rest is None:
@@ -193,33 +204,39 @@ def is_labeled(text: str) -> bool:
 def is_leveled(text: str, habit: Habit) -> bool:
     """Whether the severity in front of a line may be that of whoever passes the line on."""
     prefix = _Prefix(NOBODY)
-    _prefixed(_COLOUR.sub("", text.rpartition("\r")[2][:LONGEST]).rstrip(), Place("", 0), prefix, habit)
+    _prefixed(_plain(text.rpartition("\r")[2][:LONGEST]), Place("", 0), prefix, habit)
     return prefix.severities[:1] == (True,)
 
 
 def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:
     """Two ranks may write at once, and the second one's prefix then stands inside the first one's line."""
     first = _prefixed(text, place, _Prefix(who), habit)
-    cut = _SPLIT.search(first.text, 1)
+    cut = _begins_anew(first.text)
     if cut is None:
         yield first
         return
     head, tail = first.text[: cut.start()], first.text[cut.start() :]
     if head.strip():
         yield replace(first, text=head.rstrip())
-    same = tail.startswith("Traceback")
+    same = not tail.startswith("[")
     second = _Prefix(first.who if same else replace(first.who, rank=None), first.time)
     yield from _again(tail, place, second)
 
 
+def _begins_anew(text: str) -> re.Match[str] | None:
+    """Where another process begins to speak inside of a line."""
+    for word in _SPLITS:
+        if word in text:
+            return _SPLIT.search(text, 1)
+    return None
+
+
 def _again(text: str, place: Place, inherited: _Prefix) -> Iterator[Line]:
     line = _prefixed(text, place, inherited)
-    cut = _SPLIT.search(line.text, 1)
-    if cut is None:
-        yield line
-        return
-    yield replace(line, text=line.text[: cut.start()].rstrip())
-    yield _prefixed(line.text[cut.start() :], place, replace(inherited))
+    while (cut := _begins_anew(line.text)) is not None:
+        yield replace(line, text=line.text[: cut.start()].rstrip())
+        line = _prefixed(line.text[cut.start() :], place, replace(inherited))
+    yield line
 
 
 @dataclass(slots=True)
@@ -237,8 +254,13 @@ class _Prefix:
     labels: tuple[tuple[str, int], ...] = ()
 
     def know(self, **facts: object) -> None:
-        given = {name: value for name, value in facts.items() if value is not None}
-        self.who = replace(self.who, **given)  # type: ignore[arg-type]
+        self.who = _knowing(self.who, tuple([fact for fact in facts.items() if fact[1] is not None]))
+
+
+@lru_cache(maxsize=4096)
+def _knowing(who: Who, facts: tuple[tuple[str, object], ...]) -> Who:
+    """An identity with more known of it; few processes print many lines."""
+    return replace(who, **dict(facts))  # type: ignore[arg-type]
 
 
 def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT) -> Line:
@@ -263,10 +285,10 @@ def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT)
         text = _PLACED.sub("", text)
     who = prefix.who
     if prefix.labels:
-        who = replace(who, labels=prefix.labels)
+        who = _knowing(who, (("labels", prefix.labels),))
     inner = (_INNER.match(text) or _STATES.match(text)) if who.rank is None else None
     if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
-        who = replace(who, rank=int(inner[1]))
+        who = _knowing(who, (("rank", int(inner[1])),))
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0

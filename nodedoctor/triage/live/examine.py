@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from nodedoctor.triage import verdict
 from nodedoctor.triage.events.ras import RasRunning
+from nodedoctor.triage.examined import Examined, advised
 from nodedoctor.triage.flight.judge import FlightReport
-from nodedoctor.triage.job import Examined, advised
 from nodedoctor.triage.live import fixes, judge
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage

@@ -18,6 +18,8 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth, rdma_growth
 from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo, ibstat
@@ -189,17 +191,72 @@ def test_a_port_without_a_link_that_may_be_spare_only_warns():
     told = sick(*rails(2), down("mlx5_2"), down("mlx5_3"), down("mlx5_4"))
     assert [status for status, _ in told] == ["note"] * 3
     assert len(sick(*rails(3), *(down(f"mlx5_{n}") for n in range(3, 8)))) == 5
-    # Nothing works: a card or two may never have been cabled, four rails and more are missed.
-    never = {"port_xmit_data": 0, "port_rcv_data": 0, "link_downed": 0}
-    assert sick(down("mlx5_0", counters=never)) == [("warn", "port:mlx5_0/1")]
-    assert sick(down("mlx5_0", counters={**never, "link_downed": 1})) == [("fail", "port:mlx5_0/1")]
-    dark = [down(f"mlx5_{n}", counters=never) for n in range(4)]
+    # Nothing works: what was counted tells whether it ever did.
+    assert sick(down("mlx5_0", lid=0, counters=NEVER)) == [("note", "ib:unlinked")]
+    assert sick(down("mlx5_0", lid=0, counters={**NEVER, "link_downed": 1})) == [("fail", "port:mlx5_0/1")]
+    dark = [down(f"mlx5_{n}", counters=NEVER) for n in range(4)]
     assert [status for status, _ in sick(*dark)] == ["fail"] * 4
     # As many ports as GPUs, or named by the job: each is meant to have a link.
     gpus = Pci(tuple(PciDevice(f"0000:1{n}:00.0", "10de", H100, "030200") for n in range(5)))
     assert ("fail", "port:mlx5_4/1") in brief(judge("ib.ports", *node(*rails(4), spare, pci=gpus)))
     named = Env({"NCCL_IB_HCA": "mlx5"})
     assert sick(*rails(4), spare, env=named) == [("fail", "port:mlx5_4/1")]
+
+
+NEVER = {"port_xmit_data": 0, "port_rcv_data": 0, "link_downed": 0}
+PLUGGED = "[   12.5] mlx5_core 0000:40:00.0: Port module event: module 0, Cable plugged\n"
+UNPLUGGED = "[   99.5] mlx5_core 0000:40:00.0: Port module event: module 0, Cable unplugged\n"
+
+
+def uncabled(count: int = 8, **fields: object) -> list[IbPort]:
+    """Rails of a board of which no port ever saw a partner."""
+    empty = {"lid": 0, "counters": NEVER, **fields}
+    return [down(f"mlx5_{n}", pci_address=address, **empty) for n, (address, _) in enumerate(RAIL_SLOTS)]
+
+
+def test_a_board_without_any_cable_is_a_note():
+    """Eight rails beside their GPUs, all polling: so they look on a node that trains alone."""
+    pci = tree(H100, *RAIL_SLOTS)
+    for ports in (uncabled(), uncabled(phys_state="Disabled"), uncabled(lid=0xFFFF)):
+        for check in CHECKS:
+            found = brief(judge(check, *node(*ports, pci=pci)))
+            assert not {"warn", "fail"} & {status for status, _ in found}, (check, found)
+        assert brief(judge("ib.ports", *node(*ports, pci=pci))) == [("note", "ib:unlinked")]
+    unplugged = KernelLog.of(PLUGGED + UNPLUGGED, "dmesg")
+    found = judge("ib.ports", *node(*uncabled(), pci=pci), unplugged)
+    assert brief(found) == [("note", "ib:unlinked")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "fact"),
+    [
+        ({"lid": 21}, None),
+        ({"phys_state": "PortConfigurationTraining"}, None),
+        ({"counters": {**NEVER, "link_downed": 2}}, None),
+        ({"gids": (Gid(0, "0000:0000:0000:0000:0000:ffff:0a00:0001", "RoCE v2"),)}, None),
+        ({"netdevs": (NetDevice("ib0"),)}, Net((Interface("ib0", addresses=("10.4.0.7",)),))),
+        ({}, KernelLog.of(UNPLUGGED + PLUGGED, "dmesg")),
+        (
+            {},
+            Processes((Process(9, program="python3", role="rank", rank=0, world_size=64),)),
+        ),
+    ],
+)
+def test_one_sign_that_a_link_is_meant_makes_its_absence_a_failure(fields, fact):
+    ib, chosen = node(*uncabled(**fields), pci=tree(H100, *RAIL_SLOTS))
+    found = judge("ib.ports", ib, chosen, *([fact] if fact else []))
+    assert brief(found) == [("fail", f"port:mlx5_{n}/1") for n in range(8)]
+
+
+def test_half_a_board_without_cables_only_warns():
+    """Four of eight rails beside GPUs may be all that were cabled; seven of eight are not."""
+    pci = tree(H100, *RAIL_SLOTS)
+    half = node(*SAT[:4], *uncabled()[4:], pci=pci)
+    found = judge("ib.ports", *half)
+    assert all(one.preview for one in found if one.status.value == "warn")
+    assert [status for status, _ in brief(found)] == ["pass"] + ["warn"] * 4
+    most = judge("ib.ports", *node(*SAT[:7], uncabled()[7], pci=pci))
+    assert ("fail", "port:mlx5_7/1") in brief(most)
 
 
 BRIDGES = [port(f"mlx5_{n}", card="cc40f3030027f62e", firmware="28.44.1036") for n in range(8, 12)]

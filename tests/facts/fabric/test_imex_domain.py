@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import replay
 
+from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.facts.fabric.imex_domain import NAME, ImexDomain
+from nodedoctor.facts.gpu.board import Board
 from nodedoctor.model import Observation, Outcome, Unseen
 
 READY = [(f"10.0.0.{number}", "READY", "580.95.05") for number in range(1, 5)]
@@ -76,3 +78,14 @@ def test_any_text_is_read_or_refused(said: str):
     seen = Observation(NAME, Outcome.OK, rc=0, text=said)
     found = ImexDomain.parse(seen, Unseen.of(seen), Unseen.of(seen))
     assert isinstance(found, Unseen) or found.nodes
+
+
+def test_a_part_of_a_tray_that_was_asked_and_did_not_answer_is_no_node_without_a_domain():
+    """What decides whether to ask also decides whether silence matters: the model, not the count."""
+    part = Board("GB200", None, 2, 2)
+    runs = Services((Service("nvidia-imex", "loaded", "active", "running"),))
+    late = Observation(NAME, Outcome.TIMEOUT, note="no answer in 8 s")
+    found = ImexDomain.parse(late, part, runs)
+    assert isinstance(found, Unseen) and found.applies and found.reason == "timeout"
+    other = ImexDomain.parse(late, Board("H100 SXM5 80GB", None, 2, 2), runs)
+    assert isinstance(other, Unseen) and not other.applies

@@ -229,7 +229,11 @@ def test_what_a_broken_link_leaves_behind_is_no_error_of_the_program():
     refused = xid(137, "pid=9, name=python3", seconds=120)
     down = xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)", bus="0000:09:00.0", seconds=100)
     assert brief(found("kernel.xid", refused, last, gpus=gpus())) == [("note", "xid:programs")]
-    assert ("warn", "gpu:3") in brief(found("kernel.xid", refused, down, last, gpus=gpus()))
+    both = {one.subject: one for one in found("kernel.xid", refused, down, last, gpus=gpus())}
+    assert both["gpu:3"].status.value == "warn" and len(both) == 2
+    other = next(subject for subject in both if subject != "gpu:3")
+    assert f"kernel.xid@{other}" in both["gpu:3"].explainers
+    assert "kernel.xid@gpu:3" not in both[other].explainers
 
 
 def test_one_buggy_job_on_many_gpus_is_one_note():

@@ -1,4 +1,4 @@
-"""`scancel` of a job that ignores SIGTERM leaves nothing of it nor of us, by whatever Slurm tracks it."""
+"""`scancel` of a job that ignores SIGTERM leaves nothing of it nor of us, however Slurm tracks processes."""
 
 from __future__ import annotations
 

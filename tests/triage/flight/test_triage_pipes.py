@@ -8,8 +8,9 @@ from typing import Any
 from say import culprits
 from test_triage_flight import Entry, dump, entry, write
 
+from nodedoctor.triage.examined import Examined
 from nodedoctor.triage.flight.transfers import open_transfers
-from nodedoctor.triage.job import Examined, examine
+from nodedoctor.triage.job import examine
 
 
 def transfer(number: int, words: str, state: str = "started") -> Entry:

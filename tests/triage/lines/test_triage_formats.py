@@ -18,7 +18,8 @@ from say import caught, culprits, judged, raised, steps
 from test_triage_stories import STORIES
 from tiers import some
 
-from nodedoctor.triage.job import Examined, examine
+from nodedoctor.triage.examined import Examined
+from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import normal as normal_module
 from nodedoctor.triage.lines import unwrap
 from nodedoctor.triage.lines.join import width

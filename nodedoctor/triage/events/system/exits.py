@@ -32,6 +32,8 @@ class ProcessExit:
     at: str = ""
     tasks: tuple[int, ...] = ()
     """Those that a scheduler lists together as ended this way."""
+    told: bool = True
+    """False where its launcher says that it failed, and not with which code."""
 
     @property
     def signal(self) -> int | None:
@@ -113,7 +115,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
     sign(
-        r"Job step aborted|Terminating StepId"
+        r"Job step aborted|Terminating (?:StepId|job step)\b"
         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)",
         lambda _: Stopped(),
     ),
@@ -132,14 +134,21 @@ SIGNS: tuple[Sign, ...] = (
         r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
         _prose,
     ),
-    sign(
-        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal "
-        r"(?P<signal>\d+)",
-        lambda found: ProcessExit(-numeral(found["signal"]), first=True),
+    sign(  # the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
+        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on"
+        r"(?: signal (?P<signal>\d+)|(?: signal)?\s*$)",
+        lambda found: ProcessExit(
+            -numeral(found["signal"]) if found["signal"] else 1, first=True, told=bool(found["signal"])
+        ),
+    ),
+    sign(  # handlers that programs and compiled frameworks install themselves
+        r"\bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception"
+        r"|Illegal instruction)\b.{0,24}\b(?:from|on|in|of) (?:[a-zA-Z_]{3,14} )?rank (?P<rank>\d+)",
+        lambda found: ProcessExit(_signal(found["signal"])),
     ),
     sign(
         r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
-        lambda _: ProcessExit(1, first=True),
+        lambda _: ProcessExit(1, first=True, told=False),
     ),
     sign(
         r"detected that one or more processes exited with non-zero"
@@ -148,7 +157,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"^\s*Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]",
-        lambda _: ProcessExit(1, first=True),
+        lambda _: ProcessExit(1, first=True, told=False),
     ),
     sign(
         _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
@@ -160,9 +169,12 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
-        r"error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?P<signal>Killed|Segmentation fault"
-        r"|Bus error|Aborted)",
-        lambda found: ProcessExit(_signal(found["signal"]), tasks=_tasks(found["tasks"])),
+        r"error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?:(?P<signal>Killed|Segmentation fault"
+        r"|Bus error|Aborted)|Exited with exit code (?P<code>\d+))",
+        lambda found: ProcessExit(
+            numeral(found["code"]) if found["code"] else _signal(found["signal"]),
+            tasks=_tasks(found["tasks"]),
+        ),
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
